@@ -1,0 +1,52 @@
+# Needs make and Python 3.11 or newer; everything else goes into .venv.
+# The first Python that is new enough; `make PYTHON=/path/to/python3.12 …` names another.
+PYTHON ?= $(or $(shell for python in python3 python3.13 python3.12 python3.11; do \
+  $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done),python3)
+BIN := .venv/bin
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test bench format venv clean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+
+demo: .venv/.core ## count all descendants of WordNet's nouns, while they move
+	@$(BIN)/python examples/wordnet/demo.py
+
+test: .venv/.dev ## check format, lint, types and layers, then run the tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -n 2
+
+bench: .venv/.dev ## measure, and print the figures
+	$(BIN)/python -m benchmarks
+
+format: .venv/.dev ## format the code and mend what ruff can mend
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+venv: .venv/.dev ## make .venv with all that development needs
+
+clean: ## remove .venv, caches and builds
+	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# What the demo needs is quick to install; what development needs includes it.
+.venv/.core: $(BIN)/python pyproject.toml
+	$(BIN)/python -m pip install --quiet -e .
+	@touch $@
+
+.venv/.dev: $(BIN)/python pyproject.toml
+	$(BIN)/python -m pip install --quiet -e '.[dev]'
+	@touch .venv/.core $@
+
+$(BIN)/python:
+	@found="$$($(PYTHON) -c 'import platform; print(platform.python_version())' 2>/dev/null)"; \
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "PYTHON=$(PYTHON): found $${found:-no Python}; Python 3.11 or newer is needed." \
+	    "Name one: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(PYTHON) -m venv .venv || { rm -rf .venv; \
+	  echo "PYTHON=$(PYTHON): cannot make a venv; its module venv is needed. On Debian: apt-get install python3-venv" >&2; exit 1; }

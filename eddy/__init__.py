@@ -1,0 +1,58 @@
+"""eddy: a Kafka-Streams-like stream processor whose topologies may be recursive.
+
+The way in: `Topology` makes a `KStream` or a `KTable` of a topic; these and `Relation` are
+transformed, joined, aggregated and fed back by `recursively`; `TopologyTestDriver` tries it out,
+and `eddy run` runs it. `docs/ARCHITECTURE.md` leads through the inside.
+"""
+
+from eddy.config import Config
+from eddy.driver import OutputRecord, TopologyTestDriver
+from eddy.errors import (
+    ConnectorError,
+    DataError,
+    EddyError,
+    FencedError,
+    LoopLimitError,
+    NonTerminatingRecursionError,
+    PlanChangedError,
+    StateError,
+    TopologyError,
+)
+from eddy.serde import Bytes, Float64, Int64, Json, Native, Plain, Serde, String, Struct
+from eddy.topology.grouped import KGroupedStream, KGroupedTable
+from eddy.topology.relation import Relation
+from eddy.topology.stream import KStream
+from eddy.topology.table import KTable
+from eddy.topology.topology import Topology
+from eddy.worker import Worker
+
+__all__ = [
+    "Bytes",
+    "Config",
+    "ConnectorError",
+    "DataError",
+    "EddyError",
+    "FencedError",
+    "Float64",
+    "Int64",
+    "Json",
+    "KGroupedStream",
+    "KGroupedTable",
+    "KStream",
+    "KTable",
+    "LoopLimitError",
+    "Native",
+    "NonTerminatingRecursionError",
+    "OutputRecord",
+    "Plain",
+    "PlanChangedError",
+    "Relation",
+    "Serde",
+    "StateError",
+    "String",
+    "Struct",
+    "Topology",
+    "TopologyError",
+    "TopologyTestDriver",
+    "Worker",
+]

@@ -1,0 +1,47 @@
+"""The settings of a worker. Every one has a default that works; nothing is read from the environment here."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from eddy.errors import TopologyError
+
+__all__ = ["Config"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Config:
+    """How a worker behaves.
+
+    Args:
+        state_dir: where RocksDB keeps the states, one folder an application; None keeps them in memory,
+            to be restored from the changelogs at every start.
+        on_error: what happens to a record that cannot be decoded, keyed or processed: `fail` stops and
+            names it, `skip` counts and logs it, `dead-letter` writes it to `<application>-dead-letter`.
+        max_epoch_records: records that one epoch takes at most.
+        max_epoch_s: seconds after which an epoch sends what is left of its loops through their topics.
+        max_loop_rows: rows of loops after which it does the same.
+        cache_bytes: memory for states, half of it for RocksDB's blocks; a cell is taken to be 512 bytes.
+        purge_interval_s: seconds between two deletions of consumed loop and repartition records.
+        cut_interval_s: seconds between two cuts while input keeps coming.
+        restore_records: changelog records that one step of a restore reads.
+        accept_plan: start even though the topology's states are not those of the last run.
+    """
+
+    state_dir: Path | None = None
+    on_error: Literal["fail", "skip", "dead-letter"] = "fail"
+    max_epoch_records: int = 50_000
+    max_epoch_s: float = 5.0
+    max_loop_rows: int = 10_000_000
+    cache_bytes: int = 512 << 20
+    purge_interval_s: float = 30.0
+    cut_interval_s: float = 1.0
+    restore_records: int = 50_000
+    accept_plan: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("max_epoch_records", "max_loop_rows", "cache_bytes", "restore_records"):
+            if getattr(self, name) < 1:
+                raise TopologyError(f"config: {name}={getattr(self, name)}; 1 or more is needed")
+        if self.on_error not in {"fail", "skip", "dead-letter"}:
+            raise TopologyError(f"config: on_error={self.on_error!r}; 'fail', 'skip' or 'dead-letter' is needed")

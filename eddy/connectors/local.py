@@ -1,0 +1,199 @@
+"""The embedded log: the port of `log.py` over one SQLite file, or in memory.
+
+It runs topologies without Kafka, with the same promises: transactions over partitions and
+positions, fencing, groups of members, compacted topics. What it does not do: the members of a
+group live in one process (others may produce and read meanwhile), nothing is replicated, and no
+record is deleted by age. Durable: a commit that returned survives the loss of power.
+
+    LocalLog → local_consumer, local_producer → local_group → local_files (the directory)
+                                              → local_storage (tables) → local_database (turns)
+
+Invariant: timestamps are the caller's; the wall clock is never read.
+"""
+
+import contextlib
+import pathlib
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from eddy.connectors.local_consumer import LocalConsumer
+from eddy.connectors.local_files import check_name, open_database
+from eddy.connectors.local_group import Groups
+from eddy.connectors.local_producer import DEFAULT_MAX_BYTES, LocalProducer
+from eddy.connectors.local_storage import Storage
+from eddy.connectors.log import Position, Records, TopicPartition, TopicSpec
+from eddy.errors import ConnectorError
+
+__all__ = ["LocalLog"]
+
+_LONGEST_TOPIC_NAME = 249
+
+
+class LocalLog:
+    """A `Log` in the directory `path`, which is made where it does not exist; in memory with None.
+
+    `clock` and `sleep` time the waits of polls; a `sleep` that is given has to move `clock` on.
+    `busy_timeout_s` is how long a writer waits for another one, in this process or elsewhere.
+    """
+
+    def __init__(
+        self,
+        path: pathlib.Path | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] | None = None,
+        busy_timeout_s: float = 5.0,
+    ) -> None:
+        where = "local log in memory" if path is None else f"local log {path}"
+        self._storage = Storage(
+            open_database(path, where, busy_timeout_s),
+            where,
+            shared=path is not None,
+            busy_timeout_s=busy_timeout_s,
+            clock=clock,
+            sleep=sleep,
+        )
+        self.path = path
+        self._groups = Groups(path, where)
+        self._producers: dict[str, LocalProducer] = {}
+        self._closed = False
+        self._compact_what_grew()
+
+    def topics(self, names: Iterable[str] | None = None) -> dict[str, TopicSpec]:
+        """As `Log.topics`."""
+        found = self._storage.topics()
+        return found if names is None else {name: found[name] for name in names if name in found}
+
+    def create_topics(self, specs: Iterable[TopicSpec]) -> None:
+        """As `Log.create_topics`."""
+        with self._storage.change():
+            existing = set(self._storage.topics())
+            for spec in specs:
+                self._check_new(spec, existing)
+                existing.add(spec.name)
+                self._storage.create_topic(spec)
+
+    def _check_new(self, spec: TopicSpec, existing: set[str]) -> None:
+        where = self._storage.where
+        check_name(where, "topic", spec.name, _LONGEST_TOPIC_NAME)
+        if spec.name in existing:
+            raise ConnectorError(
+                f"{where}: topic {spec.name!r} exists already; a new name is needed. Delete it, or use it."
+            )
+        if spec.partitions < 1:
+            raise ConnectorError(
+                f"{where}: topic {spec.name!r} with {spec.partitions} partitions; one or more are needed."
+                f" Give the number that its sources have."
+            )
+        limit = spec.configs.get("max.message.bytes", str(DEFAULT_MAX_BYTES))
+        if not limit.isdecimal():
+            raise ConnectorError(
+                f"{where}: topic {spec.name!r} with max.message.bytes={limit}; a number is needed."
+                f" For 4 MiB: configs={{'max.message.bytes': '4194304'}}."
+            )
+
+    def delete_topics(self, names: Iterable[str]) -> None:
+        """As `Log.delete_topics`; groups forget their positions in them too, as in Kafka."""
+        with self._storage.change():
+            for name in names:
+                self._storage.delete_topic(name)
+
+    def begin_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """As `Log.begin_offsets`."""
+        return {partition: self._storage.extent(partition).begin for partition in partitions}
+
+    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """As `Log.end_offsets`; an open transaction of another process does not show."""
+        return {partition: self._storage.end(partition) for partition in partitions}
+
+    def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
+        """As `Log.committed`."""
+        found = self._storage.committed(group)
+        return {partition: found[partition] for partition in partitions if partition in found}
+
+    def read(self, partition: TopicPartition, start: int, end: int, max_records: int) -> Records:
+        """As `Log.read`. Raises: ConnectorError where records at `start` were deleted."""
+        return self._storage.read(partition, start, end, max_records)
+
+    def delete_records(self, before: Mapping[TopicPartition, int]) -> None:
+        """As `Log.delete_records`. Raises: ConnectorError for an offset beyond the end."""
+        with self._storage.change():
+            for partition, offset in before.items():
+                self._storage.delete_before(partition, offset)
+
+    def delete_group(self, group: str) -> None:
+        """As `Log.delete_group`."""
+        with self._storage.change():
+            self._groups.refuse_members(group)
+            self._storage.delete_group(group)
+
+    def groups(self) -> dict[str, int]:
+        """As `Log.groups`; a group that another process runs has one member."""
+        with self._storage.mutex:
+            return dict.fromkeys(self._storage.groups(), 0) | self._groups.sizes()
+
+    def evict(self, group: str, member: str) -> None:
+        """Throw a member out without its help, as a session's timeout does; its next poll joins again."""
+        with self._storage.mutex:
+            self._groups.evict(group, member)
+        self._storage.announce()
+
+    def compact(self, topic: str | None = None, *, drop_tombstones: bool = False) -> None:
+        """Delete each record that a later one of its key supersedes, in one compacted topic or in all.
+
+        `drop_tombstones` deletes the keys whose latest record is a tombstone as well: nobody may
+        still have to learn of those deletions.
+        """
+        for spec in self.topics(None if topic is None else [topic]).values():
+            if spec.compacted:
+                self._compact(spec, drop_tombstones)
+
+    def _compact(self, spec: TopicSpec, drop_tombstones: bool) -> None:
+        for partition in range(spec.partitions):
+            with self._storage.change():
+                self._storage.compact(TopicPartition(spec.name, partition), drop_tombstones)
+
+    def _compact_what_grew(self) -> None:
+        """Compact what is on disk where it pays; where it cannot be done now, the next time will do."""
+        if self.path is None:
+            return
+        with contextlib.suppress(ConnectorError):
+            for spec in self.topics().values():
+                if spec.compacted and self._storage.grew(spec.name):
+                    if self._storage.mostly_superseded(spec.name):
+                        self._compact(spec, drop_tombstones=False)
+                    with self._storage.change():
+                        self._storage.mark_weighed(spec.name)
+
+    def consumer(self, group: str, topics: Sequence[str], member: str) -> LocalConsumer:
+        """As `Log.consumer`. Raises: ConnectorError where another process runs the group."""
+        found = self.topics(topics)
+        if missing := [topic for topic in topics if topic not in found]:
+            raise ConnectorError(
+                f"{self._storage.where}: group {group!r} subscribes to topic {missing[0]!r}, which does not"
+                f" exist; topics are made before they are read. Create it with its number of partitions."
+            )
+        sizes = {topic: found[topic].partitions for topic in topics}
+        return LocalConsumer(self._storage, self._groups, group, sizes, member)
+
+    def producer(self, transactional_id: str | None) -> LocalProducer:
+        """As `Log.producer`."""
+        if transactional_id is None:
+            return LocalProducer(self._storage, self._groups, None, None)
+        if earlier := self._producers.get(transactional_id):
+            earlier.fence()
+        with self._storage.change():
+            epoch = self._storage.next_epoch(transactional_id)
+        made = LocalProducer(self._storage, self._groups, transactional_id, epoch)
+        self._producers[transactional_id] = made
+        return made
+
+    def close(self) -> None:
+        """As `Log.close`; compacted topics that grew much are compacted. The second time, do nothing."""
+        if not self._closed:
+            self._closed = True
+            try:
+                self._compact_what_grew()
+            finally:
+                self._groups.close()
+                self._storage.close()

@@ -1,0 +1,239 @@
+"""The tables of the embedded log.
+
+topics      name → configs
+partitions  (topic, partition) → id, begin_offset ≤ offset < next_offset
+records     (partition id, offset) → timestamp, key, value, headers
+positions   (group, topic, partition) → offset, metadata
+producers   transactional id → epoch
+
+Invariant: offsets only grow, and a partition's id is never used again. No Python runs per record,
+other than to unpack headers. Not here: what a transaction, a group or a poll is.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import msgspec
+
+from eddy.connectors.local_database import Database
+from eddy.connectors.log import Headers, Position, Records, TopicPartition, TopicSpec
+from eddy.errors import ConnectorError
+
+__all__ = ["Batch", "Extent", "Storage", "encode_headers"]
+
+_ROWS_PER_INSERT = 200
+_WEIGH_AFTER = 100_000
+
+encode_headers = msgspec.msgpack.Encoder().encode
+_decode_headers = msgspec.msgpack.Decoder(Headers).decode
+
+
+class Extent(NamedTuple):
+    """A partition's id and the offsets it holds: `begin` ≤ offset < `end`."""
+
+    id: int
+    begin: int
+    end: int
+
+
+class Batch(NamedTuple):
+    """Columns of records to be appended; `headers` are packed already."""
+
+    timestamps: tuple[int, ...]
+    keys: tuple[bytes | None, ...]
+    values: tuple[bytes | None, ...]
+    headers: tuple[bytes | None, ...] | None
+
+
+class Storage(Database):
+    """Typed access to the tables. "Inside a change" means: between `hold` and the end of `changing`."""
+
+    _reserved: Mapping[TopicPartition, int] = MappingProxyType({})
+
+    def topics(self, name: str | None = None) -> dict[str, TopicSpec]:
+        """All topics by name, or the one of that name."""
+        rows = self.rows(
+            "SELECT name, count(*), configs FROM topics JOIN partitions ON topic = name"
+            f" {'WHERE name = ?' if name is not None else ''} GROUP BY name",
+            () if name is None else (name,),
+        )
+        return {name: TopicSpec(name, partitions, json.loads(configs)) for name, partitions, configs in rows}
+
+    def create_topic(self, spec: TopicSpec) -> None:
+        """Make a topic that does not exist, inside a change."""
+        self.rows("INSERT INTO topics VALUES (?, ?)", (spec.name, json.dumps(dict(spec.configs))))
+        self.insert(
+            "INSERT INTO partitions (topic, partition) VALUES (?, ?)",
+            [(spec.name, partition) for partition in range(spec.partitions)],
+        )
+
+    def delete_topic(self, name: str) -> None:
+        """Remove a topic with its records and all groups' positions in it, inside a change."""
+        self.rows("DELETE FROM records WHERE partition_id IN (SELECT id FROM partitions WHERE topic = ?)", (name,))
+        for table, column in (("partitions", "topic"), ("positions", "topic"), ("topics", "name")):
+            self.rows(f"DELETE FROM {table} WHERE {column} = ?", (name,))
+
+    def extent(self, partition: TopicPartition) -> Extent:
+        """Where a partition begins and ends now. Raises: ConnectorError where there is none."""
+        found = self.rows(
+            "SELECT id, begin_offset, next_offset FROM partitions WHERE topic = ? AND partition = ?",
+            partition,
+        )
+        if not found:
+            raise self._missing(partition)
+        return Extent(*found[0])
+
+    def _missing(self, partition: TopicPartition) -> ConnectorError:
+        return ConnectorError(
+            f"{self.where}: there is no partition {partition.partition} of topic {partition.topic!r};"
+            f" it must exist before it is used. Create the topic, or check the number of its partitions."
+        )
+
+    def reserve(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Let `end` count what the one who holds the writer's lock has flushed; nothing more with {}."""
+        self._reserved = ends
+
+    def end(self, partition: TopicPartition) -> int:
+        """The offset behind all that was written, the open transaction of this process included."""
+        with self.mutex:
+            return max(self.extent(partition).end, self._reserved.get(partition, 0))
+
+    def take_offsets(self, partition: TopicPartition, records: int) -> tuple[int, int]:
+        """Give `records` and one control record offsets, inside a change: (partition's id, the first)."""
+        taken = self.rows(
+            "UPDATE partitions SET next_offset = next_offset + ? WHERE topic = ? AND partition = ?"
+            " RETURNING id, next_offset",
+            (records + 1, *partition),
+        )
+        if not taken:
+            raise self._missing(partition)
+        return taken[0][0], taken[0][1] - records - 1
+
+    def append(self, partition: TopicPartition, batches: Sequence[Batch]) -> None:
+        """Append the batches as one transaction's, inside a change."""
+        id_, first = self.take_offsets(partition, sum(len(batch.keys) for batch in batches))
+        for batch in batches:
+            rows = len(batch.keys)
+            offsets = range(first, first + rows)
+            given = batch if batch.headers is not None else batch[:3]
+            self._insert_columns(id_, (offsets, *given))
+            first += rows
+
+    def _insert_columns(self, id_: int, columns: tuple[Sequence[Any], ...]) -> None:
+        """Insert rows by the hundreds: half of what a row costs is its statement's start and end."""
+        width = len(columns)
+        names = ("offset", "timestamp", "key", "value", "headers")[:width]
+        row = f"({id_}{', ?' * width})"
+        head = f"INSERT INTO records (partition_id, {', '.join(names)}) VALUES "
+        whole = len(columns[0]) // _ROWS_PER_INSERT * _ROWS_PER_INSERT
+        flat = chain.from_iterable(zip(*(column[:whole] for column in columns), strict=True))
+        many = head + ", ".join([row] * _ROWS_PER_INSERT)
+        self.insert(many, _chunks(flat, width * _ROWS_PER_INSERT))
+        self.insert(head + row, zip(*(column[whole:] for column in columns), strict=True))
+
+    def read(self, partition: TopicPartition, start: int, end: int, max_records: int) -> Records:
+        """As `Log.read`; raises ConnectorError where records at `start` were deleted."""
+        extent = self.extent(partition)
+        stop = min(end, extent.end)
+        rows = self.rows(
+            "SELECT offset, timestamp, key, value, headers FROM records"
+            " WHERE partition_id = ? AND offset >= ? AND offset < ? ORDER BY offset LIMIT ?",
+            (extent.id, start, stop, max_records + 1),
+        )
+        if not rows or rows[0][0] != start:
+            self._check_kept(partition, start)
+        # One row more than asked for tells where the next record is, behind any control records.
+        next_offset = rows.pop()[0] if len(rows) > max_records else max(start, stop)
+        offsets, timestamps, keys, values, packed = zip(*rows, strict=True) if rows else ((),) * 5
+        headers = [_decode_headers(h) if h else () for h in packed] if any(packed) else None
+        return Records(*partition, offsets, timestamps, keys, values, headers, next_offset)
+
+    def _check_kept(self, partition: TopicPartition, start: int) -> None:
+        """Asked after the rows were read, so that a deletion just before cannot pass for a hole."""
+        extent = self.extent(partition)
+        if start < extent.begin:
+            raise ConnectorError(
+                f"{self.where}: position {start} of {partition.topic}-{partition.partition} lies before its"
+                f" first offset {extent.begin}: the records between were deleted; all of them are needed."
+                f" Seek to {extent.begin} to go on without them, or reset the application."
+            )
+
+    def delete_before(self, partition: TopicPartition, offset: int) -> None:
+        """Drop the records before `offset`, inside a change. Raises: ConnectorError beyond the end."""
+        extent = self.extent(partition)
+        if offset > extent.end:
+            raise ConnectorError(
+                f"{self.where}: cannot delete records of {partition.topic}-{partition.partition} before"
+                f" {offset}: it ends at {extent.end}. Give an offset up to that."
+            )
+        self.rows("DELETE FROM records WHERE partition_id = ? AND offset < ?", (extent.id, offset))
+        self.rows("UPDATE partitions SET begin_offset = max(begin_offset, ?) WHERE id = ?", (offset, extent.id))
+
+    def grew(self, topic: str) -> bool:
+        """Whether a topic grew by over 100,000 offsets since it was last weighed."""
+        rows = self.rows("SELECT sum(next_offset - weighed_offset) FROM partitions WHERE topic = ?", (topic,))
+        return int(rows[0][0] or 0) > _WEIGH_AFTER
+
+    def mostly_superseded(self, topic: str) -> bool:
+        """Whether over half of a topic's records are out of date. Cost: a scan of it."""
+        counts: list[tuple[int, int]] = self.rows(
+            "SELECT count(*), count(DISTINCT key) FROM records JOIN partitions ON id = partition_id"
+            " WHERE topic = ? GROUP BY partition_id",
+            (topic,),
+        )
+        return sum(records for records, _ in counts) > 2 * sum(keys for _, keys in counts)
+
+    def mark_weighed(self, topic: str) -> None:
+        """Count a topic's growth from here on, inside a change."""
+        self.rows("UPDATE partitions SET weighed_offset = next_offset WHERE topic = ?", (topic,))
+
+    def compact(self, partition: TopicPartition, drop_tombstones: bool) -> None:
+        """Keep the latest record of each key, inside a change; offsets stay what they are."""
+        id_ = self.extent(partition).id
+        self.rows(
+            "DELETE FROM records WHERE partition_id = ? AND key IS NOT NULL AND offset NOT IN"
+            " (SELECT max(offset) FROM records WHERE partition_id = ? GROUP BY key)",
+            (id_, id_),
+        )
+        if drop_tombstones:
+            self.rows("DELETE FROM records WHERE partition_id = ? AND value IS NULL", (id_,))
+
+    def committed(self, group: str) -> dict[TopicPartition, Position]:
+        """All positions of a group."""
+        rows = self.rows("SELECT topic, partition, offset, metadata FROM positions WHERE group_name = ?", (group,))
+        return {TopicPartition(*row[:2]): Position(*row[2:]) for row in rows}
+
+    def groups(self) -> list[str]:
+        """The groups that have positions."""
+        return [row[0] for row in self.rows("SELECT DISTINCT group_name FROM positions")]
+
+    def move(self, group: str, positions: Mapping[TopicPartition, Position]) -> None:
+        """Set positions of a group, inside a change."""
+        self.insert(
+            "INSERT OR REPLACE INTO positions VALUES (?, ?, ?, ?, ?)",
+            [(group, *partition, *position) for partition, position in positions.items()],
+        )
+
+    def delete_group(self, group: str) -> None:
+        """Forget a group's positions, inside a change."""
+        self.rows("DELETE FROM positions WHERE group_name = ?", (group,))
+
+    def next_epoch(self, transactional_id: str) -> int:
+        """Take over a transactional id, inside a change."""
+        taken = self.rows(
+            "INSERT INTO producers VALUES (?, 0) ON CONFLICT DO UPDATE SET epoch = epoch + 1 RETURNING epoch",
+            (transactional_id,),
+        )
+        return int(taken[0][0])
+
+    def epoch(self, transactional_id: str) -> int:
+        """The epoch of the id's latest producer."""
+        return int(self.rows("SELECT epoch FROM producers WHERE transactional_id = ?", (transactional_id,))[0][0])
+
+
+def _chunks(values: Iterator[Any], size: int) -> Iterator[tuple[Any, ...]]:
+    while chunk := tuple(islice(values, size)):
+        yield chunk

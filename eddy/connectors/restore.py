@@ -1,0 +1,103 @@
+"""Restore: bringing the store up to the group's committed positions, from changelogs.
+
+A changelog holds a state's rows as they are, so replaying it from any earlier offset ends in the
+same rows. A table whose source topic is compacted is replayed from that topic, up to the position
+that the group has committed in it: further records belong to the next epochs.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from eddy.connectors.inbound import decoded
+from eddy.connectors.log import Log, Records, TopicPartition
+from eddy.errors import StateError
+from eddy.operators.operator import State
+from eddy.state.offsets import encode_offset, offset_key, read_offsets
+from eddy.state.spec import StateSpec
+from eddy.state.store import Store
+
+__all__ = ["Restore", "restores"]
+
+
+@dataclass(slots=True)
+class Restore:
+    """The restore of one partition of one state: from `position` to `end`."""
+
+    spec: StateSpec
+    partition: TopicPartition
+    position: int
+    end: int
+
+    @property
+    def done(self) -> bool:
+        """Whether the store has it all."""
+        return self.position >= self.end
+
+    def step(self, log: Log, store: Store, max_records: int) -> int:
+        """Read up to `max_records` and write them to the store. Returns how many there were."""
+        records = log.read(self.partition, self.position, self.end, max_records)
+        changes = list(self._changes(records))
+        offset = (offset_key(*self.partition), encode_offset(records.next_offset))
+        store.write([*changes, offset])
+        self.position = records.next_offset
+        return len(records)
+
+    def _changes(self, records: Records) -> Iterator[tuple[bytes, bytes | None]]:
+        if self.spec.source is not None:
+            yield from self._table_rows(records)
+            return
+        prefix = self.spec.prefix(self.partition.partition)
+        for key, value in zip(records.keys, records.values, strict=True):
+            if key is None:
+                raise StateError(
+                    f"changelog '{self.partition.topic}' partition {self.partition.partition}: a record without a key; "
+                    "it was not written by eddy. Start anew: eddy reset …"
+                )
+            yield prefix + key, value
+
+    def _table_rows(self, records: Records) -> Iterator[tuple[bytes, bytes | None]]:
+        """A source's records as the table's rows; those that do not decode were left out then, too."""
+        problems: dict[int, str] = {}
+        keys = decoded(records.keys, self.spec.key, "key", problems)
+        values = decoded(records.values, self.spec.value, "value", problems)
+        rows = [
+            (key, value)
+            for index, (key, value) in enumerate(zip(keys, values, strict=True))
+            if index not in problems and key is not None
+        ]
+        encoded = self.spec.key.encode_many([key for key, _ in rows])
+        encode = self.spec.value.encode
+        for home, key, (_, value) in zip(self.spec.partitions_of(encoded), encoded, rows, strict=True):
+            yield self.spec.prefix(home) + key, None if value is None else encode(value)
+
+
+def restores(
+    log: Log, store: Store, group: str, states: Iterable[State], owned: dict[int, frozenset[int]]
+) -> list[Restore]:
+    """What has to be restored for the partitions owned, by comparing the store with the log."""
+    stored = read_offsets(store)
+    found: list[tuple[StateSpec, TopicPartition]] = [
+        (state.spec, TopicPartition(topic, partition))
+        for state in states
+        if (topic := state.spec.changelog or state.spec.source) is not None
+        for partition in sorted(owned.get(state.spec.partitions, range(state.spec.partitions)))
+    ]
+    partitions = [partition for _, partition in found]
+    begins, ends = log.begin_offsets(partitions), log.end_offsets(partitions)
+    committed: dict[TopicPartition, Any] = log.committed(group, partitions)
+    todo = []
+    for spec, partition in found:
+        start = max(stored.get(partition, 0), begins[partition])
+        end = ends[partition]
+        if spec.source is not None:
+            end = committed[partition].offset if partition in committed else start
+        if start > end and spec.source is None:
+            raise StateError(
+                f"state '{spec.name}': the store is at offset {start} of '{partition.topic}' partition "
+                f"{partition.partition}, which ends at {end}; it is of another log or the topic was remade. "
+                "Delete the state directory: it is restored from the changelogs"
+            )
+        if start < end:
+            todo.append(Restore(spec, partition, start, end))
+    return todo

@@ -1,0 +1,148 @@
+"""The circuit: a compiled plan. One object an operator, in topological order, stepped once an epoch.
+
+`step` takes a batch for each source and leaves batches in the sinks and in the outboxes of the
+exchanges. Then `changes` tells what the states have to write; and after the transaction `commit`
+takes it all as done, or `rollback` undoes it: sinks and outboxes emptied, states as they were.
+
+Invariant: between epochs the slots, sinks and outboxes are empty.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from eddy.errors import DataError, EddyError
+from eddy.operators.batch import EMPTY, Batch
+from eddy.operators.exchange import Budget, Exchange, Gate, Ownership
+from eddy.operators.operator import Operator, State
+from eddy.operators.recursion import Body, FactWaves, LeveledWaves, Step, Waves
+from eddy.state.spec import Change
+
+__all__ = ["Circuit", "LoopStatistics", "Output", "Recursive"]
+
+Recursive = Waves | LeveledWaves | FactWaves
+
+
+class Output(Operator):
+    """The end of a branch: keeps the epoch's batches for the worker to send."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.batches: list[Batch] = []
+
+    def step(self, *inputs: Batch) -> Batch:
+        """Keep the batch."""
+        (batch,) = inputs
+        self.batches.append(batch)
+        return EMPTY
+
+
+@dataclass(frozen=True, slots=True)
+class LoopStatistics:
+    """What went round since the circuit was made: waves, and rows in them."""
+
+    waves: int
+    rows: int
+
+
+class Circuit:
+    """Operators in topological order over numbered slots; `inputs` names those that sources fill."""
+
+    def __init__(
+        self,
+        steps: Sequence[Step],
+        slots: int,
+        inputs: Mapping[str, int],
+        ownership: Ownership,
+        budget: Budget,
+    ) -> None:
+        self._steps = list(steps)
+        self._empty = [EMPTY] * slots
+        self._inputs = dict(inputs)
+        self.ownership, self.budget = ownership, budget
+        self._running = ""
+        operators = list(_with_bodies(step.operator for step in self._steps))
+        self.outputs = {op.name: op for op in operators if isinstance(op, Output)}
+        self.recursions: dict[str, Recursive] = {op.name: op for op in operators if isinstance(op, Recursive)}
+        self.gates: list[Gate] = [op.gate for op in operators if isinstance(op, Exchange | Recursive)]
+        self.states: dict[str, State] = {
+            state.spec.name: state for step in self._steps for state in step.operator.states()
+        }
+
+    def step(self, inputs: Mapping[str, Batch]) -> None:
+        """Run one epoch.
+
+        Raises: DataError naming the step whose function raised; the caller rolls back.
+        """
+        self.budget.rows = 0
+        values = self._empty.copy()
+        for name, batch in inputs.items():
+            values[self._inputs[name]] = batch
+        try:
+            for operator, sources, output in self._steps:
+                batches = [values[i] for i in sources]
+                if any(batches):
+                    self._running = operator.name
+                    values[output] = operator.step(*batches)
+        except EddyError:
+            raise
+        except Exception as error:
+            raise DataError(f"step '{self._running}': the function raised {error!r}") from error
+
+    def changes(self) -> dict[str, list[Change]]:
+        """What the epoch changed in each state.
+
+        Raises: DataError where a key or value does not fit the serde of its state.
+        """
+        changed = {}
+        for name, state in self.states.items():
+            try:
+                rows = state.changes()
+            except EddyError:
+                raise
+            except Exception as error:
+                raise DataError(
+                    f"state '{name}': a row does not fit its serdes (key {state.spec.key.name}, value "
+                    f"{state.spec.value.name}): {error}. Name the serde where the rows are made: key=, value="
+                ) from error
+            if rows:
+                changed[name] = rows
+        return changed
+
+    def commit(self) -> None:
+        """The epoch is in the log and in the store."""
+        for state in self.states.values():
+            state.commit()
+        self._clear()
+
+    def rollback(self) -> None:
+        """Forget the epoch."""
+        for state in self.states.values():
+            state.rollback()
+        for recursion in self.recursions.values():
+            recursion.forget_waves()
+        self._clear()
+
+    def forget(self) -> None:
+        """Empty the memory of every state: ownership has changed, and so has the store."""
+        for state in self.states.values():
+            state.forget()
+
+    def statistics(self) -> dict[str, LoopStatistics]:
+        """By loop."""
+        return {name: LoopStatistics(op.waves, op.rows) for name, op in self.recursions.items()}
+
+    def _clear(self) -> None:
+        for output in self.outputs.values():
+            output.batches = []
+        for gate in self.gates:
+            gate.outbox = []
+        for recursion in self.recursions.values():
+            recursion.cut = []
+
+
+def _with_bodies(operators: Iterable[Operator]) -> Iterable[Operator]:
+    for operator in operators:
+        yield operator
+        body = getattr(operator, "body", None)
+        if isinstance(body, Body):
+            yield from _with_bodies(step.operator for step in body.steps)

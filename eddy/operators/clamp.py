@@ -1,0 +1,49 @@
+"""Distinct and minus: functions of a row's weight alone.
+
+    distinct(A)   w -> 1 if w > 0 else 0
+    A minus B     w -> max(0, w)  of  A - B        (EXCEPT ALL)
+
+Both read one number a row, so the delta of the output is f(w + Δw) - f(w), row by row. They are not
+linear: f(w) of a sum is not the sum of f(w), which is why they need an arrangement.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from eddy.operators.batch import Batch
+from eddy.operators.operator import Operator, State
+from eddy.state.arrangement import Arrangement
+
+__all__ = ["Clamp", "one_if_positive", "positive_part"]
+
+
+def one_if_positive(weight: int) -> int:
+    """The weight of a row of a set."""
+    return 1 if weight > 0 else 0
+
+
+def positive_part(weight: int) -> int:
+    """The weight of a row of a difference of bags."""
+    return weight if weight > 0 else 0
+
+
+class Clamp(Operator):
+    """A relation with any weights in, each row with weight f(its total weight) out."""
+
+    def __init__(self, name: str, arrangement: Arrangement[Any, Any], f: Callable[[int], int]) -> None:
+        self.name, self.arrangement, self._f = name, arrangement, f
+
+    def states(self) -> Sequence[State]:
+        """The rows with their total weights."""
+        return (self.arrangement,)
+
+    def step(self, *inputs: Batch) -> Batch:
+        """Return f(new) - f(old) for each row of the delta."""
+        (batch,) = inputs
+        delta = batch.zset(self.name)
+        rows = list(delta)
+        olds = self.arrangement.weights(rows)
+        self.arrangement.integrate(delta)
+        f = self._f
+        moves = [f(old + move) - f(old) for old, move in zip(olds, delta.values(), strict=True)]
+        return Batch(rows, moves, batch.time).select(moves)

@@ -1,0 +1,124 @@
+"""The exchange: rows go to the worker that owns their key.
+
+A worker is one circuit over all the partitions it owns, so most rows go on in memory. Only rows of
+keys that another worker owns leave, through a topic, and come back in at the same place of that
+worker's circuit. They travel as deltas with weights, so their order across partitions is free.
+"""
+
+from collections.abc import Callable
+from itertools import compress
+from typing import Any, NamedTuple
+
+from eddy.operators.batch import EMPTY, Batch, concat, keys_of
+from eddy.operators.operator import Operator
+from eddy.serde import Serde
+
+__all__ = ["Budget", "Exchange", "Gate", "Outgoing", "Ownership", "Received"]
+
+
+class Ownership:
+    """Which partitions this worker owns, by the number of partitions of a topic.
+
+    Partition i of every topic with as many partitions belongs to the same worker. A number that is
+    not in `partitions` is owned whole.
+    """
+
+    def __init__(self) -> None:
+        self.partitions: dict[int, frozenset[int]] = {}
+
+    def all_of(self, count: int) -> bool:
+        """Whether all `count` partitions are owned."""
+        return len(self.partitions.get(count, range(count))) == count
+
+    def owns(self, partition: int, count: int) -> bool:
+        """Whether one partition of `count` is owned."""
+        return partition in self.partitions.get(count, range(count))
+
+
+class Budget:
+    """How much an epoch may do before it has to commit, for its transaction not to time out."""
+
+    def __init__(self, max_rows: int, expired: Callable[[], bool] = lambda: False) -> None:
+        self.max_rows, self.expired = max_rows, expired
+        self.rows = 0
+
+    def spend(self, rows: int) -> bool:
+        """Count rows that went round a loop; return whether the epoch should end."""
+        self.rows += rows
+        return self.rows >= self.max_rows or self.expired()
+
+
+class Received(Batch):
+    """Rows that came through an exchange's topic. `hops`: how often each has been round its loop."""
+
+    __slots__ = ("hops",)
+
+    def __init__(self, batch: Batch, hops: list[int]) -> None:
+        super().__init__(batch.rows, batch.weights, batch.time, batch.times, batch.headers)
+        self.hops = hops
+
+
+class Outgoing(NamedTuple):
+    """Rows that leave through an exchange's topic, each with its partition."""
+
+    batch: Batch
+    partitions: list[int]
+    hop: int
+
+
+class Gate:
+    """Splits batches into rows of ours, which go on, and rows of others, which leave."""
+
+    def __init__(
+        self,
+        topic: str,
+        key: Serde[Any],
+        value: Serde[Any],
+        partitions: int,
+        ownership: Ownership,
+        partitioner: Callable[[bytes, int], int],
+    ) -> None:
+        self.topic, self.key, self.value, self.partitions = topic, key, value, partitions
+        self._ownership, self._partitioner = ownership, partitioner
+        self.outbox: list[Outgoing] = []
+
+    def own(self, batch: Batch, hop: int = 0) -> Batch:
+        """The rows of keys that this worker owns; the others go to the outbox."""
+        if self._ownership.all_of(self.partitions) or not batch.rows:
+            return batch
+        homes = self._homes(batch)
+        owns, count = self._ownership.owns, self.partitions
+        mine = [owns(home, count) for home in homes]
+        if not all(mine):
+            theirs = [not own for own in mine]
+            self.outbox.append(Outgoing(batch.select(theirs), list(compress(homes, theirs)), hop))
+        return batch.select(mine)
+
+    def spill(self, batch: Batch, hop: int) -> None:
+        """Send every row out, our own too: the epoch's budget is spent."""
+        self.outbox.append(Outgoing(batch, self._homes(batch), hop))
+
+    def _homes(self, batch: Batch) -> list[int]:
+        if self.partitions == 1:
+            return [0] * len(batch)
+        return [self._partitioner(key, self.partitions) for key in self.key.encode_many(list(keys_of(batch.rows)))]
+
+
+class Exchange(Operator):
+    """Rows from here and rows received in, rows of keys that this worker owns out."""
+
+    def __init__(self, name: str, gate: Gate) -> None:
+        self.name, self.gate = name, gate
+
+    def step(self, *inputs: Batch) -> Batch:
+        """Split what is ours; what was received is ours already."""
+        batch, received = inputs
+        own = self.gate.own(batch)
+        return concat((own, received)) if received.rows else own
+
+
+def by_hop(received: Batch) -> dict[int, Batch]:
+    """What was received, by how often it has been round."""
+    if not isinstance(received, Received):
+        return {0: received} if received is not EMPTY and received.rows else {}
+    return {hop: received.select([h == hop for h in received.hops]) for hop in set(received.hops)}

@@ -1,0 +1,183 @@
+"""Operators without memory. Each is linear: op(A + B) = op(A) + op(B), so a delta goes through as it is.
+
+The author's function is called once for each row of a batch, by C's `map`, never from a loop of
+ours. It has to be a function of the row alone: a retraction is made by calling it again.
+"""
+
+from collections.abc import Callable, Iterable
+from itertools import starmap
+from operator import itemgetter
+from typing import Any
+
+from eddy.errors import DataError
+from eddy.operators.batch import Batch, Row, concat
+from eddy.operators.operator import Operator
+
+__all__ = [
+    "Filter",
+    "FlatMap",
+    "FlatMapValues",
+    "Latest",
+    "Map",
+    "MapValues",
+    "Negate",
+    "Peek",
+    "SelectKey",
+    "Union",
+]
+
+_KEY, _VALUE = itemgetter(0), itemgetter(1)
+
+
+class Filter(Operator):
+    """Rows of (K, V) in, those out for which `predicate(key, value)` is `keep`."""
+
+    def __init__(self, name: str, predicate: Callable[[Any, Any], Any], keep: bool = True) -> None:
+        self.name, self._predicate, self._keep = name, predicate, keep
+
+    def step(self, *inputs: Batch) -> Batch:
+        """Select."""
+        (batch,) = inputs
+        mask = list(starmap(self._predicate, batch.rows))
+        return batch.select(mask if self._keep else [not passed for passed in mask])
+
+
+class Map(Operator):
+    """Rows of (K, V) in, one row `function(key, value)` out for each."""
+
+    def __init__(self, name: str, function: Callable[[Any, Any], Row]) -> None:
+        self.name, self._function = name, function
+
+    def step(self, *inputs: Batch) -> Batch:
+        """Call `function` on each row."""
+        (batch,) = inputs
+        rows = list(starmap(self._function, batch.rows))
+        check_rows(rows, self.name)
+        return batch.with_rows(rows)
+
+
+class MapValues(Operator):
+    """Rows of (K, V) in, (key, function(value)) out for each."""
+
+    def __init__(self, name: str, function: Callable[[Any], Any]) -> None:
+        self.name, self._function = name, function
+
+    def step(self, *inputs: Batch) -> Batch:
+        """Call `function` on each value."""
+        (batch,) = inputs
+        values = map(self._function, map(_VALUE, batch.rows))
+        return batch.with_rows(list(zip(map(_KEY, batch.rows), values, strict=True)))
+
+
+class SelectKey(Operator):
+    """Rows of (K, V) in, (function(key, value), value) out for each."""
+
+    def __init__(self, name: str, function: Callable[[Any, Any], Any]) -> None:
+        self.name, self._function = name, function
+
+    def step(self, *inputs: Batch) -> Batch:
+        """Call `function` on each row."""
+        (batch,) = inputs
+        keys = starmap(self._function, batch.rows)
+        return batch.with_rows(list(zip(keys, map(_VALUE, batch.rows), strict=True)))
+
+
+class FlatMap(Operator):
+    """Rows of (K, V) in, all rows of the iterable `function(key, value)` out for each."""
+
+    def __init__(self, name: str, function: Callable[[Any, Any], Iterable[Row]]) -> None:
+        self.name, self._function = name, function
+
+    def step(self, *inputs: Batch) -> Batch:
+        """Call `function` on each row."""
+        (batch,) = inputs
+        out = batch.spread(list(map(list, starmap(self._function, batch.rows))))
+        check_rows(out.rows, self.name)
+        return out
+
+
+class FlatMapValues(Operator):
+    """Rows of (K, V) in, (key, w) out for each w of the iterable `function(value)`."""
+
+    def __init__(self, name: str, function: Callable[[Any], Iterable[Any]]) -> None:
+        self.name, self._function = name, function
+
+    def step(self, *inputs: Batch) -> Batch:
+        """Call `function` on each value."""
+        (batch,) = inputs
+        function = self._function
+        return batch.spread([[(key, value) for value in function(v)] for key, v in batch.rows])
+
+
+class Peek(Operator):
+    """The identity, after `function(key, value)` was called on each row for its effect."""
+
+    def __init__(self, name: str, function: Callable[[Any, Any], object]) -> None:
+        self.name, self._function = name, function
+
+    def step(self, *inputs: Batch) -> Batch:
+        """Call `function` on each row."""
+        (batch,) = inputs
+        for key, value in batch.rows:
+            self._function(key, value)
+        return batch
+
+
+class Union(Operator):
+    """The sum of its inputs as bags: rows of each, in the order of the inputs."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def step(self, *inputs: Batch) -> Batch:
+        """Concatenate."""
+        return concat(inputs)
+
+
+class Negate(Operator):
+    """Every weight times -1."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def step(self, *inputs: Batch) -> Batch:
+        """Negate."""
+        (batch,) = inputs
+        return Batch(batch.rows, [-weight for weight in batch.weights], batch.time)
+
+
+class Latest(Operator):
+    """The delta of a table in, the stream of its keys' new values out; None where a key has gone."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def step(self, *inputs: Batch) -> Batch:
+        """Turn replacements into facts."""
+        (batch,) = inputs
+        return latest_of(batch)
+
+
+def latest_of(batch: Batch) -> Batch:
+    """The new value of each key in a table's delta: one row a key, None for a key that has gone."""
+    if -1 not in batch.weights:
+        return batch
+    kept = {row[0] for row, weight in zip(batch.rows, batch.weights, strict=True) if weight > 0}
+    mask = [w > 0 or row[0] not in kept for row, w in zip(batch.rows, batch.weights, strict=True)]
+    out = batch.select(mask)
+    rows = [row if w > 0 else (row[0], None) for row, w in zip(out.rows, out.weights, strict=True)]
+    return Batch(rows, [1] * len(rows), out.time, out.times, out.headers)
+
+
+def check_rows(rows: list[Row], where: str) -> None:
+    """Refuse what is no (key, value). Raises: DataError naming the step and what came."""
+    try:
+        if set(map(len, rows)) <= {2}:
+            return
+    except TypeError:
+        pass
+    bad = next(row for row in rows if not isinstance(row, tuple) or len(row) != 2)
+    raise DataError(
+        f"{where}: the function returned {bad!r}; a pair (key, value) is needed. "
+        "Write e.g. .map(lambda key, value: (value, key))"
+    )

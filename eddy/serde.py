@@ -1,0 +1,158 @@
+"""Serdes: how keys and values become bytes, and bytes become them again.
+
+Numbers are big-endian, as Java's. `Native` is what eddy uses for rows whose types the author has
+not named: None, bool, int, float, str, bytes and tuples of these, as MessagePack; never pickle.
+"""
+
+import math
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, cast
+
+import msgspec
+
+from eddy.errors import DataError, TopologyError
+
+__all__ = ["Bytes", "Float64", "Int64", "Json", "Native", "Plain", "Serde", "String", "Struct"]
+
+T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+@dataclass(frozen=True, slots=True)
+class Serde(Generic[T]):
+    """A pair of functions between `T` and bytes, under a name that the stored state remembers.
+
+    `hashable` is False where what it decodes cannot be the key of a dict, and so no row of a relation.
+    """
+
+    name: str
+    encode: Callable[[T], bytes]
+    decode: Callable[[bytes], T]
+    hashable: bool = True
+
+    def encode_many(self, values: Sequence[T]) -> list[bytes]:
+        """Encode each value. Raises: whatever `encode` raises for the first that it cannot."""
+        return list(map(self.encode, values))
+
+    def decode_many(self, data: Sequence[bytes]) -> list[T]:
+        """Decode each of `data`. Raises: whatever `decode` raises for the first that it cannot."""
+        return list(map(self.decode, data))
+
+
+_INT64 = struct.Struct(">q")
+_FLOAT64 = struct.Struct(">d")
+
+
+def _decode_int64(data: bytes) -> int:
+    return cast("int", _INT64.unpack(data)[0])
+
+
+def _decode_float64(data: bytes) -> float:
+    value = cast("float", _FLOAT64.unpack(data)[0])
+    # One NaN object for all: rows are compared by identity first, so that a NaN row can be retracted.
+    return value if value == value else math.nan
+
+
+def _check_bytes(value: bytes) -> bytes:
+    if not isinstance(value, bytes):
+        raise TypeError(f"bytes expected, {type(value).__name__} given: {value!r}")
+    return value
+
+
+Bytes: Serde[bytes] = Serde("bytes", _check_bytes, bytes)
+String: Serde[str] = Serde("string", str.encode, bytes.decode)
+Int64: Serde[int] = Serde("int64", _INT64.pack, _decode_int64)
+Float64: Serde[float] = Serde("float64", _FLOAT64.pack, _decode_float64)
+
+_json_encoder = msgspec.json.Encoder(order="sorted")
+_pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder().decode
+_SCALARS = frozenset({type(None), bool, int, float, str, bytes})
+
+
+def Json(type: Any = Any) -> Serde[Any]:  # noqa: N802 - a serde reads as a noun
+    """JSON, checked against `type` where one is given; what is decoded untyped may be a dict or list.
+
+    >>> Json().decode(b'{"a": [1]}')
+    {'a': [1]}
+    """
+    hashable = type is not Any and type in {str, int, float, bool}
+    name = "json" if type is Any else f"json({getattr(type, '__name__', type)})"
+    return Serde(name, _json_encoder.encode, msgspec.json.Decoder(type).decode, hashable)
+
+
+def Struct(type: type[S], format: str = "json") -> Serde[S]:  # noqa: N802
+    """A `msgspec.Struct`, as JSON or as MessagePack. Make it `frozen=True` to have it in keys and rows.
+
+    Raises: TopologyError where `type` is no Struct or `format` neither of the two.
+    """
+    if not (isinstance(type, msgspec.StructMeta) and format in {"json", "msgpack"}):
+        raise TopologyError(
+            f"Struct: {type!r} with format {format!r} is no serde; a msgspec.Struct class and "
+            "'json' or 'msgpack' are needed. Write: class Node(msgspec.Struct, frozen=True): ..."
+        )
+    hashable = type.__struct_config__.frozen
+    name = f"struct({type.__qualname__}, {format})"
+    if format == "json":
+        return Serde(name, _json_encoder.encode, msgspec.json.Decoder(type).decode, hashable)
+    return Serde(name, _pack, msgspec.msgpack.Decoder(type).decode, hashable)
+
+
+def _check_native(value: object) -> None:
+    if type(value) is tuple:
+        for item in value:
+            _check_native(item)
+    elif type(value) not in _SCALARS:
+        raise TypeError(
+            f"{type(value).__name__} has no native form: {value!r}. Name its serde where the row is made, "
+            "e.g. .map(..., value=eddy.Struct(Node)), or make it a tuple"
+        )
+
+
+def _encode_native(value: object) -> bytes:
+    if type(value) not in _SCALARS:
+        _check_native(value)
+    return _pack(value)
+
+
+def _tupled(value: Any) -> Any:
+    return tuple(map(_tupled, value)) if type(value) is list else value
+
+
+def _decode_native(data: bytes) -> Any:
+    value = _unpack(data)
+    if type(value) is list:
+        return _tupled(value)
+    return math.nan if value != value else value
+
+
+Native: Serde[Any] = Serde("native", _encode_native, _decode_native)
+
+
+_PLAIN: dict[type, Callable[[Any], bytes]] = {
+    str: String.encode,
+    bytes: Bytes.encode,
+    int: Int64.encode,
+    float: Float64.encode,
+}
+
+
+def _encode_plain(value: object) -> bytes:
+    encode = _PLAIN.get(type(value))
+    if encode is None:
+        raise TypeError(
+            f"no plain form of {type(value).__name__}: {value!r}. Name the serde, e.g. to(..., key=eddy.Json())"
+        )
+    return encode(value)
+
+
+def _refuse_decode(data: bytes) -> Any:
+    raise DataError(
+        f"serde 'plain': {data!r} does not tell its type; a named serde is needed to read. Use e.g. eddy.String"
+    )
+
+
+Plain: Serde[Any] = Serde("plain", _encode_plain, _refuse_decode)
+"""For writing only: str as UTF-8, bytes as they are, int and float as 64 bits big-endian."""

@@ -1,0 +1,1 @@
+"""What operators remember: stores of bytes, and above them typed tables and arrangements."""

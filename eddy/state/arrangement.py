@@ -1,0 +1,181 @@
+"""An arrangement: the rows (key, value) of a collection with their weights, to be looked up by key.
+
+In memory a key's bag is one pair (value, weight) while it has one row, and a dict from value to
+weight from the second row on. In the store every row is a key of its own,
+
+    len(key)(4) key value  ->  weight (8 bytes, big-endian)
+
+so that one new row of a key with a million rows writes one row.
+
+Invariant: `_undo` maps each row that the running epoch has changed to its weight before, 0 for none.
+"""
+
+import struct
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+from eddy.serde import Int64
+from eddy.state.cache import Cache
+from eddy.state.spec import Change, StateSpec
+from eddy.state.store import Store
+
+__all__ = ["Arrangement", "Bag"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+Bag = tuple[Any, int] | dict[Any, int]
+"""One (value, weight), or a dict of them: never empty, no weight is 0."""
+
+_LENGTH = struct.Struct(">I")
+
+
+class Arrangement(Cache[K, Bag], Generic[K, V]):
+    """Bags of values by key. Without a store it is in memory alone and has no bound."""
+
+    def __init__(self, spec: StateSpec, store: Store | None = None, max_cells: int | None = None) -> None:
+        self.spec = spec
+        self._store = store
+        self._undo: dict[tuple[K, V], int] = {}
+        self._touched: set[K] = set()
+        super().__init__(complete=self._store_is_empty(), max_cells=None if store is None else max_cells)
+
+    def integrate(self, delta: Mapping[tuple[K, V], int]) -> None:
+        """Add the weights of `delta`, a consolidated Z-set of rows.
+
+        Cost: a few dict operations a row of `delta`; the size of a bag does not matter.
+        """
+        if not self._complete:
+            self.get_many([key for key, _ in delta])
+            self._touched.update(key for key, _ in delta)
+        fresh, undo = self._fresh, self._undo
+        for row, weight in delta.items():
+            key, value = row
+            bag = fresh.get(key)
+            if bag is None:
+                old = 0
+                fresh[key] = (value, weight)
+            elif type(bag) is tuple and bag[0] != value:
+                old = 0
+                fresh[key] = {bag[0]: bag[1], value: weight}
+            else:
+                old = bag[1] if type(bag) is tuple else bag.get(value, 0)  # type: ignore[union-attr]
+                self._set(key, value, old + weight)
+            if row not in undo:
+                undo[row] = old
+
+    def weights(self, rows: Sequence[tuple[K, V]]) -> list[int]:
+        """The weight of each row, 0 for one that is not there."""
+        bags = self.get_many([key for key, _ in rows])
+        return [weight_in(bag, row[1]) for bag, row in zip(bags, rows, strict=True)]
+
+    def changes(self) -> list[Change]:
+        """What the running epoch has changed, as rows for the store and the changelog."""
+        rows = [row for row, old in self._undo.items() if weight_in(self._fresh.get(row[0]), row[1]) != old]
+        news = [weight_in(self._fresh.get(key), value) for key, value in rows]
+        keys = self.spec.key.encode_many([key for key, _ in rows])
+        values = self.spec.value.encode_many([value for _, value in rows])
+        pack = _LENGTH.pack
+        return [
+            (partition, pack(len(key)) + key + value, Int64.encode(new) if new else None)
+            for partition, key, value, new in zip(self.spec.partitions_of(keys), keys, values, news, strict=True)
+        ]
+
+    def commit(self) -> None:
+        """Take the running epoch's changes as done; the store has them."""
+        self._undo = {}
+        if not self._complete:
+            for key in self._touched:
+                self._aged.pop(key, None)
+            self._touched = set()
+        self._rotate()
+
+    def rollback(self) -> None:
+        """Return to the last commit."""
+        for (key, value), old in self._undo.items():
+            self._set(key, value, old)
+        self._undo, self._touched = {}, set()
+
+    def items(self) -> Iterator[tuple[tuple[K, V], int]]:
+        """Yield every ((key, value), weight), the running epoch's included, in no particular order."""
+        if self._complete:
+            for key, bag in list(self._fresh.items()):
+                for value, weight in pairs_of(bag):
+                    yield (key, value), weight
+            return
+        for row in self._undo:
+            if weight := weight_in(self._fresh.get(row[0]), row[1]):
+                yield row, weight
+        for row_key, data in self._rows(b""):
+            row = self._decode(row_key)
+            if row not in self._undo:
+                yield row, Int64.decode(data)
+
+    def _set(self, key: K, value: V, weight: int) -> None:
+        bag = self._fresh.get(key)
+        if bag is None or (type(bag) is tuple and bag[0] == value):
+            if weight:
+                self._fresh[key] = (value, weight)
+            else:
+                self._fresh.pop(key, None)
+            return
+        if type(bag) is tuple:
+            bag = self._fresh[key] = {bag[0]: bag[1]}
+        assert type(bag) is dict
+        if weight:
+            bag[value] = weight
+            return
+        bag.pop(value, None)
+        if len(bag) == 1:
+            self._fresh[key] = next(iter(bag.items()))
+        elif not bag:
+            del self._fresh[key]
+
+    def _decode(self, row_key: bytes) -> tuple[K, V]:
+        end = 4 + _LENGTH.unpack_from(row_key)[0]
+        return self.spec.key.decode(row_key[4:end]), self.spec.value.decode(row_key[end:])
+
+    def _rows(self, suffix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        assert self._store is not None
+        prefix = self.spec.name.encode() + b"\x00"
+        cut = len(prefix) + 2
+        return ((key[cut:], data) for key, data in self._store.scan(prefix + suffix))
+
+    def _load(self, keys: list[K]) -> dict[K, Bag]:
+        encoded = self.spec.key.encode_many(keys)
+        loaded: dict[K, Bag] = {}
+        for key, partition, data in zip(keys, self.spec.partitions_of(encoded), encoded, strict=True):
+            suffix = partition.to_bytes(2, "big") + _LENGTH.pack(len(data)) + data
+            bag = {
+                self.spec.value.decode(row_key[4 + len(data) :]): Int64.decode(weight)
+                for row_key, weight in self._rows(suffix)
+            }
+            if bag:
+                loaded[key] = bag if len(bag) > 1 else next(iter(bag.items()))
+        return loaded
+
+    def _changed_keys(self) -> Collection[K]:
+        return self._touched
+
+    def _store_is_empty(self) -> bool:
+        return self._store is None or next(self._rows(b""), None) is None
+
+
+def pairs_of(bag: Bag | None) -> Collection[tuple[Any, int]]:
+    """The (value, weight) pairs of a bag.
+
+    >>> pairs_of(("x", 2)), list(pairs_of({"x": 2, "y": 1})), pairs_of(None)
+    ((('x', 2),), [('x', 2), ('y', 1)], ())
+    """
+    if bag is None:
+        return ()
+    return (bag,) if type(bag) is tuple else bag.items()  # type: ignore[union-attr]
+
+
+def weight_in(bag: Bag | None, value: Any) -> int:
+    """The weight of `value` in a bag, 0 where it is not."""
+    if bag is None:
+        return 0
+    if type(bag) is tuple:
+        return bag[1] if bag[0] == value else 0
+    return bag.get(value, 0)  # type: ignore[union-attr]

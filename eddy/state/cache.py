@@ -1,0 +1,73 @@
+"""The part of a state that is in memory: cells by key, in two generations.
+
+A lookup that misses the fresh generation finds its cell in the aged one or in the store and takes
+it over. When the fresh generation has grown to half the budget it becomes the aged one, and what
+was aged and never asked for again is forgotten. No bookkeeping by access, so that whole batches
+are looked up by one `map(dict.get, keys)`.
+
+Invariant: while `complete`, a key that is not in memory is nowhere, and the store is not asked.
+Invariant: every cell that the running epoch has changed is in the fresh generation, or absent.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Generic, TypeVar
+
+__all__ = ["Cache"]
+
+K = TypeVar("K")
+C = TypeVar("C")  # a cell: what one key maps to
+
+
+class Cache(Generic[K, C]):
+    """Cells by key. Subclasses say how a cell is read from the store, and which keys are changed."""
+
+    def __init__(self, *, complete: bool, max_cells: int | None) -> None:
+        self._fresh: dict[K, C] = {}
+        self._aged: dict[K, C] = {}
+        self._complete = complete
+        self._max_cells = max_cells
+
+    def get_many(self, keys: Sequence[K]) -> list[C | None]:
+        """The cell of each key, None where there is none.
+
+        Cost: one dict lookup a key while all is in memory; a batched read of the store for the rest.
+        """
+        found: list[C | None] = list(map(self._fresh.get, keys))
+        if self._complete or None not in found:
+            return found
+        return self._fill(keys, found)
+
+    def get(self, key: K) -> C | None:
+        """The cell of one key."""
+        return self.get_many([key])[0]
+
+    def forget(self) -> None:
+        """Empty the memory: the store has been written to by someone else."""
+        self._fresh, self._aged, self._complete = {}, {}, self._store_is_empty()
+
+    def _fill(self, keys: Sequence[K], found: list[C | None]) -> list[C | None]:
+        changed = self._changed_keys()
+        missing = {key for key, cell in zip(keys, found, strict=True) if cell is None and key not in changed}
+        if missing:
+            fresh, aged = self._fresh, self._aged
+            for key in [key for key in missing if key in aged]:
+                fresh[key] = aged.pop(key)
+                missing.discard(key)
+            if missing:
+                fresh.update(self._load(list(missing)))
+            found = list(map(fresh.get, keys))
+        return found
+
+    def _rotate(self) -> None:
+        """Let the fresh generation age once it is half the budget. All cells must be in the store by now."""
+        if self._max_cells is not None and len(self._fresh) * 2 > self._max_cells:
+            self._aged, self._fresh, self._complete = self._fresh, {}, False
+
+    def _load(self, keys: list[K]) -> dict[K, C]:
+        raise NotImplementedError
+
+    def _changed_keys(self) -> Collection[K]:
+        raise NotImplementedError
+
+    def _store_is_empty(self) -> bool:
+        raise NotImplementedError

@@ -1,0 +1,66 @@
+"""Where the offsets lie in a store: the keys beside the data, written in the same batch as it.
+
+The keys of a store, in order:
+
+    data                                          up to b"\\xff"
+    b"\\xffoffset\\0" topic b"\\0" partition(4)      the next offset to read, 8 bytes big-endian
+    b"\\xff\\xff" …                                 the store's own, hidden and refused (`RESERVED`)
+
+Invariant: data and the offset that it stands for are written by one `Store.write`, so that after
+a crash the pair is older, never torn. Nothing here reads a log or writes a store.
+"""
+
+from eddy.errors import StateError
+from eddy.state.store import Store
+
+__all__ = ["RESERVED", "decode_offset", "encode_offset", "offset_key", "read_offsets"]
+
+RESERVED = b"\xff\xff"
+"""Keys from here on are the store's own: no write may name them, no scan yields them."""
+
+_PREFIX = b"\xffoffset\x00"
+_PARTITION_BYTES = 4
+_OFFSET_BYTES = 8
+
+
+def offset_key(topic: str, partition: int) -> bytes:
+    """The key under which a store keeps its offset in `partition` of `topic`.
+
+    >>> offset_key("orders", 3)
+    b'\\xffoffset\\x00orders\\x00\\x00\\x00\\x00\\x03'
+    """
+    return _PREFIX + topic.encode() + b"\x00" + partition.to_bytes(_PARTITION_BYTES, "big")
+
+
+def encode_offset(offset: int) -> bytes:
+    """Eight bytes, big-endian. Raises: OverflowError for a negative offset, which is no position.
+
+    >>> encode_offset(258).hex()
+    '0000000000000102'
+    """
+    return offset.to_bytes(_OFFSET_BYTES, "big")
+
+
+def decode_offset(value: bytes) -> int:
+    """The inverse of `encode_offset`. Raises: StateError unless there are eight bytes.
+
+    >>> decode_offset(encode_offset(258))
+    258
+    """
+    if len(value) != _OFFSET_BYTES:
+        raise StateError(
+            f"offset: {value!r} has {len(value)} bytes; an offset has {_OFFSET_BYTES}. "
+            "Delete the state directory: it is restored from the changelogs."
+        )
+    return int.from_bytes(value, "big")
+
+
+def read_offsets(store: Store) -> dict[tuple[str, int], int]:
+    """Every offset in `store`, by topic and partition. Cost: one scan of as many keys."""
+    return {_topic_partition(key): decode_offset(value) for key, value in store.scan(_PREFIX)}
+
+
+def _topic_partition(key: bytes) -> tuple[str, int]:
+    # The partition has a fixed width and stands last, so no topic can be taken for another.
+    topic, partition = key[len(_PREFIX) : -_PARTITION_BYTES - 1], key[-_PARTITION_BYTES:]
+    return topic.decode(), int.from_bytes(partition, "big")

@@ -1,0 +1,41 @@
+"""What a state is called and how its rows are laid out in a store and in its changelog.
+
+A row of state `name` lies in the store at  name 00 partition(2) row-key , so that one prefix scan
+reads a partition, and in the changelog's partition under row-key alone. Prefixes never meet: names
+hold no zero byte and meta keys begin with FF, which no name does.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from eddy.serde import Serde
+
+__all__ = ["Change", "StateSpec"]
+
+Change = tuple[int, bytes, bytes | None]
+"""(partition, row key, value or None for a deletion): one changed row of a state, as bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateSpec:
+    """The identity of one state. `changelog` is None where a compacted source topic restores it."""
+
+    name: str
+    kind: str
+    key: Serde[Any]
+    value: Serde[Any]
+    partitions: int
+    partitioner: Callable[[bytes, int], int]
+    changelog: str | None = None
+    source: str | None = None
+
+    def prefix(self, partition: int) -> bytes:
+        """Where the rows of a partition begin in the store."""
+        return self.name.encode() + b"\x00" + partition.to_bytes(2, "big")
+
+    def partitions_of(self, keys: Sequence[bytes]) -> list[int]:
+        """The partition of each encoded key."""
+        if self.partitions == 1:
+            return [0] * len(keys)
+        return [self.partitioner(key, self.partitions) for key in keys]

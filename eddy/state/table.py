@@ -1,0 +1,107 @@
+"""A table: the latest value of each key, in memory and, at each commit, in a store.
+
+Invariant: `_undo` holds, for each key that the running epoch has changed, what it was before; so
+`rollback` is exact, `changes` is what the commit writes, and the store never sees an open epoch.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from itertools import compress
+from typing import Generic, TypeVar
+
+from eddy.state.cache import Cache
+from eddy.state.spec import Change, StateSpec
+from eddy.state.store import Store
+
+__all__ = ["Table"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Table(Cache[K, V], Generic[K, V]):
+    """Keys to values; None is no value. Without a store it is in memory alone and has no bound."""
+
+    def __init__(self, spec: StateSpec, store: Store | None = None, max_cells: int | None = None) -> None:
+        self.spec = spec
+        self._store = store
+        self._undo: dict[K, V | None] = {}
+        super().__init__(complete=self._store_is_empty(), max_cells=None if store is None else max_cells)
+
+    def put_many(self, keys: Sequence[K], olds: Sequence[V | None], news: Sequence[V | None]) -> None:
+        """Replace `olds`, as `get_many` gave them, by `news`. Keys are distinct; None deletes."""
+        undo, fresh = self._undo, self._fresh
+        if undo:
+            for key, old in zip(keys, olds, strict=True):
+                undo.setdefault(key, old)
+        else:
+            undo.update(zip(keys, olds, strict=True))
+        if None in news:
+            for key, new in zip(keys, news, strict=True):
+                if new is None:
+                    fresh.pop(key, None)
+                else:
+                    fresh[key] = new
+        else:
+            fresh.update(zip(keys, news, strict=True))  # type: ignore[arg-type]
+
+    def changes(self) -> list[Change]:
+        """What the running epoch has changed, as rows for the store and the changelog."""
+        keys = list(self._undo)
+        news = list(map(self._fresh.get, keys))
+        encoded = self.spec.key.encode_many(keys)
+        partitions = self.spec.partitions_of(encoded)
+        present = [new is not None for new in news]
+        values = iter(self.spec.value.encode_many(list(compress(news, present))))
+        return [
+            (partition, key, next(values) if there else None)
+            for partition, key, there in zip(partitions, encoded, present, strict=True)
+        ]
+
+    def commit(self) -> None:
+        """Take the running epoch's changes as done; the store has them."""
+        if self._undo:
+            for key in self._undo if self._aged else ():
+                self._aged.pop(key, None)
+            self._undo = {}
+        self._rotate()
+
+    def rollback(self) -> None:
+        """Return to the last commit."""
+        for key, old in self._undo.items():
+            if old is None:
+                self._fresh.pop(key, None)
+            else:
+                self._fresh[key] = old
+        self._undo = {}
+
+    def items(self) -> Iterator[tuple[K, V]]:
+        """Yield every (key, value), the running epoch's included, in no particular order."""
+        if self._complete:
+            yield from list(self._fresh.items())
+            return
+        yield from [(key, self._fresh[key]) for key in self._undo if key in self._fresh]
+        changed = set(self._undo)
+        for key_bytes, data in self._rows():
+            key = self.spec.key.decode(key_bytes)
+            if key not in changed:
+                yield key, self.spec.value.decode(data)
+
+    def _rows(self) -> Iterator[tuple[bytes, bytes]]:
+        assert self._store is not None
+        prefix = self.spec.name.encode() + b"\x00"
+        return ((key[len(prefix) + 2 :], data) for key, data in self._store.scan(prefix))
+
+    def _load(self, keys: list[K]) -> dict[K, V]:
+        assert self._store is not None
+        encoded = self.spec.key.encode_many(keys)
+        partitions = self.spec.partitions_of(encoded)
+        prefixes = {partition: self.spec.prefix(partition) for partition in set(partitions)}
+        stored = self._store.get_many([prefixes[p] + key for p, key in zip(partitions, encoded, strict=True)])
+        decode = self.spec.value.decode
+        return {key: decode(data) for key, data in zip(keys, stored, strict=True) if data is not None}
+
+    def _changed_keys(self) -> Collection[K]:
+        return self._undo
+
+    def _store_is_empty(self) -> bool:
+        return self._store is None or next(self._rows(), None) is None

@@ -1,0 +1,120 @@
+"""Pictures of a plan: Kafka Streams' `TopologyDescription`, and a Mermaid flowchart."""
+
+from eddy.topology.plan import (
+    Aggregate,
+    Clamp,
+    Count,
+    Exchange,
+    Node,
+    Plan,
+    Recursion,
+    Sink,
+    Source,
+    Upsert,
+    Variable,
+)
+
+__all__ = ["describe", "mermaid", "strategy", "successors"]
+
+
+def strategy(node: Recursion) -> str:
+    """How a recursion is computed, and why."""
+    if node.kind == "stream":
+        return "waves of facts, since a KStream's records are never taken back"
+    if node.bound.leveled:
+        return f"waves by depth up to {node.bound.depth}, since the answer depends on the depth of rows"
+    return "waves, since op is linear"
+
+
+def stores_of(node: Node) -> list[str]:
+    """The stores of a step, by name."""
+    if isinstance(node, Count | Aggregate | Clamp | Upsert | Recursion):
+        return [node.name] if node.kind != "stream" else []
+    return [node.name] if isinstance(node, Source) and node.kind == "table" else []
+
+
+def successors(plan: Plan) -> dict[Node, list[Node]]:
+    """The nodes behind each node; a recursion's result leads back to its variable."""
+    after: dict[Node, list[Node]] = {node: [] for node in plan.nodes}
+    for node in plan.nodes:
+        for source in node.inputs:
+            after[source].append(node)
+        if isinstance(node, Recursion):
+            after[node.result].append(node)
+            after[node].append(node.variable)
+    return after
+
+
+def describe(plan: Plan) -> str:
+    """The plan as text: sub-topologies, each step with its stores and its neighbours."""
+    after = successors(plan)
+    before: dict[Node, list[Node]] = {node: [] for node in plan.nodes}
+    for node, nexts in after.items():
+        for other in nexts:
+            before[other].append(node)
+    lines = ["Topologies:"]
+    for number, members in enumerate(_components(plan, after)):
+        lines.append(f"   Sub-topology: {number}")
+        for node in members:
+            lines.append(f"    {_headline(plan, node)}")
+            if not isinstance(node, Sink):
+                lines.append(f"      --> {_names(after[node])}")
+            if not isinstance(node, Source):
+                lines.append(f"      <-- {_names(before[node])}")
+            if isinstance(node, Recursion):
+                lines.append(f"      strategy: {strategy(node)}")
+    return "\n".join(lines) + "\n"
+
+
+def _headline(plan: Plan, node: Node) -> str:
+    if isinstance(node, Source):
+        stores = f", store: {node.name}" if node.kind == "table" else ""
+        return f"Source: {node.name} (topics: [{node.topic}]{stores})"
+    if isinstance(node, Sink):
+        return f"Sink: {node.name} (topic: {node.topic})"
+    topic = _internal_topic(plan, node)
+    through = f", topic: {topic}" if topic else ""
+    return f"Processor: {node.name} (stores: [{', '.join(stores_of(node))}]{through})"
+
+
+def _internal_topic(plan: Plan, node: Node) -> str | None:
+    if isinstance(node, Exchange):
+        return f"{plan.name}-{node.name}"
+    return f"{plan.name}-{node.name}-loop" if isinstance(node, Recursion) else None
+
+
+def _names(nodes: list[Node]) -> str:
+    return ", ".join(node.name for node in nodes) or "none"
+
+
+def _components(plan: Plan, after: dict[Node, list[Node]]) -> list[list[Node]]:
+    """Nodes that hang together, in the order written."""
+    component = {node: index for index, node in enumerate(plan.nodes)}
+    for node, nexts in after.items():
+        for other in nexts:
+            low, high = sorted((component[node], component[other]))
+            component = {n: low if c == high else c for n, c in component.items()}
+    groups: dict[int, list[Node]] = {}
+    for node in plan.nodes:
+        groups.setdefault(component[node], []).append(node)
+    return list(groups.values())
+
+
+def mermaid(plan: Plan) -> str:
+    """The plan as a Mermaid flowchart: topics as cylinders, loops as dotted arrows back."""
+    ids = {node: f"n{index}" for index, node in enumerate(plan.nodes)}
+    lines = ["flowchart TD"]
+    for node, name in ids.items():
+        if isinstance(node, (Source, Sink)):
+            lines.append(f"  {name}[({node.topic})]")
+        elif isinstance(node, Recursion):
+            lines.append(f'  {name}{{{{"recursively {node.name}"}}}}')
+        elif isinstance(node, Variable):
+            lines.append(f'  {name}(["{node.label}"])')
+        else:
+            lines.append(f'  {name}["{node.name}"]')
+    for node, nexts in successors(plan).items():
+        for other in nexts:
+            arrow = "-. back .->" if isinstance(other, Variable) else "-->"
+            lines.append(f"  {ids[node]} {arrow} {ids[other]}")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,45 @@
+"""The identity of a plan: what of it the stored state depends on, and how two of them differ.
+
+Lambdas may change, they are the author's to mend. Not without saying so may change: which states
+there are, how their rows are written and placed, and what is read and looped.
+"""
+
+import difflib
+
+from eddy.errors import PlanChangedError
+from eddy.operators.circuit import Circuit
+from eddy.topology.plan import Plan
+
+__all__ = ["check_identity", "identity"]
+
+
+def identity(plan: Plan, circuit: Circuit) -> list[str]:
+    """One line for each source, loop and state, in order of name."""
+    sources = [f"source {node.topic} as {node.kind}" for node in plan.sources()]
+    gates = [
+        f"topic {gate.topic} partitions={gate.partitions} key={gate.key.name} value={gate.value.name}"
+        for gate in circuit.gates
+    ]
+    states = []
+    for state in circuit.states.values():
+        spec = state.spec
+        restored = f" restored from {spec.source}" if spec.source else ""
+        states.append(
+            f"state {spec.name} {spec.kind} partitions={spec.partitions} key={spec.key.name} "
+            f"value={spec.value.name}{restored}"
+        )
+    return sorted({*sources, *gates, *states})
+
+
+def check_identity(application: str, old: list[str], new: list[str]) -> None:
+    """Refuse a plan that would orphan or misread what an earlier one wrote. Raises: PlanChangedError."""
+    if old == new:
+        return
+    diff = [line for line in difflib.ndiff(old, new) if line[:2] in {"- ", "+ "}]
+    raise PlanChangedError(
+        f"application '{application}': the topology is not the one that wrote its state; states that went would be "
+        "orphaned, and new ones would start empty behind input that was read before:\n"
+        + "\n".join(f"    {line}" for line in diff)
+        + f"\nStart anew from the input: eddy reset …, give a changed step another name, name the application "
+        f"otherwise than '{application}', or accept the change as it is: eddy run … --accept-plan"
+    )

@@ -1,0 +1,105 @@
+"""Placement: how many partitions each collection has, and how its keys are written.
+
+Rows of equal key have to be at one owner wherever a step meets them, so collections that meet by
+key are *co-partitioned*: as many partitions, and keys written to the same bytes. Sources say what
+they have; everything that keeps its keys in place goes with its input; an exchange begins anew and
+takes what those it meets need.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from eddy.errors import TopologyError
+from eddy.serde import Native, Serde
+from eddy.topology.plan import (
+    Exchange,
+    Join,
+    Merge,
+    Node,
+    Plan,
+    Recursion,
+    Sink,
+    Source,
+    Transform,
+    Variable,
+)
+
+__all__ = ["Placement", "place"]
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Of a collection: the number of its partitions and the serde of its keys."""
+
+    partitions: int
+    key: Serde[Any]
+
+
+def place(plan: Plan, topic_partitions: Mapping[str, int]) -> dict[Node, Placement]:
+    """Place every node.
+
+    Raises: TopologyError where two sides that meet have other numbers of partitions or other keys.
+    """
+    groups = _groups(plan)
+    default = max((topic_partitions[source.topic] for source in plan.sources()), default=1)
+    placements = {}
+    for members in groups:
+        partitions = _partitions(members, topic_partitions) or default
+        key = _key(members) or Native
+        placements.update(dict.fromkeys(members, Placement(partitions, key)))
+    return placements
+
+
+def _groups(plan: Plan) -> list[list[Node]]:
+    """The classes of nodes that are co-partitioned, by union-find."""
+    leader: dict[Node, Node] = {node: node for node in plan.nodes}
+
+    def find(node: Node) -> Node:
+        while leader[node] is not node:
+            node = leader[node]
+        return node
+
+    for node in plan.nodes:
+        for one, other in _meetings(node):
+            leader[find(other)] = find(one)
+    classes: dict[Node, list[Node]] = {}
+    for node in plan.nodes:
+        classes.setdefault(find(node), []).append(node)
+    return list(classes.values())
+
+
+def _meetings(node: Node) -> Iterable[tuple[Node, Node]]:
+    """The pairs of nodes whose rows lie in the same places because of `node`."""
+    if isinstance(node, Recursion):
+        return [(node, node.variable)]
+    if isinstance(node, Join):
+        return [(node.inputs[0], node.inputs[1])]
+    if isinstance(node, Sink | Exchange) or (isinstance(node, Transform) and node.rekeys):
+        return []
+    if isinstance(node, Merge) and node.rekeyed:
+        return []
+    return [(node, source) for source in node.inputs]
+
+
+def _partitions(members: list[Node], topic_partitions: Mapping[str, int]) -> int | None:
+    counts = {node.name: topic_partitions[node.topic] for node in members if isinstance(node, Source)}
+    counts |= {node.name: node.partitions for node in members if isinstance(node, Exchange) and node.partitions}
+    if len(set(counts.values())) > 1:
+        (first, low), (second, high) = sorted(counts.items(), key=lambda item: item[1])[:: len(counts) - 1]
+        raise TopologyError(
+            f"topology: inputs are not co-partitioned: '{first}' has {low} partitions, '{second}' has {high}; "
+            f"collections that meet by key need the same number. Repartition one side: .repartition({high})"
+        )
+    return next(iter(counts.values()), None)
+
+
+def _key(members: list[Node]) -> Serde[Any] | None:
+    named = {node.key.name: node for node in members if node.key is not None and not isinstance(node, Variable)}
+    if len(named) > 1:
+        (first, a), (second, b) = list(named.items())[:2]
+        raise TopologyError(
+            f"topology: '{a.label}' writes its keys as {first}, '{b.label}' as {second}; collections that meet by "
+            "key have to write it the same way. Name one serde on both: key=eddy.String"
+        )
+    return next((node.key for node in named.values()), None)

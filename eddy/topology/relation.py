@@ -1,0 +1,199 @@
+"""Relation: a bag of rows (key, value) that are true now, with weights that can be taken back."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, Literal, TypeVar
+
+from eddy.errors import TopologyError
+from eddy.operators.recursion import Bound
+from eddy.serde import Serde
+from eddy.topology import plan
+from eddy.topology.builder import Builder, same_topology, serdes
+from eddy.topology.grouped import KGroupedTable
+from eddy.topology.recursive import close_recursion
+from eddy.topology.table import KTable
+
+__all__ = ["Relation"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+K2 = TypeVar("K2")
+V2 = TypeVar("V2")
+W = TypeVar("W")
+
+
+class Relation(Generic[K, V]):
+    """Rows of (K, V). Functions are functions of the row alone: equal rows may share one call."""
+
+    def __init__(self, builder: Builder, node: plan.Node) -> None:
+        self._builder, self._node = builder, node
+
+    def filter(self, predicate: Callable[[K, V], Any], name: str | None = None) -> "Relation[K, V]":
+        """Keep the rows for which `predicate(key, value)` is true."""
+        return self._transform("filter", predicate, name)
+
+    def filter_not(self, predicate: Callable[[K, V], Any], name: str | None = None) -> "Relation[K, V]":
+        """Drop the rows for which `predicate(key, value)` is true."""
+        return self._transform("filter-not", predicate, name)
+
+    def map(
+        self,
+        function: Callable[[K, V], tuple[K2, V2]],
+        name: str | None = None,
+        key: Serde[K2] | None = None,
+        value: Serde[V2] | None = None,
+    ) -> "Relation[K2, V2]":
+        """Replace each row by `function(key, value)`, a pair (key, value)."""
+        return self._transform("map", function, name, key, value)
+
+    def map_values(
+        self, function: Callable[[V], V2], name: str | None = None, value: Serde[V2] | None = None
+    ) -> "Relation[K, V2]":
+        """Replace each value by `function(value)`."""
+        return self._transform("map-values", function, name, None, value)
+
+    def flat_map(
+        self,
+        function: Callable[[K, V], Iterable[tuple[K2, V2]]],
+        name: str | None = None,
+        key: Serde[K2] | None = None,
+        value: Serde[V2] | None = None,
+    ) -> "Relation[K2, V2]":
+        """Replace each row by the pairs of `function(key, value)`, any number of them."""
+        return self._transform("flat-map", function, name, key, value)
+
+    def select_key(
+        self, function: Callable[[K, V], K2], name: str | None = None, key: Serde[K2] | None = None
+    ) -> "Relation[K2, V]":
+        """Give each row the key `function(key, value)`."""
+        return self._transform("select-key", function, name, key)
+
+    def union(self, *others: "Relation[K, V]", name: str | None = None) -> "Relation[K, V]":
+        """All rows of this relation and of `others`, weights added (UNION ALL); `distinct()` makes it UNION."""
+        same_topology("union", self._builder, [other._builder for other in others])
+        nodes = (self._node, *(other._node for other in others))
+        return Relation(self._builder, self._merge(nodes, name))
+
+    def join(
+        self,
+        other: "Relation[K, W] | KTable[K, W]",
+        merge: Callable[[K, V, W], tuple[K2, V2]],
+        name: str | None = None,
+        key: Serde[K2] | None = None,
+        value: Serde[V2] | None = None,
+    ) -> "Relation[K2, V2]":
+        """The rows `merge(key, value, other's value)`, a pair (key, value), of all matches by key.
+
+        Weights multiply, so that taking a row back takes back every row it made.
+        """
+        if not isinstance(other, Relation | KTable):
+            raise TopologyError(
+                f"join after '{self._node.label}': {type(other).__name__} is neither Relation nor KTable; "
+                "one of them is needed. A stream becomes a table by .to_table()"
+            )
+        same_topology("join", self._builder, [other._builder])
+        left, right = self._node, other._node
+        name = name or f"{left.label}-{right.label}-join"
+        node = self._builder.add(
+            plan.Join,
+            name,
+            kind="relation",
+            inputs=(self._at_owner(left, f"{name}-left"), self._at_owner(right, f"{name}-right")),
+            key=key,
+            value=value,
+            merge=merge,
+            rekeyed=True,
+        )
+        return Relation(self._builder, node)
+
+    def distinct(self, name: str | None = None) -> "Relation[K, V]":
+        """Each row once, however often it is there."""
+        return self._clamp(self._node, "distinct", name or f"{self._node.label}-distinct")
+
+    def minus(self, other: "Relation[K, V]", name: str | None = None) -> "Relation[K, V]":
+        """Each row as often as it is here more than in `other`, never less than not at all (EXCEPT ALL)."""
+        same_topology("minus", self._builder, [other._builder])
+        name = name or f"{self._node.label}-{other._node.label}-minus"
+        negated = self._builder.transform(other._node, "negate", None, f"{name}-negate", kind="relation")
+        both = self._merge((self._node, negated), f"{name}-difference")
+        return self._clamp(both, "minus", name)
+
+    def group_by_key(self, key: Serde[K] | None = None, value: Serde[V] | None = None) -> KGroupedTable[K, V]:
+        """Group by the key that the rows have; serdes name what the groups' keys and values are."""
+        return KGroupedTable(self._builder, self._node, key, value)
+
+    def group_by(
+        self,
+        function: Callable[[K, V], tuple[K2, V2]],
+        key: Serde[K2] | None = None,
+        value: Serde[V2] | None = None,
+    ) -> KGroupedTable[K2, V2]:
+        """Group by the key of `function(key, value)`, a pair (key, value)."""
+        return self.map(function, None, key, value).group_by_key()
+
+    def recursively(
+        self,
+        op: "Callable[[Relation[K, V]], Relation[K, V]]",
+        name: str,
+        max_depth: int | None = None,
+        limit: int = 10_000,
+        on_limit: Literal["error", "return", "dead-letter"] = "error",
+    ) -> "Relation[K, V]":
+        """X = seed + op(X), as a bag: weights add up, and what is taken back undoes all that it made.
+
+        Right in any order of arrival, under moves and deletes. `op` has to be linear: filter, map,
+        flat_map, union, and joins with collections from outside.
+
+        Args:
+            op: builds the step from a relation to a relation of the same types.
+            name: of the loop and its topic, `<application>-<name>-loop`.
+            max_depth: how often op may be applied to a row; beyond that nothing is expanded. Rows then
+                are remembered by depth.
+            limit: waves after which an epoch is taken to run in a circle.
+            on_limit: `error` undoes the epoch and names the way round; `return` and `dead-letter` stop
+                at depth `limit` as `max_depth` does, and report what was cut.
+
+        Raises: NonTerminatingRecursionError where op holds no step that can drop a row; TopologyError.
+        """
+        seed = self._node
+        variable = self._builder.add(plan.Variable, f"{name}-variable", label=name, kind="relation", **serdes(seed))
+        result = op(Relation(self._builder, variable))
+        node = close_recursion(
+            self._builder,
+            name,
+            seed,
+            variable,
+            getattr(result, "_node", result),
+            Bound(max_depth, limit, on_limit),
+        )
+        return Relation(self._builder, node)
+
+    def _at_owner(self, node: plan.Node, name: str) -> plan.Node:
+        return self._builder.by_key(node, name)
+
+    def _merge(self, nodes: tuple[plan.Node, ...], name: str | None) -> plan.Node:
+        return self._builder.anonymous(
+            plan.Merge,
+            "union",
+            "relation",
+            name,
+            label=name or self._node.label,
+            inputs=nodes,
+            rekeyed=any(node.rekeyed for node in nodes),
+            **serdes(self._node),
+        )
+
+    def _clamp(self, node: plan.Node, form: str, name: str) -> "Relation[K, V]":
+        source = self._builder.by_key(node, name)
+        clamp = self._builder.add(plan.Clamp, name, kind="relation", inputs=(source,), form=form, **serdes(source))
+        return Relation(self._builder, clamp)
+
+    def _transform(
+        self,
+        verb: str,
+        function: Any,
+        name: str | None,
+        key: Serde[Any] | None = None,
+        value: Serde[Any] | None = None,
+    ) -> Any:
+        node = self._builder.transform(self._node, verb, function, name, key, value, kind="relation")
+        return Relation(self._builder, node)

@@ -1,0 +1,253 @@
+"""KStream: facts that happened. Names and meaning are those of Kafka Streams, in snake_case."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, Literal, TypeVar
+
+from eddy.errors import TopologyError
+from eddy.operators.recursion import Bound
+from eddy.serde import Serde
+from eddy.topology import plan
+from eddy.topology.builder import Builder, same_topology, serdes
+from eddy.topology.grouped import KGroupedStream
+from eddy.topology.recursive import close_recursion
+from eddy.topology.table import KTable, add_sink
+
+__all__ = ["KStream"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+K2 = TypeVar("K2")
+V2 = TypeVar("V2")
+W = TypeVar("W")
+
+
+class KStream(Generic[K, V]):
+    """A stream of records (K, V). Functions are called with each record and must not change it."""
+
+    def __init__(self, builder: Builder, node: plan.Node) -> None:
+        self._builder, self._node = builder, node
+
+    def filter(self, predicate: Callable[[K, V], Any], name: str | None = None) -> "KStream[K, V]":
+        """Keep the records for which `predicate(key, value)` is true."""
+        return self._transform("filter", predicate, name)
+
+    def filter_not(self, predicate: Callable[[K, V], Any], name: str | None = None) -> "KStream[K, V]":
+        """Drop the records for which `predicate(key, value)` is true."""
+        return self._transform("filter-not", predicate, name)
+
+    def map(
+        self,
+        function: Callable[[K, V], tuple[K2, V2]],
+        name: str | None = None,
+        key: Serde[K2] | None = None,
+        value: Serde[V2] | None = None,
+    ) -> "KStream[K2, V2]":
+        """Replace each record by `function(key, value)`, a pair (key, value)."""
+        return self._transform("map", function, name, key, value)
+
+    def map_values(
+        self, function: Callable[[V], V2], name: str | None = None, value: Serde[V2] | None = None
+    ) -> "KStream[K, V2]":
+        """Replace each value by `function(value)`; the key stays, so nothing moves."""
+        return self._transform("map-values", function, name, None, value)
+
+    def flat_map(
+        self,
+        function: Callable[[K, V], Iterable[tuple[K2, V2]]],
+        name: str | None = None,
+        key: Serde[K2] | None = None,
+        value: Serde[V2] | None = None,
+    ) -> "KStream[K2, V2]":
+        """Replace each record by the pairs of `function(key, value)`, any number of them."""
+        return self._transform("flat-map", function, name, key, value)
+
+    def flat_map_values(
+        self, function: Callable[[V], Iterable[V2]], name: str | None = None, value: Serde[V2] | None = None
+    ) -> "KStream[K, V2]":
+        """Replace each record by one for each value of `function(value)`, under the same key."""
+        return self._transform("flat-map-values", function, name, None, value)
+
+    def select_key(
+        self, function: Callable[[K, V], K2], name: str | None = None, key: Serde[K2] | None = None
+    ) -> "KStream[K2, V]":
+        """Give each record the key `function(key, value)`."""
+        return self._transform("select-key", function, name, key)
+
+    def peek(self, function: Callable[[K, V], object], name: str | None = None) -> "KStream[K, V]":
+        """Call `function(key, value)` for its effect, at least once a record: again after an abort."""
+        return self._transform("peek", function, name)
+
+    def foreach(self, function: Callable[[K, V], object], name: str | None = None) -> None:
+        """End the branch by calling `function(key, value)`, at least once a record."""
+        self.peek(function, name)
+
+    def merge(self, *others: "KStream[K, V]", name: str | None = None) -> "KStream[K, V]":
+        """All records of this stream and of `others`; each keeps its own order."""
+        same_topology("merge", self._builder, [other._builder for other in others])
+        nodes = (self._node, *(other._node for other in others))
+        node = self._builder.anonymous(
+            plan.Merge,
+            "merge",
+            "stream",
+            name,
+            label=name or self._node.label,
+            inputs=nodes,
+            rekeyed=any(n.rekeyed for n in nodes),
+            **serdes(self._node),
+        )
+        return KStream(self._builder, node)
+
+    def split(self, **branches: Callable[[K, V], Any]) -> "dict[str, KStream[K, V]]":
+        """One stream for each predicate, by name: a record goes to the first that takes it, or nowhere.
+
+        A last branch `default=lambda key, value: True` takes the rest.
+        """
+        result: dict[str, KStream[K, V]] = {}
+        earlier: list[Callable[[K, V], Any]] = []
+        for name, predicate in branches.items():
+            result[name] = self.filter(_first(predicate, tuple(earlier)))
+            earlier.append(predicate)
+        return result
+
+    branch = split
+
+    def repartition(
+        self,
+        partitions: int | None = None,
+        name: str | None = None,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+    ) -> "KStream[K, V]":
+        """Move each record to the owner of its key, through a topic with `partitions` partitions."""
+        if partitions is not None and partitions < 1:
+            raise TopologyError(
+                f"repartition after '{self._node.label}': {partitions} partitions; 1 or more are needed"
+            )
+        name = name or self._node.label
+        node = self._builder.add(
+            plan.Exchange,
+            f"{name}-repartition",
+            label=name,
+            kind="stream",
+            inputs=(self._node,),
+            key=key or self._node.key,
+            value=value or self._node.value,
+            partitions=partitions,
+        )
+        return KStream(self._builder, node)
+
+    def to(self, topic: str, key: Serde[K] | None = None, value: Serde[V] | None = None) -> None:
+        """Write each record to `topic`, which is the user's and has to exist."""
+        add_sink(self._builder, self._node, topic, key, value)
+
+    def to_table(self, name: str | None = None) -> KTable[K, V]:
+        """The table of the latest values; a value of None deletes. Its store is `name`."""
+        name = name or f"{self._node.label}-table"
+        source = self._builder.by_key(self._node, name)
+        node = self._builder.add(plan.Upsert, name, kind="table", inputs=(source,), **serdes(source))
+        return KTable(self._builder, node)
+
+    def group_by_key(self, key: Serde[K] | None = None, value: Serde[V] | None = None) -> KGroupedStream[K, V]:
+        """Group by the key that the records have; serdes name what the groups' keys and values are."""
+        return KGroupedStream(self._builder, self._node, key, value)
+
+    def group_by(
+        self, function: Callable[[K, V], K2], key: Serde[K2] | None = None, value: Serde[V] | None = None
+    ) -> KGroupedStream[K2, V]:
+        """Group by `function(key, value)`."""
+        return self.select_key(function, None, key).group_by_key(None, value)
+
+    def join(
+        self,
+        table: KTable[K, W],
+        joiner: Callable[[V, W], V2],
+        name: str | None = None,
+        value: Serde[V2] | None = None,
+    ) -> "KStream[K, V2]":
+        """Join each record with the table's value of its key, as of the epoch; drop those without one."""
+        return self._join(table, joiner, name, value, left=False)
+
+    def left_join(
+        self,
+        table: KTable[K, W],
+        joiner: Callable[[V, W | None], V2],
+        name: str | None = None,
+        value: Serde[V2] | None = None,
+    ) -> "KStream[K, V2]":
+        """Join each record with the table's value of its key, or with None."""
+        return self._join(table, joiner, name, value, left=True)
+
+    def recursively(
+        self,
+        op: "Callable[[KStream[K, V]], KStream[K, V]]",
+        name: str | None = None,
+        include_seeds: bool = True,
+        max_depth: int | None = None,
+        limit: int = 10_000,
+        on_limit: Literal["error", "return", "dead-letter"] = "error",
+    ) -> "KStream[K, V]":
+        """Emit each record, and what `op` makes of it, and what op makes of that, and so on (KIP-857).
+
+        Args:
+            op: builds the step from a stream to a stream of the same types.
+            name: of the loop and its topic, `<application>-<name>-loop`.
+            include_seeds: emit the records that came in, too; False is the KIP to its letter.
+            max_depth: how often op may be applied to a record; beyond that nothing is expanded.
+            limit: the same as a guard against running away, and `on_limit` what happens there.
+
+        Raises: NonTerminatingRecursionError where op holds no step that can drop a record.
+        """
+        name = name or f"{self._node.label}-recursively"
+        seed = self._node
+        variable = self._builder.add(plan.Variable, f"{name}-variable", label=name, kind="stream", **serdes(seed))
+        result = op(KStream(self._builder, variable))
+        node = close_recursion(
+            self._builder,
+            name,
+            seed,
+            variable,
+            getattr(result, "_node", result),
+            Bound(max_depth, limit, on_limit),
+            include_seeds,
+        )
+        return KStream(self._builder, node)
+
+    def _join(self, table: Any, joiner: Any, name: str | None, value: Serde[Any] | None, left: bool) -> Any:
+        if not isinstance(table, KTable):
+            raise TopologyError(
+                f"join after '{self._node.label}': {type(table).__name__} cannot be joined to a stream; "
+                "a KTable is needed. Make it one: other.to_table()"
+            )
+        same_topology("join", self._builder, [table._builder])
+        name = name or f"{self._node.label}-{table._node.label}-{'left-join' if left else 'join'}"
+        source = self._builder.by_key(self._node, name)
+        node = self._builder.add(
+            plan.StreamTableJoin,
+            name,
+            kind="stream",
+            inputs=(source, table._node),
+            key=source.key,
+            value=value,
+            joiner=joiner,
+            left=left,
+        )
+        return KStream(self._builder, node)
+
+    def _transform(
+        self,
+        verb: str,
+        function: Any,
+        name: str | None,
+        key: Serde[Any] | None = None,
+        value: Serde[Any] | None = None,
+    ) -> Any:
+        return KStream(self._builder, self._builder.transform(self._node, verb, function, name, key, value))
+
+
+def _first(
+    predicate: Callable[[Any, Any], Any], earlier: tuple[Callable[[Any, Any], Any], ...]
+) -> Callable[[Any, Any], bool]:
+    def takes(key: Any, value: Any) -> bool:
+        return not any(other(key, value) for other in earlier) and bool(predicate(key, value))
+
+    return takes

@@ -1,0 +1,152 @@
+"""KTable: the latest value of each key. A change of a table is a row taken back and a row put in."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+from eddy.errors import TopologyError
+from eddy.serde import Serde
+from eddy.topology import plan
+from eddy.topology.builder import Builder, same_topology, serdes
+
+if TYPE_CHECKING:
+    from eddy.topology.grouped import KGroupedTable
+    from eddy.topology.relation import Relation
+    from eddy.topology.stream import KStream
+
+__all__ = ["KTable", "add_sink"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+K2 = TypeVar("K2")
+V2 = TypeVar("V2")
+W = TypeVar("W")
+
+
+class KTable(Generic[K, V]):
+    """A table K -> V that changes. Functions are called for the old value, too, to take it back."""
+
+    def __init__(self, builder: Builder, node: plan.Node) -> None:
+        self._builder, self._node = builder, node
+
+    def filter(self, predicate: Callable[[K, V], Any], name: str | None = None) -> "KTable[K, V]":
+        """Keep the keys for whose value `predicate(key, value)` is true; others are not in the table."""
+        return self._transform("filter", predicate, name)
+
+    def filter_not(self, predicate: Callable[[K, V], Any], name: str | None = None) -> "KTable[K, V]":
+        """Drop the keys for whose value `predicate(key, value)` is true."""
+        return self._transform("filter-not", predicate, name)
+
+    def map_values(
+        self, function: Callable[[V], V2], name: str | None = None, value: Serde[V2] | None = None
+    ) -> "KTable[K, V2]":
+        """Replace each value by `function(value)`."""
+        return self._transform("map-values", function, name, value)
+
+    def to_stream(self, name: str | None = None) -> "KStream[K, V]":
+        """The table's changes as records: the new value of a key, None where it has gone."""
+        from eddy.topology.stream import KStream
+
+        node = self._builder.anonymous(
+            plan.Latest,
+            "to-stream",
+            "stream",
+            name,
+            label=name or self._node.label,
+            inputs=(self._node,),
+            **serdes(self._node),
+        )
+        return KStream(self._builder, node)
+
+    def to_relation(self) -> "Relation[K, V]":
+        """The table's rows (key, value) as a relation: they come and go."""
+        from eddy.topology.relation import Relation
+
+        return Relation(self._builder, self._node)
+
+    def to(self, topic: str, key: Serde[K] | None = None, value: Serde[V] | None = None) -> None:
+        """Write each change to `topic`, which is the user's: the new value, or a tombstone."""
+        add_sink(self._builder, self._node, topic, key, value)
+
+    def group_by(
+        self,
+        function: Callable[[K, V], tuple[K2, V2]],
+        key: Serde[K2] | None = None,
+        value: Serde[V2] | None = None,
+    ) -> "KGroupedTable[K2, V2]":
+        """Group the table's rows by the key of `function(key, value)`, a pair (key, value)."""
+        return self.to_relation().map(function, None, key, value).group_by_key()
+
+    def join(
+        self,
+        other: "KTable[K, W]",
+        joiner: Callable[[V, W], V2],
+        name: str | None = None,
+        value: Serde[V2] | None = None,
+    ) -> "KTable[K, V2]":
+        """The keys that both tables hold, with `joiner(value, other's value)`."""
+        return self._join(other, joiner, "inner", name, value)
+
+    def left_join(
+        self,
+        other: "KTable[K, W]",
+        joiner: Callable[[V, W | None], V2],
+        name: str | None = None,
+        value: Serde[V2] | None = None,
+    ) -> "KTable[K, V2]":
+        """The keys of this table, with `joiner(value, other's value or None)`."""
+        return self._join(other, joiner, "left", name, value)
+
+    def outer_join(
+        self,
+        other: "KTable[K, W]",
+        joiner: Callable[[V | None, W | None], V2],
+        name: str | None = None,
+        value: Serde[V2] | None = None,
+    ) -> "KTable[K, V2]":
+        """The keys of either table, with `joiner(value or None, other's value or None)`."""
+        return self._join(other, joiner, "outer", name, value)
+
+    def _join(
+        self,
+        other: Any,
+        joiner: Any,
+        kind: Literal["inner", "left", "outer"],
+        name: str | None,
+        value: Serde[Any] | None,
+    ) -> Any:
+        if not isinstance(other, KTable):
+            raise TopologyError(
+                f"join of table '{self._node.label}': {type(other).__name__} is no KTable; a KTable is needed. "
+                "Join rows with rows: table.to_relation().join(...)"
+            )
+        same_topology("join", self._builder, [other._builder])
+        name = name or f"{self._node.label}-{other._node.label}-{'join' if kind == 'inner' else kind + '-join'}"
+        node = self._builder.add(
+            plan.TableJoin,
+            name,
+            kind="table",
+            inputs=(self._node, other._node),
+            key=self._node.key,
+            value=value,
+            joiner=joiner,
+            join=kind,
+        )
+        return KTable(self._builder, node)
+
+    def _transform(self, verb: str, function: Any, name: str | None, value: Serde[Any] | None = None) -> Any:
+        return KTable(self._builder, self._builder.transform(self._node, verb, function, name, None, value))
+
+
+def add_sink(builder: Builder, source: plan.Node, topic: str, key: Serde[Any] | None, value: Serde[Any] | None) -> None:
+    """End a branch in a topic."""
+    name = f"{'KSTREAM' if source.kind == 'stream' else 'KTABLE'}-SINK-{len(builder.plan.nodes):010d}"
+    builder.add(
+        plan.Sink,
+        name,
+        label=topic,
+        kind=source.kind,
+        inputs=(source,),
+        topic=topic,
+        key=key or source.key,
+        value=value or source.value,
+    )

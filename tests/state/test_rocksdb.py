@@ -1,0 +1,336 @@
+"""What a RocksDB store does with bad directories, bad blocks, full disks and killed processes."""
+
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from rocksdict import Options, Rdict
+
+from eddy.errors import StateError
+from eddy.state.rocksdb import RocksDBStore
+
+ROWS_A_BATCH = 50
+CACHE_BYTES = 1 << 20  # memtables of 64 kB, so that a few batches reach an SST file
+
+
+def open_store(path: Path) -> RocksDBStore:
+    return RocksDBStore(path, "app", CACHE_BYTES)
+
+
+def batch(number: int) -> list[tuple[bytes, bytes | None]]:
+    """50 rows of 100 bytes that do not compress to nothing."""
+    return [(b"%06d/%02d" % (number, row), b"%0100d" % (number * row)) for row in range(ROWS_A_BATCH)]
+
+
+def batches_in(store: RocksDBStore) -> list[int]:
+    """The numbers of the batches in the store, each of which must be whole."""
+    keys = [key for key, _ in store.scan(b"")]
+    numbers = sorted({int(key[:6]) for key in keys})
+    assert keys == [key for number in numbers for key, _ in batch(number)]
+    return numbers
+
+
+def files_of(directory: Path) -> dict[str, bytes]:
+    return {entry.name: entry.read_bytes() for entry in directory.iterdir()}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A closed store of 200 batches in several SST files."""
+    store = open_store(tmp_path / "state")
+    for number in range(200):
+        store.write(batch(number))
+    store.close()
+    assert list((tmp_path / "state").glob("*.sst"))
+    return tmp_path / "state"
+
+
+# --- whose directory it is -----------------------------------------------------------------
+
+
+def test_another_application_is_refused_and_nothing_is_written(path: Path) -> None:
+    before = files_of(path)
+    with pytest.raises(StateError, match=r"belongs to application 'app', not to 'other'; .* Choose another"):
+        RocksDBStore(path, "other")
+    assert files_of(path) == before
+    store = open_store(path)
+    assert batches_in(store) == list(range(200))
+    store.close()
+
+
+def test_a_directory_with_foreign_files_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(StateError, match=r"holds what eddy did not make \('thesis.txt', 1 in all\)"):
+        open_store(tmp_path)
+    assert files_of(tmp_path) == {"thesis.txt": b"years of work"}
+
+
+def test_a_file_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("a file")
+    with pytest.raises(StateError, match="holds what eddy did not make"):
+        open_store(tmp_path / "state")
+    assert (tmp_path / "state").read_text() == "a file"
+
+
+@pytest.mark.parametrize("raw_mode", [True, False], ids=["raw", "pickling"])
+def test_a_rocksdb_of_somebody_else_is_refused_and_nothing_is_written(tmp_path: Path, raw_mode: bool) -> None:
+    theirs = Rdict(str(tmp_path / "theirs"), Options(raw_mode=raw_mode))
+    theirs[b"key"] = b"value"
+    theirs.close()
+    before = files_of(tmp_path / "theirs")
+    with pytest.raises(StateError, match="holds what eddy did not make"):
+        open_store(tmp_path / "theirs")
+    assert files_of(tmp_path / "theirs") == before
+
+
+def test_a_store_whose_maker_was_killed_before_it_wrote_the_owner_is_taken(tmp_path: Path) -> None:
+    Rdict(str(tmp_path / "state"), Options(raw_mode=True)).close()
+    open_store(tmp_path / "state").close()
+    with pytest.raises(StateError, match="belongs to application 'app'"):
+        RocksDBStore(tmp_path / "state", "other")
+
+
+def test_a_store_in_use_by_the_same_process_is_refused(path: Path) -> None:
+    first = open_store(path)
+    with pytest.raises(StateError, match=r"in use by another process, or by another store of this one"):
+        open_store(path)
+    first.write(batch(200))
+    first.close()
+
+
+def test_a_store_in_use_by_another_process_is_refused_until_that_one_ends(path: Path) -> None:
+    with child("print('open', flush=True); sys.stdin.read()", path) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "open\n"
+        with pytest.raises(StateError, match=r"in use by another process.*Stop the other one"):
+            open_store(path)
+        holder.communicate()
+    open_store(path).close()
+
+
+# --- damage --------------------------------------------------------------------------------
+
+
+def first_of(path: Path, pattern: str) -> Path:
+    return sorted(path.glob(pattern))[0]
+
+
+def flip(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 3] ^= 0xFF
+    file.write_bytes(content)
+
+
+def truncate(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:1000])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "damage"),
+    [
+        ("*.sst", Path.unlink),
+        ("*.sst", truncate),
+        ("MANIFEST-*", flip),
+        ("MANIFEST-*", Path.unlink),
+        ("CURRENT", Path.unlink),
+        ("CURRENT", flip),
+    ],
+    ids=["no sst", "short sst", "flipped manifest", "no manifest", "no current", "flipped current"],
+)
+def test_a_damaged_directory_is_refused_as_it_was_found(
+    path: Path, pattern: str, damage: Callable[[Path], None]
+) -> None:
+    damage(first_of(path, pattern))
+    before = files_of(path)
+    with pytest.raises(
+        StateError, match=r"is damaged .*nothing was changed. Delete the directory"
+    ) as refusal:
+        open_store(path)
+    assert str(path) in str(refusal.value)
+    assert files_of(path) == before
+
+
+def test_a_flipped_block_ends_a_scan_with_an_error_and_not_in_silence(path: Path) -> None:
+    flip(first_of(path, "*.sst"))
+    store = open_store(path)
+    rows = store.scan(b"")
+    with pytest.raises(StateError, match=r"is damaged \(Corruption.*Delete the directory"):
+        list(rows)
+    with pytest.raises(StateError, match="is damaged"):
+        next(rows)
+    store.close()
+    open_store(path).close()  # neither the scan nor its error holds the lock
+
+
+def test_a_flipped_block_is_told_to_who_asks_for_its_keys(path: Path) -> None:
+    flip(first_of(path, "*.sst"))
+    store = open_store(path)
+    with pytest.raises(StateError, match=r"is damaged \(Corruption"):
+        store.get_many([key for number in range(200) for key, _ in batch(number)])
+    store.close()
+
+
+# --- scans, their bounds and the lock ------------------------------------------------------
+
+
+def test_each_of_many_open_scans_keeps_its_own_end(path: Path) -> None:
+    store = open_store(path)
+    scans = [store.scan(b"%06d/" % number) for number in range(200)]
+    assert [list(rows) for rows in scans] == [batch(number) for number in range(200)]
+    store.close()
+
+
+@pytest.mark.parametrize("steps", [0, 1], ids=["not begun", "begun"])
+def test_close_releases_the_lock_while_a_scan_is_open(path: Path, steps: int) -> None:
+    store = open_store(path)
+    rows = store.scan(b"")
+    for _ in range(steps):
+        next(rows)
+    store.close()
+    again = open_store(path)
+    with pytest.raises(StateError, match="was closed"):
+        next(rows)
+    assert batches_in(again) == list(range(200))
+    again.close()
+
+
+# --- crashes and full disks ----------------------------------------------------------------
+
+
+@contextmanager
+def child(body: str, path: Path) -> Iterator["subprocess.Popen[str]"]:
+    """A process that runs `body` with the store of `path` open as `store`."""
+    head = "import sys, pathlib; from eddy.state.rocksdb import RocksDBStore; "
+    head += f"store = RocksDBStore(pathlib.Path(sys.argv[1]), 'app', {CACHE_BYTES})\n"
+    arguments = [sys.executable, "-c", head + body, str(path)]
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+WRITES_FOR_EVER = """
+for number in range(1_000_000):
+    store.write([(b"%06d/%02d" % (number, row), b"%0100d" % (number * row)) for row in range(50)])
+    print(number, flush=True)
+"""
+
+
+def test_a_killed_process_loses_no_write_that_returned_and_half_of_none(tmp_path: Path) -> None:
+    with child(WRITES_FOR_EVER, tmp_path / "state") as writer:
+        assert writer.stdout is not None
+        while writer.stdout.readline() != "300\n":
+            pass
+        writer.send_signal(signal.SIGKILL)
+        returned = 300 + len(writer.stdout.readlines())
+    store = open_store(tmp_path / "state")
+    assert batches_in(store) in (list(range(returned + 1)), list(range(returned + 2)))
+    store.close()
+
+
+@contextmanager
+def files_no_longer_than(size: int) -> Iterator[None]:
+    """A full disk that needs no rights: a write past `size` of a file fails, here with EFBIG."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def fill(store: RocksDBStore) -> int:
+    """Write batches until one is refused; its number."""
+    number = -1
+    with pytest.raises(StateError, match=r"a write was refused .*nothing of it applied; .*Free space"):
+        for number in range(100_000):
+            store.write(batch(number))
+    return number
+
+
+def test_a_refused_write_leaves_nothing_and_later_ones_go_on(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "state")
+    early = store.scan(b"")
+    with files_no_longer_than(30_000):
+        refused = fill(store)
+    with pytest.raises(StateError, match="opened anew after a refused write"):
+        next(early)
+    assert batches_in(store) == list(range(refused))
+    store.write(batch(refused))
+    store.flush()
+    store.close()
+    store = open_store(tmp_path / "state")
+    assert batches_in(store) == list(range(refused + 1))
+    store.close()
+
+
+def test_a_store_that_vanished_while_it_was_refused_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "state")
+    with files_no_longer_than(30_000):
+        fill(store)
+    for file in (tmp_path / "state").iterdir():
+        file.unlink()
+    with pytest.raises(StateError, match="misses writes that were taken"):
+        store.get_many([b"000000/00"])
+    store.close()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 8 MB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "eddy-test", str(disk)]
+    try:
+        subprocess.run(mount, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"mounting a small tmpfs needs rights that this user does not have: {error}")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_full_disk_refuses_a_write_and_takes_it_once_there_is_room(small_disk: Path) -> None:
+    (small_disk / "filler").write_bytes(bytes(5 << 20))
+    store = open_store(small_disk / "state")
+    refused = fill(store)
+    (small_disk / "filler").unlink()
+    store.write(batch(refused))
+    assert batches_in(store) == list(range(refused + 1))
+    store.close()
+
+
+# --- options -------------------------------------------------------------------------------
+
+
+def test_the_bounds_on_memory_and_files_hold_after_a_reopen(path: Path) -> None:
+    store = open_store(path)
+    options = max(path.glob("OPTIONS-*")).read_text()  # RocksDB writes there what is in force
+    for line in (
+        "write_buffer_size=65536",
+        "max_write_buffer_number=2",
+        "max_open_files=256",
+        "paranoid_checks=true",
+        "cache_index_and_filter_blocks=true",
+        "filter_policy=bloomfilter",
+        "enable_blob_files=false",
+    ):
+        assert f"  {line}" in options, line
+    assert store._live().property_int_value("rocksdb.block-cache-capacity") == CACHE_BYTES
+    assert (path / "rocksdict-config.json").read_text().startswith('{"raw_mode":true')
+    store.close()
+
+
+def test_the_stores_of_a_process_share_one_cache(path: Path, tmp_path: Path) -> None:
+    figure = 3 << 20  # of no other test's stores
+    first, second = RocksDBStore(path, "app", figure), RocksDBStore(tmp_path / "second", "app", figure)
+    before = second._live().property_int_value("rocksdb.block-cache-usage")
+    batches_in(first)
+    assert second._live().property_int_value("rocksdb.block-cache-usage") > before + 100_000
+    first.close()
+    second.close()

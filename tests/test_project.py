@@ -1,0 +1,200 @@
+"""The project keeps its own rules: where things are, how long they are, what is written about them."""
+
+import ast
+import inspect
+import io
+import os
+import re
+import subprocess
+import tokenize
+import tomllib
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import eddy
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "eddy").rglob("*.py"))
+every_source = pytest.mark.parametrize("source", SOURCES)
+
+MAX_FILE_LINES = 500
+MAX_FUNCTION_LINES = 60  # of code; a docstring is read, not traced
+PLACEHOLDER = re.compile(
+    r"\b(todo|tbd|fixme|placeholder|docstring|coming soon|work in progress)\b", re.IGNORECASE
+)
+BANNER = re.compile(r"#[\s#]*([-=*~_#])\1{2,}")
+MACHINE_PATH = re.compile(r"(?<![\w.])/(?:work|root|home)/")
+DEAD_STATEMENTS = (
+    ast.Import,
+    ast.ImportFrom,
+    ast.Return,
+    ast.Raise,
+    ast.Assert,
+    ast.Delete,
+    ast.AugAssign,
+    ast.If,
+    ast.For,
+    ast.While,
+    ast.With,
+    ast.FunctionDef,
+    ast.ClassDef,
+)
+
+
+@cache
+def text_of(source: str) -> str:
+    return (ROOT / source).read_text(encoding="utf-8")
+
+
+@cache
+def tree_of(source: str) -> ast.Module:
+    return ast.parse(text_of(source))
+
+
+def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    documented = ast.get_docstring(function, clean=False) is not None
+    first = function.body[0]
+    docstring = first.end_lineno - first.lineno + 1 if documented else 0
+    return function.end_lineno - function.lineno + 1 - docstring
+
+
+def comments_of(source: str) -> list[str]:
+    tokens = tokenize.generate_tokens(io.StringIO(text_of(source)).readline)
+    return [token.string for token in tokens if token.type == tokenize.COMMENT]
+
+
+def is_dead_code(comment: str) -> bool:
+    """Say whether a comment is a statement. A formula such as `X = seed + op(X)` is not dead code."""
+    line = comment.lstrip("# ")
+    for candidate in (line, f"{line} pass"):
+        try:
+            return any(isinstance(node, DEAD_STATEMENTS) for node in ast.parse(candidate).body)
+        except SyntaxError:
+            continue
+    return False
+
+
+def make(*arguments: str) -> list[str]:
+    # Under `make test` the outer make's flags (such as -j) would reach this one.
+    environment = {
+        name: value for name, value in os.environ.items() if name not in {"MAKEFLAGS", "MAKELEVEL"}
+    }
+    run = subprocess.run(
+        ["make", *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
+    return run.stdout.splitlines()
+
+
+def tracked_files() -> list[Path]:
+    """List what git tracks or would add: `.gitignore` is honoured."""
+    listing = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    if listing.returncode:
+        pytest.skip(f"not a git checkout: {listing.stderr.strip()}")
+    return [path for name in listing.stdout.split("\0") if name and (path := ROOT / name).is_file()]
+
+
+@every_source
+def test_module_says_what_it_is(source: str) -> None:
+    docstring = ast.get_docstring(tree_of(source)) or ""
+    summary = docstring.partition("\n\n")[0]
+    assert len(summary.split()) >= 4, f"{source}: the module's docstring says {summary!r}"
+    assert not PLACEHOLDER.search(summary), f"{source}: {summary!r} is a placeholder"
+
+
+@every_source
+def test_file_holds_one_idea(source: str) -> None:
+    assert Path(source).name not in {"utils.py", "util.py", "helpers.py", "common.py", "misc.py"}
+    lines = text_of(source).count("\n")
+    assert lines <= MAX_FILE_LINES, f"{source}: {lines} lines; at most {MAX_FILE_LINES}. Divide it by idea."
+
+
+@every_source
+def test_functions_can_be_seen_at_once(source: str) -> None:
+    functions = (
+        node for node in ast.walk(tree_of(source)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
+    too_long = [
+        f"{source}:{function.lineno} {function.name}: {lines} lines"
+        for function in functions
+        if (lines := code_lines(function)) > MAX_FUNCTION_LINES
+    ]
+    assert too_long == []
+
+
+@every_source
+def test_comments_are_sentences(source: str) -> None:
+    bad = [comment for comment in comments_of(source) if BANNER.match(comment) or is_dead_code(comment)]
+    assert bad == [], f"{source}: banners or commented-out code"
+
+
+@pytest.mark.parametrize(
+    ("comment", "dead"),
+    [
+        ("# import os", True),
+        ("# if weight:", True),
+        ("# return frontier", True),
+        ("# X = seed + op(X)", False),
+        ("# return the rows that are left", False),
+        ("# With one owner nothing is in flight.", False),
+    ],
+)
+def test_dead_code_is_told_from_prose(comment: str, dead: bool) -> None:
+    assert is_dead_code(comment) is dead
+
+
+def test_public_names_are_documented() -> None:
+    def documented(name: str) -> bool:
+        thing = getattr(eddy, name)
+        if not (inspect.isclass(thing) or inspect.isroutine(thing) or inspect.ismodule(thing)):
+            return True  # a constant: its type is documented, or it is a plain value
+        docstring = thing.__dict__.get("__doc__") if inspect.isclass(thing) else thing.__doc__
+        return bool(docstring) and not docstring.startswith(f"{name}(")  # what a dataclass writes by itself
+
+    assert [name for name in eddy.__all__ if not documented(name)] == []
+
+
+def test_make_help_lists_at_most_ten_targets_that_exist() -> None:
+    targets = [line.split()[1] for line in make("help")]
+    assert {"demo", "test", "bench", "help"} <= set(targets)
+    assert len(targets) <= 10
+    make("--dry-run", *targets)  # fails on a target that has no rule
+
+
+def test_ci_runs_what_contributors_run() -> None:
+    script = ROOT / ".ci" / "run"
+    assert os.access(script, os.X_OK)
+    assert "exec make test\n" in script.read_text(encoding="utf-8")
+
+
+def test_readme_fits_on_a_few_pages() -> None:
+    assert 0 < text_of("README.md").count("\n") <= 150
+
+
+def test_licence_is_the_one_that_pyproject_names() -> None:
+    assert tomllib.loads(text_of("pyproject.toml"))["project"]["license"] == "Apache-2.0"
+    assert "Apache License\n                           Version 2.0, January 2004" in text_of("LICENSE")
+
+
+def test_builds_hold_only_the_package() -> None:
+    targets = tomllib.loads(text_of("pyproject.toml"))["tool"]["hatch"]["build"]["targets"]
+    assert targets["wheel"]["packages"] == ["eddy"]
+    included = [name for name in targets["sdist"]["include"] if not (ROOT / name.lstrip("/")).is_file()]
+    assert included == ["/eddy"]
+
+
+def test_no_tracked_file_names_a_path_of_one_machine() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()[:80]}"
+        for path in tracked_files()
+        if b"\0" not in (content := path.read_bytes())[:8192]
+        for number, line in enumerate(content.decode(errors="replace").splitlines(), start=1)
+        if MACHINE_PATH.search(line)
+    ]
+    assert found == []

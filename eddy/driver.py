@@ -58,7 +58,7 @@ class TopologyTestDriver:
         self.log.create_topics(TopicSpec(name, partitions) for name in sorted(names))
         self._now = 0.0
         self._config = config or Config()
-        self._store = MemoryStore()
+        self._store = _KeptStore()
         self._inputs: dict[str, InputTopic[Any, Any]] = {}
         self._outputs: dict[str, OutputTopic[Any, Any]] = {}
         self.worker = self._start()
@@ -99,7 +99,7 @@ class TopologyTestDriver:
         """Stop the worker and start another in its place, with its stores or restored from changelogs."""
         self.worker.close()
         if lose_state:
-            self._store = MemoryStore()
+            self._store = _KeptStore()
         self.worker = self._start()
 
     def advance_wall_clock_time(self, seconds: float) -> None:
@@ -116,6 +116,13 @@ class TopologyTestDriver:
         worker = Worker(self.topology, self.log, self._config, store=self._store, clock=lambda: self._now)
         worker.run_until_idle()
         return worker
+
+
+class _KeptStore(MemoryStore):
+    """A store that a restart finds as it was left."""
+
+    def close(self) -> None:
+        """Keep the rows: a driver's worker is closed to be started again."""
 
 
 class InputTopic(Generic[K, V]):

@@ -25,12 +25,18 @@ class Serde(Generic[T]):
     """A pair of functions between `T` and bytes, under a name that the stored state remembers.
 
     `hashable` is False where what it decodes cannot be the key of a dict, and so no row of a relation.
+    `identify` is there where values that are equal in Python may be encoded to different bytes.
     """
 
     name: str
     encode: Callable[[T], bytes]
     decode: Callable[[bytes], T]
     hashable: bool = True
+    identify: Callable[[T], bytes] | None = None
+
+    def identify_many(self, values: Sequence[T]) -> list[bytes]:
+        """The bytes under which each value is known: equal values, equal bytes, as 1 and 1.0 and True."""
+        return list(map(self.identify or self.encode, values))
 
     def encode_many(self, values: Sequence[T]) -> list[bytes]:
         """Encode each value. Raises: whatever `encode` raises for the first that it cannot."""
@@ -64,7 +70,12 @@ def _check_bytes(value: bytes) -> bytes:
 Bytes: Serde[bytes] = Serde("bytes", _check_bytes, bytes)
 String: Serde[str] = Serde("string", str.encode, bytes.decode)
 Int64: Serde[int] = Serde("int64", _INT64.pack, _decode_int64)
-Float64: Serde[float] = Serde("float64", _FLOAT64.pack, _decode_float64)
+Float64: Serde[float] = Serde(
+    "float64",
+    _FLOAT64.pack,
+    _decode_float64,
+    identify=lambda value: _FLOAT64.pack(value + 0.0),  # -0.0 is 0.0
+)
 
 _json_encoder = msgspec.json.Encoder(order="sorted")
 _pack = msgspec.msgpack.Encoder().encode
@@ -117,6 +128,19 @@ def _encode_native(value: object) -> bytes:
     return _pack(value)
 
 
+def _canonical(value: Any) -> Any:
+    """The one of the values equal to `value` that stands for them: 1 for 1, 1.0 and True."""
+    if type(value) is tuple:
+        return tuple(map(_canonical, value))
+    if type(value) is bool or (type(value) is float and value.is_integer()):
+        return int(value)
+    return value
+
+
+def _identify_native(value: object) -> bytes:
+    return _encode_native(value if type(value) is str else _canonical(value))
+
+
 def _tupled(value: Any) -> Any:
     return tuple(map(_tupled, value)) if type(value) is list else value
 
@@ -128,7 +152,7 @@ def _decode_native(data: bytes) -> Any:
     return math.nan if value != value else value
 
 
-Native: Serde[Any] = Serde("native", _encode_native, _decode_native)
+Native: Serde[Any] = Serde("native", _encode_native, _decode_native, identify=_identify_native)
 
 
 _PLAIN: dict[type, Callable[[Any], bytes]] = {

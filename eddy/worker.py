@@ -299,6 +299,7 @@ class Worker:
     def _isolate(self, error: DataError, records: list[Records], taken: int) -> int:
         """Try the epoch again in smaller parts, or decide about the one record that is to blame."""
         if self._inbound.misfits and self.config.on_error == "fail":
+            self._isolation = None
             raise error
         if taken > 1:
             self._isolation = _Isolation(taken // 2, max(taken, self._isolation.left if self._isolation else 0))
@@ -306,6 +307,7 @@ class Worker:
         (culprit,) = (r for r in records if len(r))
         record = misfit(culprit, 0, str(error))
         if self.config.on_error == "fail" or culprit.topic in self.internal.exchanges:
+            self._isolation = None  # what comes next may mend it: tried together again, then one by one
             raise type(error)(str(record.error())) from error
         try:
             self._transact(records, {}, [record], record.timestamp)

@@ -4,21 +4,27 @@ import msgspec
 
 from eddy.connectors.log import Log, Producer, TopicPartition
 
-__all__ = ["read_plan", "write_plan"]
+__all__ = ["read_plan", "read_plans", "write_plan"]
 
 
 def read_plan(log: Log, topic: str) -> list[str] | None:
     """The lines of the plan that last wrote state, None where none has."""
+    plans = read_plans(log, topic)
+    return plans[-1] if plans else None
+
+
+def read_plans(log: Log, topic: str) -> list[list[str]]:
+    """The lines of every plan that is still in the log, the latest one last."""
     if not log.topics([topic]):
-        return None
+        return []
     partition = TopicPartition(topic, 0)
     position, end = log.begin_offsets([partition])[partition], log.end_offsets([partition])[partition]
-    latest = None
+    plans = []
     while position < end:
         records = log.read(partition, position, end, 1_000)
-        latest = records.values[-1] if len(records) else latest
+        plans += [msgspec.json.decode(value, type=list[str]) for value in records.values if value is not None]
         position = records.next_offset
-    return None if latest is None else msgspec.json.decode(latest, type=list[str])
+    return plans
 
 
 def write_plan(producer: Producer, topic: str, lines: list[str]) -> None:

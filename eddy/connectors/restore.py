@@ -66,7 +66,7 @@ class Restore:
             for index, (key, value) in enumerate(zip(keys, values, strict=True))
             if index not in problems and key is not None
         ]
-        encoded = self.spec.key.encode_many([key for key, _ in rows])
+        encoded = self.spec.key.identify_many([key for key, _ in rows])
         encode = self.spec.value.encode
         for home, key, (_, value) in zip(self.spec.partitions_of(encoded), encoded, rows, strict=True):
             yield self.spec.prefix(home) + key, None if value is None else encode(value)

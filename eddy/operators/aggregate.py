@@ -34,13 +34,15 @@ def weight_by_key(batch: Batch, where: str) -> dict[Any, int]:
         raise unhashable(batch.rows, where) from error
 
 
-def add_counts(table: Table[Any, int], deltas: dict[Any, int]) -> tuple[list[int | None], list[int | None]]:
-    """Add `deltas` to the counts in `table`; return the counts before and after, None for 0."""
-    keys = list(deltas)
-    olds = table.get_many(keys)
-    news = [(delta if old is None else old + delta) or None for delta, old in zip(deltas.values(), olds, strict=True)]
-    table.put_many(keys, olds, news)
-    return olds, news
+def add_counts(table: Table[Any, int], deltas: dict[Any, int]) -> tuple[dict[Any, int | None], list[int | None]]:
+    """Add `deltas` to the counts in `table`; return the counts after, and before; None for 0."""
+    olds = table.get_many(list(deltas))
+    news = {
+        key: (delta if old is None else old + delta) or None
+        for (key, delta), old in zip(deltas.items(), olds, strict=True)
+    }
+    table.put_many(news, olds)
+    return news, olds
 
 
 class Count(Operator):
@@ -60,8 +62,8 @@ class Count(Operator):
         """Add each key's weights to its count."""
         (batch,) = inputs
         deltas = weight_by_key(batch, f"count '{self.name}'")
-        olds, news = add_counts(self.table, deltas)
-        return replacement(list(deltas), olds, news, batch.time)
+        news, olds = add_counts(self.table, deltas)
+        return replacement(news, olds, batch.time)
 
 
 _MUTABLE = (list, dict, set, bytearray)
@@ -101,13 +103,12 @@ class Aggregate(Operator):
         if self.counts is None:
             self._fold(signed, groups)
         else:
-            self._fold(sorted(signed, key=lambda item: item[1] > 0), groups)
-            _, counts = add_counts(self.counts, deltas)
-            for key in [key for key, count in zip(keys, counts, strict=True) if count is None]:
-                groups[key] = None
-        news = list(groups.values())
-        self.table.put_many(keys, olds, news)
-        return replacement(keys, olds, news, batch.time)
+            # A group that is empty can have nothing taken away yet: a delta may hold +row and -row, in any order.
+            self._fold(sorted(signed, key=lambda item: (item[1] > 0) is not (groups[item[0][0]] is None)), groups)
+            counts, _ = add_counts(self.counts, deltas)
+            groups |= dict.fromkeys(key for key, count in counts.items() if count is None)
+        self.table.put_many(groups, olds)
+        return replacement(groups, olds, batch.time)
 
     def _fold(self, signed: Iterable[tuple[Row, int]], groups: dict[Any, Any]) -> None:
         for (key, value), weight in signed:

@@ -102,6 +102,8 @@ class Batch:
         return consolidate(self.rows, self.weights, where)
 
 
+_MANY = 16  # rows from which on setting up a C loop pays
+
 EMPTY = Batch([], [])
 """The batch without rows."""
 
@@ -129,12 +131,10 @@ def consolidate(rows: Sequence[Row], weights: Sequence[int], where: str) -> ZSet
     Raises: DataError naming `where` and the row that cannot be hashed.
     """
     try:
-        first = weights[0] if weights else 0
-        if weights.count(first) == len(weights):
+        if len(rows) >= _MANY and weights.count(weights[0]) == len(weights):
             zset: ZSet = Counter(rows)
-            if first != 1:
-                zset = {row: first * count for row, count in zset.items()}
-            return zset
+            first = weights[0]
+            return zset if first == 1 else {row: first * count for row, count in zset.items()}
         zset = {}
         merge_into(zset, rows, weights)
         return zset

@@ -9,17 +9,19 @@ Invariant: between epochs the slots, sinks and outboxes are empty.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from eddy.errors import DataError, EddyError
 from eddy.operators.batch import EMPTY, Batch
 from eddy.operators.exchange import Budget, Exchange, Gate, Ownership
 from eddy.operators.operator import Operator, State
-from eddy.operators.recursion import Body, FactWaves, LeveledWaves, Step, Waves
+from eddy.operators.recursion import Body, FactWaves, Step, Waves
 from eddy.state.spec import Change
 
 __all__ = ["Circuit", "LoopStatistics", "Output", "Recursive"]
 
-Recursive = Waves | LeveledWaves | FactWaves
+_ROWS = attrgetter("rows")
+Recursive = Waves | FactWaves
 
 
 class Output(Operator):
@@ -80,7 +82,7 @@ class Circuit:
         try:
             for operator, sources, output in self._steps:
                 batches = [values[i] for i in sources]
-                if any(batches):
+                if any(map(_ROWS, batches)):
                     self._running = operator.name
                     values[output] = operator.step(*batches)
         except EddyError:

@@ -82,9 +82,14 @@ class Gate:
         self._ownership, self._partitioner = ownership, partitioner
         self.outbox: list[Outgoing] = []
 
+    @property
+    def shared(self) -> bool:
+        """Whether some keys belong to other workers."""
+        return not self._ownership.all_of(self.partitions)
+
     def own(self, batch: Batch, hop: int = 0) -> Batch:
         """The rows of keys that this worker owns; the others go to the outbox."""
-        if self._ownership.all_of(self.partitions) or not batch.rows:
+        if not batch.rows or not self.shared:
             return batch
         homes = self._homes(batch)
         owns, count = self._ownership.owns, self.partitions
@@ -101,24 +106,34 @@ class Gate:
     def _homes(self, batch: Batch) -> list[int]:
         if self.partitions == 1:
             return [0] * len(batch)
-        return [self._partitioner(key, self.partitions) for key in self.key.encode_many(list(keys_of(batch.rows)))]
+        keys = list(keys_of(batch.rows))
+        partitioner, count = self._partitioner, self.partitions
+        if None in keys:  # a record without a key is at home in partition 0
+            return [0 if key is None else partitioner(self.key.identify_many([key])[0], count) for key in keys]
+        return [partitioner(key, count) for key in self.key.identify_many(keys)]
 
 
 class Exchange(Operator):
-    """Rows from here and rows received in, rows of keys that this worker owns out."""
+    """Rows from here and rows received in, rows of keys that this worker owns out.
+
+    Inside a recursion rows are kept apart by hop: what was received waits in `later` for its own.
+    """
 
     def __init__(self, name: str, gate: Gate) -> None:
         self.name, self.gate = name, gate
+        self.level = 0
+        self.later: dict[int, Batch] = {}
 
     def step(self, *inputs: Batch) -> Batch:
         """Split what is ours; what was received is ours already."""
         batch, received = inputs
-        own = self.gate.own(batch)
-        return concat((own, received)) if received.rows else own
+        if received.rows:
+            self.later = by_hop(received)
+        return concat((self.gate.own(batch, self.level), self.later.pop(self.level, EMPTY)))
 
 
 def by_hop(received: Batch) -> dict[int, Batch]:
     """What was received, by how often it has been round."""
     if not isinstance(received, Received):
-        return {0: received} if received is not EMPTY and received.rows else {}
+        return {0: received} if received.rows else {}
     return {hop: received.select([h == hop for h in received.hops]) for hop in set(received.hops)}

@@ -49,26 +49,32 @@ class Join(Operator):
         self.name, self._left, self._right, self._merge = name, left, right, merge
         self._swapped = lambda key, right, left: merge(key, left, right)
         self._correction = {2: -1, 1: 0, 0: 1}[eager]
-        self.level: int | None = 0 if leveled else None
+        self.leveled, self.level = leveled, 0
         self.later: dict[int, Batch] = {}
 
     def step(self, *inputs: Batch) -> Batch:
         """Return the delta of the join, not consolidated."""
         left, right = inputs
-        out = []
-        if left.rows:
-            out.append(matches(left, self._right, self._merge))
-            if right.rows and self._correction:
-                out.append(self._both(left, right))
-        if self.level is not None:
-            if right.rows:
-                self._postpone(right)
-            out.append(self.later.pop(self.level, EMPTY))
-        elif right.rows:
-            out.append(matches(right, self._left, self._swapped))
-        result = out[0] if len(out) == 1 else concat(out)
+        if not right.rows and not self.leveled:
+            result = matches(left, self._right, self._merge)
+        else:
+            result = concat(self._terms(left, right))
         check_rows(result.rows, self.name)
         return result
+
+    def _terms(self, left: Batch, right: Batch) -> list[Batch]:
+        terms = []
+        if left.rows:
+            terms.append(matches(left, self._right, self._merge))
+            if right.rows and self._correction:
+                terms.append(self._both(left, right))
+        if self.leveled:
+            if right.rows:
+                self._postpone(right)
+            terms.append(self.later.pop(self.level, EMPTY))
+        elif right.rows:
+            terms.append(matches(right, self._left, self._swapped))
+        return terms
 
     def _both(self, left: Batch, right: Batch) -> Batch:
         by_key: dict[Any, list[tuple[Any, int]]] = {}
@@ -100,12 +106,15 @@ def matches(batch: Batch, state: Lookup, merge: Callable[[Any, Any, Any], Row]) 
         others = state.get_many(keys)
         if None in others:
             mask = [other is not None for other in others]
+            if True not in mask:
+                return EMPTY
             batch = batch.select(mask)
             keys, others = list(compress(keys, mask)), list(compress(others, mask))
         rows = list(map(merge, keys, map(_VALUE, batch.rows), others))
         return Batch(rows, batch.weights, batch.time)
+    bags = state.get_many(keys)
     rows, weights = [], []
-    for (key, value), weight, bag in zip(batch.rows, batch.weights, state.get_many(keys), strict=True):
+    for (key, value), weight, bag in compress(zip(batch.rows, batch.weights, bags, strict=True), bags):
         for other, factor in pairs_of(bag):
             rows.append(merge(key, value, other))
             weights.append(weight * factor)
@@ -124,7 +133,7 @@ class Arrange(Operator):
     ) -> None:
         self.name, self.arrangement = name, arrangement
         self._deferred = deferred
-        self.level: int | None = 0 if leveled else None
+        self.leveled, self.level = leveled, 0
         self._waiting: list[Batch] = []
 
     def states(self) -> Sequence[State]:
@@ -136,7 +145,7 @@ class Arrange(Operator):
         (batch,) = inputs
         if not self._deferred:
             self.arrangement.integrate(batch.zset(self.name))
-        elif self.level is not None:
+        elif self.leveled:
             level = self.level
             self._waiting.append(batch.with_rows([(key, (level, value)) for key, value in batch.rows]))
         else:
@@ -171,8 +180,7 @@ class Materialize(Operator):
         for (key, value), weight in zip(batch.rows, batch.weights, strict=True):
             if weight > 0:
                 news[key] = value
-        keys = list(news)
-        self.table.put_many(keys, self.table.get_many(keys), list(news.values()))
+        self.table.put_many(news, self.table.get_many(list(news)))
         return batch
 
 
@@ -188,12 +196,19 @@ class StreamTableJoin(Operator):
     def step(self, *inputs: Batch) -> Batch:
         """Look each record's key up. The second input, the table's delta, makes no record."""
         batch = inputs[0]
-        others = self._table.get_many(list(keys_of(batch.rows)))
+        others = self._others(list(keys_of(batch.rows)))
         if not self._left and None in others:
             mask = [other is not None for other in others]
             batch, others = batch.select(mask), list(compress(others, mask))
         joined = map(self._joiner, map(_VALUE, batch.rows), others)
         return batch.with_rows(list(zip(keys_of(batch.rows), joined, strict=True)))
+
+    def _others(self, keys: list[Any]) -> list[Any]:
+        """The table's values; a record without a key finds none."""
+        if None not in keys:
+            return self._table.get_many(keys)
+        found = iter(self._table.get_many([key for key in keys if key is not None]))
+        return [None if key is None else next(found) for key in keys]
 
 
 class TableJoin(Operator):
@@ -220,7 +235,7 @@ class TableJoin(Operator):
         lefts, rights = self._left.get_many(keys), self._right.get_many(keys)
         news = self._joined(lefts, rights)
         olds = self._joined(before(keys, lefts, left), before(keys, rights, right))
-        return replacement(keys, olds, news, max(left.time, right.time))
+        return replacement(dict(zip(keys, news, strict=True)), olds, max(left.time, right.time))
 
     def _joined(self, lefts: Sequence[Any], rights: Sequence[Any]) -> list[Any]:
         return list(starmap(self._join, zip(lefts, rights, strict=True)))

@@ -7,11 +7,14 @@ weight 0 vanish: one step for each distinct row that a batch touches, however ma
 `op` is linear, so retractions run the same way round and undo what their rows once did, whatever
 the order in which rows arrive, in one epoch or in many, on one worker or on several.
 
-Three forms, which differ in what they remember and emit:
+Two forms, which differ in what they remember and emit:
 
-    Waves         a relation; X is arranged, rows of all depths together
-    LeveledWaves  a relation with a bound on depth; X is arranged with each row's depth
-    FactWaves     a KStream (KIP-857); facts are never taken back, so nothing is arranged
+    Waves      a relation; X is arranged, where op joins it, so that it can be taken back. With a bound
+               on depth it is arranged with each row's depth.
+    FactWaves  a KStream (KIP-857); facts are never taken back, so nothing is arranged
+
+A row's *hop* is the number of applications of op that led to it. Frontiers go by rising hop, so rows
+that come from other workers, half way round, are counted by their own way.
 
 Invariant: while the waves run, the arrangements of X and of what op makes of it are those before
 the epoch; they take the epoch's rows in together, at rest.
@@ -19,18 +22,23 @@ the epoch; they take the epoch's rows in together, at rest.
 Sources: KIP-857; McSherry et al., "Differential Dataflow", CIDR 2013; Materialize's recursion limit.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 from eddy.errors import LoopLimitError
 from eddy.operators.batch import EMPTY, Batch, Row, ZSet, concat, consolidate, merge_into
-from eddy.operators.exchange import Budget, Gate, by_hop
+from eddy.operators.exchange import Budget, Exchange, Gate, by_hop
 from eddy.operators.join import Arrange, Join
 from eddy.operators.operator import Operator, State
 from eddy.state.arrangement import Arrangement
 
-__all__ = ["Body", "Bound", "FactWaves", "LeveledWaves", "Step", "Waves"]
+__all__ = ["Body", "Bound", "FactWaves", "Step", "Waves"]
+
+
+_ROWS = attrgetter("rows")
+_NO_HOPS: Set[int] = frozenset()
 
 
 class Step(NamedTuple):
@@ -65,68 +73,53 @@ class Bound:
         return self.limit if self.max_depth is None else self.max_depth
 
 
-@dataclass(slots=True)
 class Body:
-    """The compiled `op`: slot 0 is X, the next ones come from outside, `result` is what op makes."""
+    """The compiled `op`: slot 0 is X, the next ones come from outside, `result` is what op makes.
 
-    steps: list[Step]
-    slots: int
-    result: int
-    _values: list[Batch] = field(init=False)
-    _arranges: list[Arrange] = field(init=False)
-    _joins: list[Join] = field(init=False)
+    Operators that keep rows apart by hop are told it before each wave, and may have rows waiting for one.
+    """
 
-    def __post_init__(self) -> None:
-        self._values = [EMPTY] * self.slots
-        self._arranges = [s.operator for s in self.steps if isinstance(s.operator, Arrange)]
-        self._joins = [s.operator for s in self.steps if isinstance(s.operator, Join)]
+    def __init__(self, steps: list[Step], slots: int, result: int) -> None:
+        self.steps, self._result = steps, result
+        self._nothing = [EMPTY] * slots
+        self._values = self._nothing.copy()
+        operators = [step.operator for step in steps]
+        self._arranges = [op for op in operators if isinstance(op, Arrange)]
+        self._keepers = [op for op in operators if isinstance(op, Exchange) or (isinstance(op, Join) and op.leveled)]
+        self._aware = [*self._keepers, *(op for op in self._arranges if op.leveled)]
 
     def open(self, externals: Sequence[Batch]) -> None:
         """Begin an epoch: the deltas from outside are there for the first wave alone."""
-        self._values = [EMPTY, *externals] + [EMPTY] * (self.slots - 1 - len(externals))
+        self._values = self._nothing.copy()
+        self._values[1 : 1 + len(externals)] = externals
 
-    def run(self, frontier: Batch) -> Batch:
-        """One wave: what op makes of the frontier and, the first time, of the deltas from outside."""
-        values = self._values
+    def run(self, frontier: Batch, hop: int) -> Batch:
+        """One wave: what op makes of the frontier, of what waited for it and, the first time, of the deltas."""
+        for operator in self._aware:
+            operator.level = hop
+        values, self._values = self._values, self._nothing.copy()
         values[0] = frontier
-        for operator, inputs, output in self.steps:
+        for step, inputs, output in self.steps:
             batches = [values[i] for i in inputs]
-            values[output] = operator.step(*batches) if any(batches) else EMPTY
-        result = values[self.result]
-        self._values = [EMPTY] * self.slots
-        return result
+            if self._aware or any(map(_ROWS, batches)):
+                values[output] = step.step(*batches)
+        return values[self._result]
 
-    def run_level(self, frontier: Batch, level: int) -> Batch:
-        """One wave of rows at one depth, with what joins have kept back for it."""
-        for join in self._joins:
-            join.level = level
-        for arrange in self._arranges:
-            arrange.level = level
-        values = self._values
-        values[0] = frontier
-        for operator, inputs, output in self.steps:
-            values[output] = operator.step(*[values[i] for i in inputs])
-        result = values[self.result]
-        self._values = [EMPTY] * self.slots
-        return result
-
-    def levels_waiting(self) -> set[int]:
-        """The depths for which a join has rows in waiting."""
-        return {level for join in self._joins for level in join.later}
+    def waiting(self) -> Set[int]:
+        """The hops for which an operator has rows waiting."""
+        return {hop for op in self._keepers for hop in op.later} if self._keepers else _NO_HOPS
 
     def settle(self) -> None:
         """At rest: what op arranges inside takes the epoch's rows in."""
         for arrange in self._arranges:
             arrange.settle()
-        for join in self._joins:
-            join.later.clear()
 
     def forget_waves(self) -> None:
         """The epoch is undone."""
+        for operator in self._keepers:
+            operator.later = {}
         for arrange in self._arranges:
             arrange.forget_wave()
-        for join in self._joins:
-            join.later.clear()
 
     def states(self) -> list[State]:
         """The states of the operators inside."""
@@ -150,6 +143,10 @@ class _Recursion(Operator):
         self.body.forget_waves()
         self.gate.outbox.clear()
         self.cut.clear()
+
+    def _seen(self, rows: int) -> None:
+        self.waves += 1
+        self.rows += rows
 
     def _limit_error(self, row: Row) -> LoopLimitError:
         path, came_around = trace(self.body, row)
@@ -187,95 +184,72 @@ class Waves(_Recursion):
         return [*([self.arrangement] if self.arrangement is not None else []), *super().states()]
 
     def step(self, *inputs: Batch) -> Batch:
-        """Run waves until the frontier is empty or the budget is spent; what is left then leaves.
+        """Run waves until no row is left or the budget is spent; what is left then leaves.
 
         Cost: a step for each distinct row of each frontier.
-        Raises: LoopLimitError after `limit` waves.
+        Raises: LoopLimitError where a row is still on its way after `limit` waves.
         """
         seed, received, *externals = inputs
         time = max(batch.time for batch in inputs)
-        hop = max(by_hop(received), default=0)
-        frontier = concat((self.gate.own(seed), received)).zset(self.name)
-        total: ZSet = {}
+        arrived = by_hop(received)
+        arrived[0] = concat((self.gate.own(seed), arrived.get(0, EMPTY)))
+        waiting = {hop: batch.zset(self.name) for hop, batch in arrived.items()}
+        total, leveled = _Total(self.bound.leveled), self.bound.leveled
         self.body.open(externals)
-        while True:
-            self.waves += 1
-            self.rows += len(frontier)
+        while waiting or self.body.waiting():
+            hop = min((*waiting, *self.body.waiting()))
+            frontier = waiting.pop(hop, {})
+            self._seen(len(frontier))
             batch = Batch.of(frontier, time)
-            if total:
-                merge_into(total, batch.rows, batch.weights)
-            else:
-                total = frontier
-            made = self.body.run(batch)
+            total.add(hop, frontier, batch)
+            made = self.body.run(batch, hop)
             if not made.rows:
-                break
-            hop += 1
-            rest = self.gate.own(Batch.of(made.zset(self.name), time), hop)
-            if not rest.rows:
-                break
-            if hop > self.bound.limit:
-                raise self._limit_error(rest.rows[0])
-            if self.budget.spend(len(rest)):
-                self.gate.spill(rest, hop)
-                break
-            frontier = dict(zip(rest.rows, rest.weights, strict=True))
-        self.body.settle()
-        if self.arrangement is not None:
-            self.arrangement.integrate(total)
-        return Batch.of(total, time)
-
-
-class LeveledWaves(_Recursion):
-    """Deltas of the seed in, the delta of X out, where X goes no deeper than the bound.
-
-    A delta from outside meets every row of X at the row's own depth, so a row is never expanded
-    beyond the bound, whichever way and whenever it came.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        body: Body,
-        gate: Gate,
-        bound: Bound,
-        budget: Budget,
-        arrangement: Arrangement[Any, Any] | None,
-    ) -> None:
-        super().__init__(name, body, gate, bound, budget)
-        self.arrangement = arrangement
-
-    def states(self) -> Sequence[State]:
-        """X with depths, where the body joins it, and the states of the body."""
-        return [*([self.arrangement] if self.arrangement is not None else []), *super().states()]
-
-    def step(self, *inputs: Batch) -> Batch:
-        """Run waves by rising depth until none is left or the budget is spent."""
-        seed, received, *externals = inputs
-        time = max(batch.time for batch in inputs)
-        frontiers = by_hop(received)
-        frontiers[0] = concat((self.gate.own(seed), frontiers.get(0, EMPTY)))
-        total: list[tuple[int, Batch]] = []
-        self.body.open(externals)
-        while frontiers or self.body.levels_waiting():
-            level = min({*frontiers, *self.body.levels_waiting()})
-            frontier = Batch.of(frontiers.pop(level, EMPTY).zset(self.name), time)
-            self.waves += 1
-            self.rows += len(frontier)
-            total.append((level, frontier))
-            made = self.body.run_level(frontier, level)
-            made = Batch.of(made.zset(self.name), time)
-            if level >= self.bound.depth:
-                self._cut(made)
                 continue
-            rest = self.gate.own(made, level + 1)
-            if rest.rows and self.budget.spend(len(rest)):
-                self.gate.spill(rest, level + 1)
-            elif rest.rows:
-                frontiers[level + 1] = concat((frontiers.get(level + 1, EMPTY), rest))
+            if leveled and hop >= self.bound.depth:
+                self._cut(Batch.of(made.zset(self.name), time))
+                continue
+            rest = self._ours(made.zset(self.name), time, hop + 1)
+            if not rest:
+                continue
+            if hop >= self.bound.limit and not leveled:
+                raise self._limit_error(next(iter(rest)))
+            if self.budget.spend(len(rest)):
+                self.gate.spill(Batch.of(rest, time), hop + 1)
+            elif hop + 1 in waiting:
+                merge_into(waiting[hop + 1], rest, rest.values())
+            else:
+                waiting[hop + 1] = rest
         self.body.settle()
         if self.arrangement is not None:
-            self.arrangement.integrate(with_levels(total))
-        return Batch.of(concat([batch for _, batch in total]).zset(self.name), time)
+            self.arrangement.integrate(total.arranged)
+        return Batch.of(total.rows, time)
+
+    def _ours(self, made: ZSet, time: int, hop: int) -> ZSet:
+        if not self.gate.shared:
+            return made
+        return self.gate.own(Batch.of(made, time), hop).zset(self.name)
+
+
+class _Total:
+    """The sum of the frontiers, and the same with each row's hop where that is to be remembered."""
+
+    def __init__(self, leveled: bool) -> None:
+        self.rows: ZSet = {}
+        self._leveled: ZSet | None = {} if leveled else None
+
+    @property
+    def arranged(self) -> ZSet:
+        """What the arrangement of X takes in."""
+        return self.rows if self._leveled is None else self._leveled
+
+    def add(self, hop: int, frontier: ZSet, batch: Batch) -> None:
+        """Add a frontier, given as both; it may be kept."""
+        if self.rows:
+            merge_into(self.rows, batch.rows, batch.weights)
+        else:
+            self.rows = frontier
+        if self._leveled is not None:
+            merge_into(self._leveled, [(key, (hop, value)) for key, value in batch.rows], batch.weights)
 
 
 class FactWaves(_Recursion):
@@ -293,12 +267,11 @@ class FactWaves(_Recursion):
         emitted = [frontiers[0]] if self._include_seeds else []
         emitted += [batch for hop, batch in frontiers.items() if hop]
         self.body.open(externals)
-        while frontiers:
-            hop = min(frontiers)
-            frontier = merged(frontiers.pop(hop), self.name)
-            self.waves += 1
-            self.rows += len(frontier)
-            made = self.body.run(frontier)
+        while frontiers or self.body.waiting():
+            hop = min((*frontiers, *self.body.waiting()))
+            frontier = merged(frontiers.pop(hop, EMPTY), self.name)
+            self._seen(len(frontier))
+            made = self.body.run(frontier, hop)
             if not made.rows:
                 continue
             if hop >= self.bound.depth:
@@ -331,14 +304,6 @@ def merged(batch: Batch, where: str) -> Batch:
     return Batch(rows, list(zset.values()), batch.time, [latest[row] for row in rows])
 
 
-def with_levels(waves: Sequence[tuple[int, Batch]]) -> ZSet:
-    """The rows (key, (level, value)) of all waves."""
-    total: ZSet = {}
-    for level, batch in waves:
-        merge_into(total, [(key, (level, value)) for key, value in batch.rows], batch.weights)
-    return total
-
-
 def trace(body: Body, row: Row, longest: int = 1_000) -> tuple[list[Any], bool]:
     """Follow one row round and round: the keys on its way, and whether one of its rows came again.
 
@@ -349,7 +314,7 @@ def trace(body: Body, row: Row, longest: int = 1_000) -> tuple[list[Any], bool]:
     while row not in seen and len(path) < longest:
         seen[row] = len(path)
         path.append(row[0])
-        made = body.run(Batch([row], [1]))
+        made = body.run(Batch([row], [1]), 0)
         if not made.rows:
             return path, False
         row = made.rows[0]

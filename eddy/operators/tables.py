@@ -1,6 +1,6 @@
 """From facts to tables: the last record of a key wins."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import compress
 from typing import Any
 
@@ -36,36 +36,29 @@ class Upsert(Operator):
                 f"table '{self.name}': {error}; keys have to be hashable. "
                 "Use a serde of scalars or of a frozen struct: eddy.Struct(Key)"
             ) from error
-        keys, news = list(latest), list(latest.values())
+        keys = list(latest)
         olds = self.table.get_many(keys)
         times = None
         if batch.times is not None:
             time_of = dict(zip((key for key, _ in batch.rows), batch.times, strict=True))
             times = list(map(time_of.__getitem__, keys))
-        self.table.put_many(keys, olds, news)
-        return replacement(keys, olds, news, batch.time, times)
+        self.table.put_many(latest, olds)
+        return replacement(latest, olds, batch.time, times)
 
 
-def replacement(
-    keys: Sequence[Any],
-    olds: Sequence[Any],
-    news: Sequence[Any],
-    time: int,
-    times: list[int] | None = None,
-) -> Batch:
-    """The delta of a table in which the values `olds` of `keys` become `news`; None is no value.
+def replacement(news: Mapping[Any, Any], olds: Sequence[Any], time: int, times: list[int] | None = None) -> Batch:
+    """The delta of a table in which the values `olds` of the keys of `news` are replaced; None is no value.
 
     Retractions come before the rows that replace them; a value that stays makes no row.
     """
-    inserts: list[Row]
-    if None not in news and olds.count(None) == len(olds):
-        inserts = list(zip(keys, news, strict=True))
-        return Batch(inserts, [1] * len(inserts), time, times)
-    moved = [old != new for old, new in zip(olds, news, strict=True)]
+    rows: list[Row] = list(news.items())
+    if olds.count(None) == len(olds) and None not in news.values():
+        return Batch(rows, [1] * len(rows), time, times)
+    moved = [old != row[1] for old, row in zip(olds, rows, strict=True)]
     gone = [m and old is not None for m, old in zip(moved, olds, strict=True)]
-    come = [m and new is not None for m, new in zip(moved, news, strict=True)]
-    deletes: list[Row] = list(compress(zip(keys, olds, strict=True), gone))
-    inserts = list(compress(zip(keys, news, strict=True), come))
+    come = [m and row[1] is not None for m, row in zip(moved, rows, strict=True)]
+    deletes: list[Row] = list(compress(zip(news, olds, strict=True), gone))
+    inserts = list(compress(rows, come))
     if not (deletes or inserts):
         return EMPTY
     stamps = None if times is None else [*compress(times, gone), *compress(times, come)]

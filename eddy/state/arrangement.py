@@ -3,9 +3,10 @@
 In memory a key's bag is one pair (value, weight) while it has one row, and a dict from value to
 weight from the second row on. In the store every row is a key of its own,
 
-    len(key)(4) key value  ->  weight (8 bytes, big-endian)
+    len(key)(4) key value  ->  weight (8 bytes, big-endian) value-as-it-came
 
-so that one new row of a key with a million rows writes one row.
+so that one new row of a key with a million rows writes one row. Rows that are equal in Python, as 1
+and 1.0, lie under the same bytes; how the value came is kept behind the weight where it differs.
 
 Invariant: `_undo` maps each row that the running epoch has changed to its weight before, 0 for none.
 """
@@ -73,12 +74,19 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
         """What the running epoch has changed, as rows for the store and the changelog."""
         rows = [row for row, old in self._undo.items() if weight_in(self._fresh.get(row[0]), row[1]) != old]
         news = [weight_in(self._fresh.get(key), value) for key, value in rows]
-        keys = self.spec.key.encode_many([key for key, _ in rows])
-        values = self.spec.value.encode_many([value for _, value in rows])
+        keys = self.spec.key.identify_many([key for key, _ in rows])
+        values = self.spec.value.identify_many([value for _, value in rows])
+        as_came = self.spec.value.encode_many([value for _, value in rows]) if self.spec.value.identify else values
         pack = _LENGTH.pack
         return [
-            (partition, pack(len(key)) + key + value, Int64.encode(new) if new else None)
-            for partition, key, value, new in zip(self.spec.partitions_of(keys), keys, values, news, strict=True)
+            (
+                partition,
+                pack(len(key)) + key + value,
+                (Int64.encode(new) + (came if came != value else b"") if new else None),
+            )
+            for partition, key, value, came, new in zip(
+                self.spec.partitions_of(keys), keys, values, as_came, news, strict=True
+            )
         ]
 
     def commit(self) -> None:
@@ -107,9 +115,11 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
             if weight := weight_in(self._fresh.get(row[0]), row[1]):
                 yield row, weight
         for row_key, data in self._rows(b""):
-            row = self._decode(row_key)
+            end = 4 + _LENGTH.unpack_from(row_key)[0]
+            value, weight = self._decode(row_key[end:], data)
+            row = (self.spec.key.decode(row_key[4:end]), value)
             if row not in self._undo:
-                yield row, Int64.decode(data)
+                yield row, weight
 
     def _set(self, key: K, value: V, weight: int) -> None:
         bag = self._fresh.get(key)
@@ -131,9 +141,9 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
         elif not bag:
             del self._fresh[key]
 
-    def _decode(self, row_key: bytes) -> tuple[K, V]:
-        end = 4 + _LENGTH.unpack_from(row_key)[0]
-        return self.spec.key.decode(row_key[4:end]), self.spec.value.decode(row_key[end:])
+    def _decode(self, value: bytes, data: bytes) -> tuple[V, int]:
+        """The value and the weight of a stored row."""
+        return self.spec.value.decode(data[8:] or value), Int64.decode(data[:8])
 
     def _rows(self, suffix: bytes) -> Iterator[tuple[bytes, bytes]]:
         assert self._store is not None
@@ -142,14 +152,11 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
         return ((key[cut:], data) for key, data in self._store.scan(prefix + suffix))
 
     def _load(self, keys: list[K]) -> dict[K, Bag]:
-        encoded = self.spec.key.encode_many(keys)
+        encoded = self.spec.key.identify_many(keys)
         loaded: dict[K, Bag] = {}
         for key, partition, data in zip(keys, self.spec.partitions_of(encoded), encoded, strict=True):
             suffix = partition.to_bytes(2, "big") + _LENGTH.pack(len(data)) + data
-            bag = {
-                self.spec.value.decode(row_key[4 + len(data) :]): Int64.decode(weight)
-                for row_key, weight in self._rows(suffix)
-            }
+            bag = dict(self._decode(row_key[4 + len(data) :], found) for row_key, found in self._rows(suffix))
             if bag:
                 loaded[key] = bag if len(bag) > 1 else next(iter(bag.items()))
         return loaded

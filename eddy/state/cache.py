@@ -32,6 +32,8 @@ class Cache(Generic[K, C]):
 
         Cost: one dict lookup a key while all is in memory; a batched read of the store for the rest.
         """
+        if not self._fresh and self._complete:
+            return [None] * len(keys)
         found: list[C | None] = list(map(self._fresh.get, keys))
         if self._complete or None not in found:
             return found

@@ -39,6 +39,7 @@ __all__ = ["RocksDBStore"]
 _OWNER_KEY = RESERVED + b"owner"
 _CONFIG = "rocksdict-config.json"
 _MANY_KEYS = 1_000
+_NEVER = 1 << 30
 
 
 class RocksDBStore:
@@ -203,7 +204,8 @@ def _open(path: Path, owner: bytes, cache_bytes: int) -> Rdict:
         if found not in (None, owner):
             raise _foreign_owner(path, found, owner)
         path.mkdir(parents=True, exist_ok=True)
-        db = Rdict(str(path), options)
+        # Without the second mention an existing directory opens with the default cache and no filters.
+        db = Rdict(str(path), options, column_families={"default": options})
         if found is None:
             _claim(db, owner)
     except StateError:
@@ -244,7 +246,9 @@ def _owner_in(path: Path, options: Options) -> bytes | None:
 
     Read-only, which takes no lock and finds a missing or damaged file before anything is written.
     """
-    db = Rdict(str(path), options, access_type=AccessType.read_only(error_if_log_file_exist=False))
+    db = Rdict(
+        str(path), options, {"default": options}, access_type=AccessType.read_only(error_if_log_file_exist=False)
+    )
     try:
         owner: bytes | None = db.get(_OWNER_KEY)
         if owner is None and db.latest_sequence_number() > 0:
@@ -270,6 +274,12 @@ def _options(cache_bytes: int) -> Options:
     options.set_memtable_prefix_bloom_ratio(0.1)
     options.set_max_open_files(256)
     options.set_paranoid_checks(True)
+    # On a disk with little room RocksDB puts compaction off without an error, and at 36 files it
+    # blocks every write for ever. So it may not block: a disk that is full refuses instead.
+    options.set_level_zero_slowdown_writes_trigger(_NEVER)
+    options.set_level_zero_stop_writes_trigger(_NEVER)
+    options.set_soft_pending_compaction_bytes_limit(0)
+    options.set_hard_pending_compaction_bytes_limit(0)
     options.set_keep_log_file_num(2)
     options.set_max_log_file_size(1 << 20)
     options.set_stats_dump_period_sec(0)
@@ -343,8 +353,8 @@ def _unreadable(path: Path, error: Exception) -> StateError:
     # Only damage may be answered by deleting: the rest (no permission, too many open files) passes.
     if "Corruption" in str(error) or "No such file" in str(error):
         return StateError(
-            f"state {str(path)!r}: is damaged ({_line(error)}); a whole store is needed, and nothing was changed. "
-            "Delete the directory: it is restored from the changelogs."
+            f"state {str(path)!r}: is damaged ({_line(error)}); a whole store is needed, and nothing "
+            "was changed. Delete the directory: it is restored from the changelogs."
         )
     return StateError(
         f"state {str(path)!r}: cannot be used ({_line(error)}); the directory must be readable and writable. "

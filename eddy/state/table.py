@@ -1,10 +1,11 @@
 """A table: the latest value of each key, in memory and, at each commit, in a store.
 
-Invariant: `_undo` holds, for each key that the running epoch has changed, what it was before; so
-`rollback` is exact, `changes` is what the commit writes, and the store never sees an open epoch.
+Invariant: `_undo` holds, in order, the keys that the running epoch has changed with what they were
+before; so `rollback` is exact, `changes` is what the commit writes, and the store never sees an
+open epoch.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import compress
 from typing import Generic, TypeVar
 
@@ -24,31 +25,30 @@ class Table(Cache[K, V], Generic[K, V]):
     def __init__(self, spec: StateSpec, store: Store | None = None, max_cells: int | None = None) -> None:
         self.spec = spec
         self._store = store
-        self._undo: dict[K, V | None] = {}
+        self._undo: list[tuple[Collection[K], Sequence[V | None]]] = []
         super().__init__(complete=self._store_is_empty(), max_cells=None if store is None else max_cells)
 
-    def put_many(self, keys: Sequence[K], olds: Sequence[V | None], news: Sequence[V | None]) -> None:
-        """Replace `olds`, as `get_many` gave them, by `news`. Keys are distinct; None deletes."""
-        undo, fresh = self._undo, self._fresh
-        if undo:
-            for key, old in zip(keys, olds, strict=True):
-                undo.setdefault(key, old)
-        else:
-            undo.update(zip(keys, olds, strict=True))
-        if None in news:
-            for key, new in zip(keys, news, strict=True):
-                if new is None:
-                    fresh.pop(key, None)
-                else:
-                    fresh[key] = new
-        else:
-            fresh.update(zip(keys, news, strict=True))  # type: ignore[arg-type]
+    def put_many(self, news: Mapping[K, V | None], olds: Sequence[V | None]) -> None:
+        """Replace the values `olds`, as `get_many` gave them for the keys of `news`; None deletes.
+
+        `news` is kept until the epoch ends and must not change.
+        """
+        self._undo.append((news.keys(), olds))
+        fresh = self._fresh
+        if None not in news.values():
+            fresh.update(news)  # type: ignore[arg-type]
+            return
+        for key, new in news.items():
+            if new is None:
+                fresh.pop(key, None)
+            else:
+                fresh[key] = new
 
     def changes(self) -> list[Change]:
         """What the running epoch has changed, as rows for the store and the changelog."""
-        keys = list(self._undo)
+        keys = list(self._changed_keys())
         news = list(map(self._fresh.get, keys))
-        encoded = self.spec.key.encode_many(keys)
+        encoded = self.spec.key.identify_many(keys)
         partitions = self.spec.partitions_of(encoded)
         present = [new is not None for new in news]
         values = iter(self.spec.value.encode_many(list(compress(news, present))))
@@ -59,28 +59,29 @@ class Table(Cache[K, V], Generic[K, V]):
 
     def commit(self) -> None:
         """Take the running epoch's changes as done; the store has them."""
-        if self._undo:
-            for key in self._undo if self._aged else ():
+        if self._aged:
+            for key in self._changed_keys():
                 self._aged.pop(key, None)
-            self._undo = {}
+        self._undo = []
         self._rotate()
 
     def rollback(self) -> None:
         """Return to the last commit."""
-        for key, old in self._undo.items():
-            if old is None:
-                self._fresh.pop(key, None)
-            else:
-                self._fresh[key] = old
-        self._undo = {}
+        for keys, olds in reversed(self._undo):
+            for key, old in zip(keys, olds, strict=True):
+                if old is None:
+                    self._fresh.pop(key, None)
+                else:
+                    self._fresh[key] = old
+        self._undo = []
 
     def items(self) -> Iterator[tuple[K, V]]:
         """Yield every (key, value), the running epoch's included, in no particular order."""
         if self._complete:
             yield from list(self._fresh.items())
             return
-        yield from [(key, self._fresh[key]) for key in self._undo if key in self._fresh]
-        changed = set(self._undo)
+        changed = self._changed_keys()
+        yield from [(key, self._fresh[key]) for key in changed if key in self._fresh]
         for key_bytes, data in self._rows():
             key = self.spec.key.decode(key_bytes)
             if key not in changed:
@@ -93,7 +94,7 @@ class Table(Cache[K, V], Generic[K, V]):
 
     def _load(self, keys: list[K]) -> dict[K, V]:
         assert self._store is not None
-        encoded = self.spec.key.encode_many(keys)
+        encoded = self.spec.key.identify_many(keys)
         partitions = self.spec.partitions_of(encoded)
         prefixes = {partition: self.spec.prefix(partition) for partition in set(partitions)}
         stored = self._store.get_many([prefixes[p] + key for p, key in zip(partitions, encoded, strict=True)])
@@ -101,7 +102,9 @@ class Table(Cache[K, V], Generic[K, V]):
         return {key: decode(data) for key, data in zip(keys, stored, strict=True) if data is not None}
 
     def _changed_keys(self) -> Collection[K]:
-        return self._undo
+        if len(self._undo) < 2:
+            return self._undo[0][0] if self._undo else ()
+        return dict.fromkeys(key for keys, _ in self._undo for key in keys)
 
     def _store_is_empty(self) -> bool:
         return self._store is None or next(self._rows(), None) is None

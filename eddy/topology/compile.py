@@ -16,7 +16,7 @@ from eddy.operators.circuit import Circuit, Output
 from eddy.operators.exchange import Budget, Gate, Ownership
 from eddy.operators.exchange import Exchange as ExchangeOperator
 from eddy.operators.operator import Operator
-from eddy.operators.recursion import Body, FactWaves, LeveledWaves, Step, Waves
+from eddy.operators.recursion import Body, FactWaves, Step, Waves
 from eddy.serde import Int64, Native, Plain, Serde
 from eddy.state.arrangement import Arrangement
 from eddy.state.spec import StateSpec
@@ -236,7 +236,7 @@ class _Compiler:
         if node.kind == "stream":
             return FactWaves(*shared, node.include_seeds)
         arrangement = self._arrangements.get((node.variable, node.name))
-        return (LeveledWaves if node.bound.leveled else Waves)(*shared, arrangement)
+        return Waves(*shared, arrangement)
 
     def _lookup(self, node: Node, name: str) -> Any:
         """What a join looks into for `node`; `name` is that of a state made for it."""
@@ -303,9 +303,8 @@ def sink_serdes(plan: Plan, topic_partitions: Mapping[str, int]) -> dict[Node, t
     placements = place(plan, topic_partitions)
     found: dict[Node, tuple[Serde[Any], Serde[Any]]] = {}
     for sink in plan.sinks():
-        key = sink.key or placements[sink.inputs[0]].key
-        value = sink.value or Plain
-        found[sink] = (Plain if key is Native else key, Plain if value is Native else value)
+        written = placements[sink.inputs[0]].key
+        found[sink] = (sink.key or (Plain if written is Native else written), sink.value or Plain)
     return found
 
 
@@ -338,10 +337,11 @@ def _swapped(merge: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any],
 def _with_level(value: Serde[Any]) -> Serde[Any]:
     """The serde of (level, value) pairs: four bytes of level, then the value."""
 
-    def encode(pair: tuple[int, Any]) -> bytes:
-        return pair[0].to_bytes(4, "big") + value.encode(pair[1])
+    def leveled(encode: Callable[[Any], bytes]) -> Callable[[tuple[int, Any]], bytes]:
+        return lambda pair: pair[0].to_bytes(4, "big") + encode(pair[1])
 
     def decode(data: bytes) -> tuple[int, Any]:
         return int.from_bytes(data[:4], "big"), value.decode(data[4:])
 
-    return Serde(f"level+{value.name}", encode, decode)
+    identify = None if value.identify is None else leveled(value.identify)
+    return Serde(f"level+{value.name}", leveled(value.encode), decode, identify=identify)

@@ -5,12 +5,13 @@ there are, how their rows are written and placed, and what is read and looped.
 """
 
 import difflib
+from collections.abc import Iterable, Iterator
 
 from eddy.errors import PlanChangedError
 from eddy.operators.circuit import Circuit
 from eddy.topology.plan import Plan
 
-__all__ = ["check_identity", "identity"]
+__all__ = ["check_identity", "identity", "topics_of"]
 
 
 def identity(plan: Plan, circuit: Circuit) -> list[str]:
@@ -29,6 +30,16 @@ def identity(plan: Plan, circuit: Circuit) -> list[str]:
             f"value={spec.value.name}{restored}"
         )
     return sorted({*sources, *gates, *states})
+
+
+def topics_of(application: str, lines: Iterable[str]) -> Iterator[str]:
+    """The loop, repartition and changelog topics of the plan with this identity."""
+    for line in lines:
+        what, name, *_ = line.split(" ")
+        if what == "topic":
+            yield name
+        elif what == "state" and " restored from " not in line:
+            yield f"{application}-{name}-changelog"
 
 
 def check_identity(application: str, old: list[str], new: list[str]) -> None:

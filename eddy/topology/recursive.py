@@ -5,7 +5,7 @@ from typing import Any
 from eddy.errors import NonTerminatingRecursionError, TopologyError
 from eddy.operators.recursion import Bound
 from eddy.topology.builder import Builder, serdes
-from eddy.topology.plan import Exchange, Join, Node, Recursion, Sink, Variable, body_of
+from eddy.topology.plan import Join, Node, Recursion, Sink, Variable, body_of
 
 __all__ = ["close_recursion"]
 
@@ -38,7 +38,7 @@ def close_recursion(
         )
     if result not in body:
         raise TopologyError(f"{where}: op does not use its argument, so that nothing recurs. Build the result from it")
-    _check_linear(where, variable, body, bound)
+    _check_linear(where, variable, body)
     if bound.max_depth is None:
         _check_terminates(where, variable, result, body)
     return builder.add(
@@ -63,7 +63,7 @@ def _check_bound(where: str, bound: Bound) -> None:
         raise TopologyError(f"{where}: on_limit={bound.on_limit!r}; 'error', 'return' or 'dead-letter' is needed")
 
 
-def _check_linear(where: str, variable: Variable, body: list[Node], bound: Bound) -> None:
+def _check_linear(where: str, variable: Variable, body: list[Node]) -> None:
     inside = {variable, *body}
     for node in body:
         if isinstance(node, Sink):
@@ -75,11 +75,6 @@ def _check_linear(where: str, variable: Variable, body: list[Node], bound: Bound
             raise TopologyError(
                 f"{where}: step '{node.name}' is not linear in the rows that go round; recursion by waves takes "
                 "filter, map, flat_map, union and joins with collections from outside. Do it after the recursion"
-            )
-        if isinstance(node, Exchange) and bound.leveled:
-            raise TopologyError(
-                f"{where}: step '{node.name}' moves rows to other owners inside op, where their depth would be "
-                "lost. Bound it by a filter instead of max_depth, or re-key once, as the last step of op"
             )
 
 

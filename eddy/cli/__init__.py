@@ -1,0 +1,66 @@
+"""The command line: one module a command, each with its `command`; `main` is the way in.
+
+Data goes to stdout, everything else to stderr. Exit statuses are those of `exits.py`.
+"""
+
+import importlib.metadata
+import platform
+from typing import Any
+
+import click
+
+from eddy.cli import consume, describe, produce, reset, run, status, topics, wait
+from eddy.cli.exits import Failure
+from eddy.errors import EddyError
+
+__all__ = ["main"]
+
+_INTERRUPTED = 130
+
+
+class _Commands(click.Group):
+    """A group whose commands end with a message where eddy raised an error on purpose."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command. Raises: Failure in place of an `EddyError`."""
+        try:
+            return super().invoke(ctx)
+        except EddyError as error:
+            raise Failure(error) from error
+        except KeyboardInterrupt:
+            ctx.exit(_INTERRUPTED)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The commands in the order in which a newcomer needs them."""
+        return list(self.commands)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+def main() -> None:
+    """Process streams with topologies that may be recursive.
+
+    A topology is a Python file. It reads and writes topics of a log; the log is a directory on this machine,
+    .eddy/log unless --data names another.
+
+    \b
+    Try it:
+      eddy produce nodes nodes.tsv          records into the topic "nodes"
+      eddy run family.py --until-idle       take all of them in
+      eddy consume descendants --latest --value-type int64
+    """
+
+
+@main.command("version")
+def version() -> None:
+    """Print the version of eddy and of Python.
+
+    \b
+    Example:
+      eddy version
+    """
+    click.echo(f"eddy {importlib.metadata.version('eddy-streams')} (Python {platform.python_version()})")
+
+
+for _module in (run, produce, consume, status, wait, reset, topics, describe):
+    main.add_command(_module.command)
+main.add_command(main.commands.pop("version"))

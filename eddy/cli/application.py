@@ -1,0 +1,67 @@
+"""What an application has on a log: its inputs and exchanges, by partition, and its internal topics."""
+
+from dataclasses import dataclass
+
+from eddy.connectors.internal import InternalTopics, internal_topics, partition_counts
+from eddy.connectors.log import Log, TopicPartition
+from eddy.errors import ConnectorError
+from eddy.operators.circuit import Circuit
+from eddy.topology.compile import Environment, compile_plan
+from eddy.topology.topology import Topology
+
+__all__ = ["Application", "compiled", "find", "user_topics"]
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """The partitions that one application takes in, and which of its exchanges are loops."""
+
+    name: str
+    inputs: list[TopicPartition]
+    exchanges: list[TopicPartition]
+    loops: frozenset[str]
+    internal: InternalTopics
+
+    def kind(self, topic: str) -> str:
+        """What a topic is for."""
+        if topic in self.loops:
+            return "loop"
+        return "repartition" if topic in self.internal.exchanges else "input"
+
+
+def user_topics(topology: Topology) -> list[str]:
+    """The topics of the user's that a topology reads and writes."""
+    plan = topology.plan
+    return list(dict.fromkeys(node.topic for node in [*plan.sources(), *plan.sinks()]))
+
+
+def compiled(topology: Topology, log: Log) -> Circuit:
+    """The circuit over the topics as they are. Raises: ConnectorError for a topic that is missing; TopologyError."""
+    specs = partition_counts(log, user_topics(topology), f"application '{topology.name}'")
+    return compile_plan(
+        topology.plan,
+        Environment(
+            {name: spec.partitions for name, spec in specs.items()},
+            frozenset(name for name, spec in specs.items() if spec.compacted),
+        ),
+    )
+
+
+def find(topology: Topology, log: Log) -> Application:
+    """An application that has run. Raises: ConnectorError where it has not, or a topic is missing; TopologyError."""
+    circuit = compiled(topology, log)
+    internal = internal_topics(topology.name, circuit)
+    if missing := sorted(internal.exchanges.keys() - log.topics(internal.exchanges).keys()):
+        raise ConnectorError(
+            f"application '{topology.name}': internal topic '{missing[0]}' does not exist; the application, as it is "
+            "written now, has to have run on this log before. Start it: eddy run …"
+        )
+    sources = [node.topic for node in topology.plan.sources()]
+    counts = {name: spec.partitions for name, spec in log.topics(sources).items()}
+    return Application(
+        topology.name,
+        [TopicPartition(topic, p) for topic in sources for p in range(counts[topic])],
+        [TopicPartition(topic, p) for topic, count in internal.exchanges.items() for p in range(count)],
+        frozenset(loop.gate.topic for loop in circuit.recursions.values()),
+        internal,
+    )

@@ -1,0 +1,54 @@
+"""The types that keys and values can have on the command line, each as text, as JSON and as bytes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from eddy.errors import DataError
+from eddy.serde import Bytes, Float64, Int64, Json, Serde, String
+
+__all__ = ["FIELD_TYPES", "FieldType"]
+
+
+@dataclass(frozen=True, slots=True)
+class FieldType:
+    """One type. `parse` and `show` turn its values from and into text; `json` is its type in JSON."""
+
+    serde: Serde[Any]
+    parse: Callable[[str], Any]
+    show: Callable[[Any], str]
+    json: Any
+
+    def encode_text(self, text: str) -> bytes:
+        """The bytes of a text. Raises: DataError."""
+        try:
+            return self.serde.encode(self.parse(text))
+        except Exception as error:
+            raise DataError(f"{text!r} is no {self.serde.name}: {error}") from error
+
+    def encode_json(self, value: Any) -> bytes:
+        """The bytes of a value that came from JSON. Raises: DataError."""
+        try:
+            converted = msgspec.convert(value, self.json)
+            return self.serde.encode(self.parse(converted) if self.serde is Bytes else converted)
+        except Exception as error:
+            raise DataError(f"{value!r} is no {self.serde.name}: {error}") from error
+
+    def to_json(self, value: Any) -> Any:
+        """A decoded value as JSON can hold it."""
+        return value.hex() if self.serde is Bytes else value
+
+
+def _json_text(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+FIELD_TYPES: dict[str, FieldType] = {
+    "string": FieldType(String, str, str, str),
+    "int64": FieldType(Int64, int, str, int),
+    "float64": FieldType(Float64, float, repr, float),
+    "json": FieldType(Json(), msgspec.json.decode, _json_text, Any),
+    "bytes": FieldType(Bytes, bytes.fromhex, bytes.hex, str),
+}

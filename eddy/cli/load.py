@@ -1,0 +1,146 @@
+"""FILE[:NAME]: from a Python file, or a dotted module, to the topology in it.
+
+What goes wrong in the author's file is told as a message with the line, not as a traceback of ours.
+"""
+
+import importlib
+import importlib.util
+import linecache
+import os
+import sys
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import click
+
+import eddy
+from eddy.errors import EddyError, TopologyError
+from eddy.topology.topology import Topology
+
+__all__ = ["Program", "load"]
+
+_HINT = "'FILE[:NAME]'"
+_MODULE_NAME = "__eddy_program__"
+_PACKAGE = Path(eddy.__file__).resolve().parent
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A topology, and the directory that its author's files are in."""
+
+    topology: Topology
+    home: Path
+
+    def note_line(self, error: BaseException) -> None:
+        """Note the line of the author's that `error` came from, where there is one."""
+        _note_line(error, self.home)
+
+
+def load(program: str) -> Program:
+    """The topology that `FILE[:NAME]` names.
+
+    Raises: click.BadParameter where there is none, or more than one; TopologyError for what is wrong in it.
+    """
+    head, _, tail = program.rpartition(":")
+    source, name = (head, tail) if head and tail.isidentifier() else (program, None)
+    path = Path(source)
+    if not path.is_file() and (path.suffix == ".py" or "/" in source):
+        raise click.BadParameter(f"there is no file '{source}'.", param_hint=_HINT)
+    home = (path.parent if path.is_file() else Path.cwd()).resolve()
+    sys.path.insert(0, str(home))
+    try:
+        module = _import_file(path) if path.is_file() else _import_module(source)
+    except EddyError as error:
+        _note_line(error, home)
+        raise
+    except (Exception, SystemExit) as error:
+        if isinstance(error, click.ClickException):
+            raise
+        failure = TopologyError(f"{source}: {type(error).__name__}: {_text_of(error)}")
+        failure.__cause__ = error
+        _note_line(failure, home)
+        raise failure from error
+    return Program(_pick(module, source, name), home)
+
+
+def _import_file(path: Path) -> ModuleType:
+    """Run a file as a module that is not `__main__` and hides no other."""
+    spec = importlib.util.spec_from_file_location(_MODULE_NAME, path)
+    if spec is None or spec.loader is None:
+        raise click.BadParameter(f"'{path}' is no Python file; its name has to end in .py.", param_hint=_HINT)
+    module = importlib.util.module_from_spec(spec)
+    # Structs and dataclasses look their own module up to read annotations.
+    sys.modules[_MODULE_NAME] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _import_module(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except (ModuleNotFoundError, TypeError) as error:
+        missing = getattr(error, "name", None) or name
+        if name != missing and not name.startswith(f"{missing}."):
+            raise
+        raise click.BadParameter(f"there is no file and no module '{name}'.", param_hint=_HINT) from error
+
+
+def _pick(module: ModuleType, source: str, name: str | None) -> Topology:
+    found = {key: value for key, value in vars(module).items() if isinstance(value, Topology)}
+    if name is not None and name not in found:
+        those = f"its topologies are: {', '.join(found)}" if found else "it defines no Topology"
+        raise click.BadParameter(f"'{source}' has no Topology called '{name}'; {those}.", param_hint=_HINT)
+    if name is not None:
+        return found[name]
+    if not found:
+        raise click.BadParameter(
+            f"'{source}' defines no Topology; one is needed. Write: topology = eddy.Topology(\"my-application\")",
+            param_hint=_HINT,
+        )
+    if len({id(topology) for topology in found.values()}) > 1:
+        raise click.BadParameter(
+            f"'{source}' defines {len(found)} topologies: {', '.join(found)}; one has to be named. "
+            f"Write: {source}:{next(iter(found))}",
+            param_hint=_HINT,
+        )
+    return next(iter(found.values()))
+
+
+def _text_of(error: BaseException) -> str:
+    if isinstance(error, SyntaxError):
+        return error.msg
+    return str(error) or "no message"
+
+
+def _note_line(error: BaseException, home: Path) -> None:
+    """Note `file:line: source` of the innermost frame, of `error` or its causes, in the author's files."""
+    cause: BaseException | None = error
+    line = None
+    while cause is not None:
+        if isinstance(cause, SyntaxError) and cause.filename and cause.lineno:
+            line = (cause.filename, cause.lineno)
+        for frame in traceback.extract_tb(cause.__traceback__):
+            if frame.lineno is not None and _is_of(frame.filename, home):
+                line = (frame.filename, frame.lineno)
+        cause = cause.__cause__
+    if line is not None:
+        error.add_note(f"{_shown(line[0])}:{line[1]}: {linecache.getline(*line).strip()}")
+
+
+def _is_of(filename: str, home: Path) -> bool:
+    path = Path(filename).resolve()
+    return (
+        path.is_relative_to(home)
+        and not path.is_relative_to(_PACKAGE)
+        and "site-packages" not in path.parts
+        and path.is_file()
+        # The script that a package manager made for the command `eddy` itself.
+        and path != Path(sys.argv[0]).resolve()
+    )
+
+
+def _shown(filename: str) -> str:
+    path = Path(filename)
+    return os.path.relpath(path) if path.resolve().is_relative_to(Path.cwd()) else str(path)

@@ -1,0 +1,56 @@
+"""Messages on stderr: lines for people, or JSON lines for machines."""
+
+import datetime
+import logging
+import sys
+import traceback
+from typing import Any, Literal
+
+import msgspec
+from rich.console import Console
+from rich.text import Text
+
+__all__ = ["LogFormat", "show_messages"]
+
+LogFormat = Literal["text", "json"]
+
+
+class _Text(logging.Handler):
+    """Prints through a console, so that a live line stays below the messages."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self._console = console
+        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one record."""
+        self._console.print(Text(self.format(record)), soft_wrap=True)
+
+
+class _Json(logging.Formatter):
+    """One object a record; `extra={"fields": …}` adds to it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line."""
+        time = datetime.datetime.fromtimestamp(record.created, datetime.UTC)
+        line: dict[str, Any] = {
+            "time": time.isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **getattr(record, "fields", {}),
+        }
+        if record.exc_info and record.exc_info[0] is not None:
+            line["traceback"] = "".join(traceback.format_exception(*record.exc_info))
+        return msgspec.json.encode(line, enc_hook=repr).decode()
+
+
+def show_messages(console: Console, form: LogFormat, level: str) -> None:
+    """Show what eddy and the author's functions log, from `level` on."""
+    handler: logging.Handler = _Text(console)
+    if form == "json":
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(_Json())
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    logging.captureWarnings(True)

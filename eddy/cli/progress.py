@@ -1,0 +1,121 @@
+"""How a worker is getting on: a line that changes on a terminal, else a message every ten seconds."""
+
+import logging
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+import msgspec
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from eddy.worker import Worker
+
+__all__ = ["LiveLine", "LogLines", "Meter", "Progress"]
+
+_log = logging.getLogger("eddy.cli")
+_LINE_INTERVAL_S = 0.25
+_MESSAGE_INTERVAL_S = 10.0
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """A worker's figures at a moment."""
+
+    records_per_s: int
+    records: int
+    epochs: int
+    waves: int
+    loop_rows: int
+    lag: int
+    restored: int
+    to_restore: int
+
+    def __str__(self) -> str:
+        figures = [
+            f"{self.records_per_s:,} records/s",
+            f"{self.records:,} records",
+            f"{self.epochs:,} epochs",
+            f"{self.waves:,} waves",
+            f"{self.loop_rows:,} rows in loops",
+            f"lag {self.lag:,}",
+        ]
+        if self.to_restore:
+            figures.insert(0, f"restoring {self.restored:,} of {self.to_restore:,}")
+        return " · ".join(figures)
+
+
+class Meter:
+    """Samples a worker's statistics; rates are those since the last sample."""
+
+    def __init__(self, worker: Worker, clock: Callable[[], float] = time.monotonic) -> None:
+        self._worker, self._clock = worker, clock
+        self._then, self._records, self._to_restore = clock(), 0, 0
+
+    def sample(self, interval_s: float) -> Progress | None:
+        """The figures, where the last sample is `interval_s` ago."""
+        now = self._clock()
+        if now - self._then < interval_s:
+            return None
+        statistics, left = self._worker.statistics, self._worker.restoring
+        self._to_restore = max(self._to_restore, left) if left else 0
+        progress = Progress(
+            round((statistics.records - self._records) / (now - self._then)),
+            statistics.records,
+            statistics.epochs,
+            statistics.waves,
+            statistics.loop_rows,
+            self._worker.lag(),
+            self._to_restore - left,
+            self._to_restore,
+        )
+        self._then, self._records = now, statistics.records
+        return progress
+
+
+class LiveLine:
+    """Shows the figures in the last line of a terminal, while it is entered."""
+
+    def __init__(self, name: str, meter: Meter, console: Console) -> None:
+        self._name, self._meter = name, meter
+        # stdout may be a file of data: only what else goes to stderr moves out of the line's way.
+        self._live = Live(console=console, transient=True, auto_refresh=False, redirect_stdout=False)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def report(self) -> None:
+        """Renew the line where it is old."""
+        progress = self._meter.sample(_LINE_INTERVAL_S)
+        if progress is not None:
+            self._live.update(Text(f"{self._name}: {progress}", overflow="ellipsis", no_wrap=True), refresh=True)
+
+
+class LogLines:
+    """Logs the figures every ten seconds in which something happened."""
+
+    def __init__(self, name: str, meter: Meter) -> None:
+        self._name, self._meter = name, meter
+        self._last: Progress | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+    def report(self) -> None:
+        """Log the figures where it is time to, and they are not those of an idle worker again."""
+        progress = self._meter.sample(_MESSAGE_INTERVAL_S)
+        if progress is not None and progress != self._last:
+            _log.info("%s: %s", self._name, progress, extra={"fields": msgspec.structs.asdict(progress)})
+            self._last = progress

@@ -1,0 +1,125 @@
+"""`eddy reset`: forgets what an application did, so that its next run begins at the first record.
+
+It removes what eddy made: the group's positions, internal topics and the state directory. Which
+topics are internal is told by the plans, the present one and all that the log remembers; never by a
+prefix alone, since a user's topic may begin with the application's name as well.
+
+    kafka-streams-application-reset --application-id A   +   KafkaStreams.cleanUp()
+"""
+
+import pathlib
+import sys
+from dataclasses import dataclass
+
+import click
+
+from eddy.cli.application import compiled, user_topics
+from eddy.cli.load import load
+from eddy.cli.options import data_option, opened, state_option, topology_argument
+from eddy.connectors.internal import InternalTopics
+from eddy.connectors.log import Log
+from eddy.connectors.planlog import read_plans
+from eddy.errors import ConnectorError, EddyError
+from eddy.state.rocksdb import remove_store
+from eddy.topology.identity import identity, topics_of
+from eddy.topology.topology import Topology
+
+__all__ = ["command"]
+
+_NOT_CONFIRMED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Traces:
+    """What an application has left that a reset removes."""
+
+    application: str
+    topics: list[str]
+    positions: bool
+    state: pathlib.Path | None
+
+    def __bool__(self) -> bool:
+        return bool(self.topics or self.positions or self.state)
+
+    def lines(self) -> list[str]:
+        """One for each."""
+        return [
+            *([f"positions of group {self.application}"] if self.positions else []),
+            *(f"topic {name}" for name in self.topics),
+            *([f"directory {self.state}"] if self.state else []),
+        ]
+
+    def remove(self, log: Log) -> None:
+        """Remove them; the group first, since that fails where a worker has come in between."""
+        log.delete_group(self.application)
+        log.delete_topics(self.topics)
+        if self.state:
+            remove_store(self.state)
+
+
+@click.command("reset")
+@topology_argument
+@data_option
+@state_option
+@click.option("--dry-run", is_flag=True, help="Only print what would be removed.")
+@click.option("--yes", is_flag=True, help="Remove it without asking.")
+@click.option("--dead-letter", is_flag=True, help="Remove the records that were left out, too.")
+def command(program: str, data: pathlib.Path, state: pathlib.Path, dry_run: bool, yes: bool, dead_letter: bool) -> None:
+    """Make an application start anew, from the first record of its inputs.
+
+    Removed are its positions, its internal topics and its folder of states. Your own topics, the inputs and the
+    outputs, are never touched: the next run writes its results behind the old ones. No worker may run meanwhile.
+    Without --yes it asks; where there is no terminal to ask on, it prints what it would remove and exits with 2.
+
+    \b
+    Examples:
+      eddy reset family.py --dry-run
+      eddy reset family.py --yes
+    """
+    topology = load(program).topology
+    with opened(data) as log:
+        if workers := log.groups().get(topology.name):
+            raise ConnectorError(
+                f"application '{topology.name}': {workers} running on this log; a reset needs it stopped. "
+                "Stop eddy run first"
+            )
+        traces = _traces(log, topology, state / topology.name, dead_letter)
+        if not traces:
+            click.echo(f"nothing to remove of application {topology.name}", err=True)
+            return
+        click.echo("would remove:" if dry_run or not yes else "removing:", err=True)
+        for line in traces.lines():
+            click.echo(line)
+        if not dry_run:
+            if not yes:
+                _confirm()
+            traces.remove(log)
+            click.echo(f"application {topology.name} will start anew", err=True)
+
+
+def _confirm() -> None:
+    if not sys.stdin.isatty():
+        click.echo("nothing was removed; confirm with --yes", err=True)
+        raise SystemExit(_NOT_CONFIRMED)
+    click.confirm("Remove all of this?", abort=True, err=True)
+
+
+def _traces(log: Log, topology: Topology, state: pathlib.Path, dead_letter: bool) -> _Traces:
+    names = _internal_names(log, topology, dead_letter) - set(user_topics(topology))
+    return _Traces(
+        topology.name,
+        sorted(log.topics(names)),
+        topology.name in log.groups(),
+        state if state.exists() else None,
+    )
+
+
+def _internal_names(log: Log, topology: Topology, dead_letter: bool) -> set[str]:
+    internal = InternalTopics(topology.name, {}, {})
+    plans = read_plans(log, internal.plan)
+    try:
+        plans.append(identity(topology.plan, compiled(topology, log)))
+    except EddyError as error:
+        click.echo(f"the topology does not fit the log, so only what earlier runs noted is removed: {error}", err=True)
+    names = {name for lines in plans for name in topics_of(topology.name, lines)}
+    return names | {internal.cuts, internal.plan} | ({internal.dead_letter} if dead_letter else set())

@@ -1,0 +1,25 @@
+"""Tables on stdout: as wide as the terminal, or, into a file or a pipe, as wide as they are."""
+
+import sys
+
+from rich.console import Console
+from rich.table import Table
+
+__all__ = ["new_table", "print_table"]
+
+_NO_LIMIT = 10_000
+
+
+def new_table(*columns: str, numbers: int = 0) -> Table:
+    """A table with these columns, the last `numbers` of which are aligned to the right."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for index, column in enumerate(columns):
+        right = index >= len(columns) - numbers
+        table.add_column(column, justify="right" if right else "left", overflow="fold")
+    return table
+
+
+def print_table(table: Table) -> None:
+    """Print a table."""
+    width = None if sys.stdout.isatty() else _NO_LIMIT
+    Console(width=width, highlight=False, markup=False).print(table)

@@ -134,6 +134,7 @@ class Worker:
         self._last_purge = self._last_cut = clock()
         self._uncut = self._unpurged = False
         self._failures = 0
+        self._stale = False
 
     # The life of a batch
 
@@ -145,7 +146,7 @@ class Worker:
         """
         room = self._isolation.room if self._isolation else self.config.max_epoch_records
         polled = self._consumer.poll(room, timeout_s)
-        if polled.assigned or polled.revoked:
+        if polled.assigned or polled.revoked or self._stale:
             self._take_over()
         elif self._restoring:
             self._restore()
@@ -185,28 +186,40 @@ class Worker:
             self._idle(records)
             return 0
         try:
-            self._process(records)
+            if not self._attempt(lambda: self._process(records)):
+                return 0
         except DataError as error:
-            self._undo()
             return self._isolate(error, records, taken)
-        except (FencedError, IndeterminateCommitError):
+        self._narrow(taken)
+        self._after_epoch()
+        return taken
+
+    def _attempt(self, work: Callable[[], None]) -> bool:
+        """Do the work of an epoch, or undo it. Returns whether it was done; if not, it is to be tried again."""
+        try:
+            work()
+        except FencedError:
             self._undo()
             self._drop_producer()
-            return 0
+            return False
+        except IndeterminateCommitError as error:
+            _log.warning("taking up again from the log: %s", error)
+            self._undo()
+            self._drop_producer()
+            self._stale = True
+            return False
         except ConnectorError as error:
             self._undo()
             self._failures += 1
             if not error.retriable or self._failures > _RETRIES:
                 raise
             _log.warning("epoch undone, trying again: %s", error)
-            return 0
+            return False
         except BaseException:
             self._undo()
             raise
         self._failures = 0
-        self._narrow(taken)
-        self._after_epoch()
-        return taken
+        return True
 
     def _process(self, records: list[Records]) -> None:
         batches = self._inbound.decode(records)
@@ -247,6 +260,7 @@ class Worker:
             {tp: Position(positions[tp], counters[tp].note() if tp in counters else "") for tp in moved},
             self._consumer.group_metadata(),
         )
+        self._stale = True  # until the store has what the log has
         self._observe("committed")
         self._new_plan.clear()
         self._ends |= ends
@@ -257,6 +271,7 @@ class Worker:
         self.statistics.written += written
         self.statistics.epochs += 1
         self.circuit.commit()
+        self._stale = False
         self._observe("done")
 
     def _store(self, changes: dict[str, list[Change]], ends: Mapping[TopicPartition, int]) -> None:
@@ -309,11 +324,8 @@ class Worker:
         if self.config.on_error == "fail" or culprit.topic in self.internal.exchanges:
             self._isolation = None  # what comes next may mend it: tried together again, then one by one
             raise type(error)(str(record.error())) from error
-        try:
-            self._transact(records, {}, [record], record.timestamp)
-        except BaseException:
-            self._undo()
-            raise
+        if not self._attempt(lambda: self._transact(records, {}, [record], record.timestamp)):
+            return 0
         self._narrow(taken)
         return taken
 
@@ -346,7 +358,9 @@ class Worker:
     # Ownership
 
     def _take_over(self) -> None:
-        """Adopt a new assignment: know what is owned, and bring its states into the store."""
+        """Adopt a new assignment, or begin again: know what is owned, and bring its states into the store."""
+        if self._stale and self._producer is None:
+            self._producer = self.log.producer(f"{self.group}-{self.member}")  # settles the last transaction
         assignment = self._consumer.assignment()
         counts = {self._partitions[topic] for topic in (*self._sources, *self.internal.exchanges)}
         owned: dict[int, set[int]] = {count: set() for count in counts}
@@ -361,6 +375,7 @@ class Worker:
             TopicPartition(topic, p) for topic in outputs for p in range(self._partitions[topic])
         )
         self._consumer.pause(assignment)
+        self._stale = False
         self._restore()
 
     def _restore(self) -> None:
@@ -447,11 +462,7 @@ class Worker:
         if cut:
             self._last_cut = float("-inf")
         if cut or any(self._positions.get(tp) != offset for tp, offset in moved.items()):
-            try:
-                self._transact(records, {}, [], 0)
-            except (FencedError, IndeterminateCommitError):
-                self._undo()
-                self._drop_producer()
+            if not self._attempt(lambda: self._transact(records, {}, [], 0)):
                 return
         if self._unpurged and self.quiescent():
             self._purge()

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from eddy.cli import consume, describe, produce, reset, run, status, topics, wait
-from eddy.cli.exits import Failure
+from eddy.cli.exits import exit_status, message
 from eddy.errors import EddyError
 
 __all__ = ["main"]
@@ -22,11 +22,12 @@ class _Commands(click.Group):
     """A group whose commands end with a message where eddy raised an error on purpose."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command. Raises: Failure in place of an `EddyError`."""
+        """Run a command; print an `EddyError` as one message and exit with its status."""
         try:
             return super().invoke(ctx)
         except EddyError as error:
-            raise Failure(error) from error
+            click.echo(f"error [{error.code}]: {message(error)}", err=True)
+            ctx.exit(exit_status(error))
         except KeyboardInterrupt:
             ctx.exit(_INTERRUPTED)
 

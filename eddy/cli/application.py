@@ -31,8 +31,8 @@ class Application:
 
 def user_topics(topology: Topology) -> list[str]:
     """The topics of the user's that a topology reads and writes."""
-    plan = topology.plan
-    return list(dict.fromkeys(node.topic for node in [*plan.sources(), *plan.sinks()]))
+    sources = [source.topic for source in topology.plan.sources()]
+    return list(dict.fromkeys([*sources, *(sink.topic for sink in topology.plan.sinks())]))
 
 
 def compiled(topology: Topology, log: Log) -> Circuit:

@@ -8,7 +8,7 @@ from eddy.cli.options import topology_argument
 __all__ = ["command"]
 
 
-@click.command("describe")
+@click.command("describe", short_help="Print the steps of a topology.")
 @topology_argument
 @click.option("--mermaid", is_flag=True, help="Print a Mermaid flowchart instead, for Markdown or mermaid.live.")
 def command(program: str, mermaid: bool) -> None:

@@ -7,13 +7,10 @@
 """
 
 import os
-from typing import IO, Any
-
-import click
 
 from eddy.errors import ConnectorError, EddyError, FencedError, TopologyError
 
-__all__ = ["Failure", "exit_status", "message"]
+__all__ = ["exit_status", "message"]
 
 
 def exit_status(error: EddyError) -> int:
@@ -28,15 +25,3 @@ def exit_status(error: EddyError) -> int:
 def message(error: EddyError) -> str:
     """The error with its notes, which name lines of the author's files."""
     return "\n  ".join([str(error), *getattr(error, "__notes__", [])])
-
-
-class Failure(click.ClickException):
-    """What click prints and exits with in place of an `EddyError`."""
-
-    def __init__(self, error: EddyError) -> None:
-        super().__init__(f"error [{error.code}]: {message(error)}")
-        self.exit_code = exit_status(error)
-
-    def show(self, file: IO[Any] | None = None) -> None:
-        """Print the message to stderr."""
-        click.echo(self.message, file=file, err=file is None)

@@ -57,7 +57,7 @@ class _Traces:
             remove_store(self.state)
 
 
-@click.command("reset")
+@click.command("reset", short_help="Make an application start anew.")
 @topology_argument
 @data_option
 @state_option

@@ -45,7 +45,7 @@ class _Status(msgspec.Struct, frozen=True):
     last_cut: Cut | None
 
 
-@click.command("status")
+@click.command("status", short_help="Show how far an application is.")
 @topology_argument
 @data_option
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)

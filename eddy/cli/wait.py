@@ -18,7 +18,7 @@ __all__ = ["command"]
 _POLL_S = 0.1
 
 
-@click.command("wait")
+@click.command("wait", short_help="Wait until an application has nothing left to do.")
 @topology_argument
 @data_option
 @click.option(

@@ -13,6 +13,8 @@ Invariants:
 It does not repair, retry or wait. Values are never pickled.
 """
 
+import fcntl
+import shutil
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -34,7 +36,7 @@ from rocksdict import (
 from eddy.errors import StateError
 from eddy.state.offsets import RESERVED
 
-__all__ = ["RocksDBStore"]
+__all__ = ["RocksDBStore", "remove_store"]
 
 _OWNER_KEY = RESERVED + b"owner"
 _CONFIG = "rocksdict-config.json"
@@ -213,6 +215,24 @@ def _open(path: Path, owner: bytes, cache_bytes: int) -> Rdict:
     except Exception as error:
         raise _unopened(path, error) from error
     return db
+
+
+def remove_store(path: Path) -> None:
+    """Delete the directory of a store, be it damaged; without one, do nothing.
+
+    Raises: StateError where a process has it open, or where it holds what eddy did not make.
+    """
+    try:
+        if path.exists():
+            if not _is_new(path):
+                with open(path / "LOCK", "a") as lock:
+                    fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(path)
+    except OSError as error:
+        raise StateError(
+            f"state {str(path)!r}: cannot be removed ({error}); a directory that no process has open and that this "
+            "user may delete is needed. Stop the worker that uses it, or check the permissions."
+        ) from error
 
 
 def _claim(db: Rdict, owner: bytes) -> None:

@@ -36,6 +36,7 @@ __all__ = [
     "Upsert",
     "Variable",
     "body_of",
+    "descends_from_recursion",
 ]
 
 Kind = Literal["stream", "table", "relation"]
@@ -160,9 +161,9 @@ class Aggregate(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Clamp(Node):
-    """Each row once (distinct), or as often as it is more than not there (minus)."""
+    """Each row once (distinct), or as often as it is there, if at all (minus, present)."""
 
-    form: Literal["distinct", "minus"]
+    form: Literal["distinct", "minus", "present"]
     linear = False
     drops = True
 
@@ -233,3 +234,10 @@ def body_of(plan: Plan, variable: Variable) -> list[Node]:
         if not isinstance(node, Recursion) and any(source in inside for source in node.inputs):
             inside.add(node)
     return [node for node in plan.nodes if node in inside and node is not variable]
+
+
+def descends_from_recursion(node: Node) -> bool:
+    """Whether a relation's rows come out of a recursion, and may be out of order among themselves."""
+    if isinstance(node, Recursion):
+        return node.kind == "relation"
+    return node.kind == "relation" and any(map(descends_from_recursion, node.inputs))

@@ -1,0 +1,188 @@
+"""`eddy consume`: the records of a topic to stdout."""
+
+import csv
+import pathlib
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, TextIO
+
+import click
+import msgspec
+
+from eddy.cli.fields import FIELD_TYPES, FieldType
+from eddy.cli.options import data_option, key_type_option, opened, value_type_option
+from eddy.connectors.log import Headers, Log, Records, TopicPartition
+from eddy.errors import ConnectorError, DataError
+
+__all__ = ["command"]
+
+_READ_RECORDS = 10_000
+_POLL_S = 0.1
+_BREAKS = str.maketrans({"\t": "\\t", "\n": "\\n", "\r": "\\r"})
+
+
+class _Record(NamedTuple):
+    """A decoded record; None where there is no key, or no value."""
+
+    key: Any
+    value: Any
+    timestamp: int
+    headers: Headers
+
+
+class _Decoder:
+    """Decodes records. Warns once of values that are not text although they decode as such."""
+
+    def __init__(self, key: FieldType, value: FieldType) -> None:
+        self._key, self._value = key, value
+        self._warned = False
+
+    def records(self, found: Records) -> Iterator[_Record]:
+        """The records, decoded. Raises: DataError naming one that is not of the types."""
+        headers: Sequence[Headers] = found.headers or [()] * len(found)
+        columns = zip(found.offsets, found.keys, found.values, found.timestamps, headers, strict=True)
+        for offset, key, value, timestamp, header in columns:
+            where = f"topic '{found.topic}' partition {found.partition} offset {offset}"
+            yield _Record(
+                self._decoded(self._key, key, where, "key"),
+                self._decoded(self._value, value, where, "value"),
+                timestamp,
+                header,
+            )
+
+    def _decoded(self, type: FieldType, data: bytes | None, where: str, what: str) -> Any:
+        if data is None:
+            return None
+        try:
+            value = type.serde.decode(data)
+        except Exception as error:
+            raise DataError(
+                f"{where}: the {what} {data[:40]!r} is no {type.serde.name}: {error}. Name its type: --{what}-type …"
+            ) from error
+        if not self._warned and type is FIELD_TYPES["string"] and "\0" in value:
+            self._warned = True
+            click.echo(f"the {what}s do not look like text; perhaps: --{what}-type int64", err=True)
+        return value
+
+
+class _Printer:
+    """Prints records in one format."""
+
+    def __init__(self, form: str, out: TextIO, types: tuple[FieldType, FieldType], timestamps: bool, headers: bool):
+        self._form, self._out, self._types = form, out, types
+        self._timestamps, self._headers = timestamps, headers
+        self._rows = csv.writer(out, lineterminator="\n")
+
+    def print(self, record: _Record) -> None:
+        """Print one record."""
+        if self._form == "jsonl":
+            self._out.write(msgspec.json.encode(self._object(record)).decode() + "\n")
+        elif self._form == "csv":
+            self._rows.writerow(self._cells(record))
+        else:
+            self._out.write("\t".join(cell.translate(_BREAKS) for cell in self._cells(record)) + "\n")
+
+    def _cells(self, record: _Record) -> list[str]:
+        pair = zip(self._types, record[:2], strict=True)
+        cells = ["" if value is None else type.show(value) for type, value in pair]
+        if self._timestamps:
+            cells.append(str(record.timestamp))
+        if self._headers:
+            cells.append(",".join(f"{name}={data.decode(errors='replace')}" for name, data in record.headers))
+        return cells
+
+    def _object(self, record: _Record) -> dict[str, Any]:
+        pair = zip(("key", "value"), self._types, record[:2], strict=True)
+        found: dict[str, Any] = {name: None if value is None else type.to_json(value) for name, type, value in pair}
+        if self._timestamps:
+            found["timestamp"] = record.timestamp
+        if self._headers:
+            found["headers"] = [[name, data.decode(errors="replace")] for name, data in record.headers]
+        return found
+
+
+@click.command("consume", short_help="Print the records of a topic.")
+@click.argument("topic")
+@data_option
+@click.option("--format", "form", type=click.Choice(["tsv", "csv", "jsonl"]), default="tsv", show_default=True)
+@key_type_option
+@value_type_option
+@click.option("--from-beginning/--from-end", default=True, show_default=True, help="Which records to print.")
+@click.option("-f", "--follow", is_flag=True, help="Go on with new records as they come, until Ctrl-C.")
+@click.option("--latest", is_flag=True, help="Print the topic as a table: the last value of each key, if it has one.")
+@click.option("--max", "most", type=click.IntRange(min=1), metavar="N", help="Stop after N records.")
+@click.option("--timestamps", is_flag=True, help="Print times too, in milliseconds since 1970.")
+@click.option("--headers", is_flag=True, help="Print headers too, as name=text.")
+@click.option("--partition", type=click.IntRange(min=0), metavar="N", help="Read one partition only.")
+def command(
+    topic: str,
+    data: pathlib.Path,
+    form: str,
+    key_type: str,
+    value_type: str,
+    from_beginning: bool,
+    follow: bool,
+    latest: bool,
+    most: int | None,
+    timestamps: bool,
+    headers: bool,
+    partition: int | None,
+) -> None:
+    """Print the records of TOPIC: key and value.
+
+    Records of a partition come in their order, one partition after the other. A tombstone, a record without a
+    value, shows as an empty column, in jsonl as null. In tsv, tabs and line breaks inside a text show as \\t, \\n
+    and \\r: take csv or jsonl for an exact copy.
+
+    \b
+    Examples:
+      eddy consume nodes --max 10
+      eddy consume descendants --latest --value-type int64
+      eddy consume nodes -f --format jsonl --timestamps
+    """
+    if latest and (follow or not from_beginning):
+        raise click.UsageError("--latest needs the whole topic; leave out --follow and --from-end.")
+    types = FIELD_TYPES[key_type], FIELD_TYPES[value_type]
+    decoder, printer = _Decoder(*types), _Printer(form, sys.stdout, types, timestamps, headers)
+    left = most if most is not None else sys.maxsize
+    with opened(data) as log:
+        for found in _latest(log, topic, partition) if latest else _read(log, topic, partition, from_beginning, follow):
+            for record in decoder.records(found):
+                printer.print(record)
+                left -= 1
+                if not left:
+                    return
+            if follow:
+                sys.stdout.flush()
+
+
+def _read(log: Log, topic: str, partition: int | None, from_beginning: bool, follow: bool) -> Iterator[Records]:
+    """The records from the beginning or the end on; with `follow`, without end."""
+    if (spec := log.topics([topic]).get(topic)) is None:
+        raise ConnectorError(f"topic '{topic}' does not exist; one of the log's is needed. List them: eddy topics")
+    chosen = range(spec.partitions) if partition is None else [partition]
+    partitions = [TopicPartition(topic, p) for p in chosen]
+    positions = log.begin_offsets(partitions) if from_beginning else log.end_offsets(partitions)
+    while True:
+        ends = log.end_offsets(partitions)
+        for tp in partitions:
+            while positions[tp] < ends[tp]:
+                found = log.read(tp, positions[tp], ends[tp], _READ_RECORDS)
+                positions[tp] = found.next_offset
+                yield found
+        if not follow:
+            return
+        time.sleep(_POLL_S)
+
+
+def _latest(log: Log, topic: str, partition: int | None) -> Iterator[Records]:
+    """The last record of each key, where it has a value, in the order of the keys' first records."""
+    last: dict[bytes, tuple[Any, ...]] = {}
+    for found in _read(log, topic, partition, from_beginning=True, follow=False):
+        headers: Sequence[Headers] = found.headers or [()] * len(found)
+        columns = zip(found.offsets, found.timestamps, found.keys, found.values, headers, strict=True)
+        last.update((row[2], (found.partition, *row)) for row in columns if row[2] is not None)
+    for home, offset, timestamp, key, value, header in last.values():
+        if value is not None:
+            yield Records(topic, home, [offset], [timestamp], [key], [value], [header], offset + 1)

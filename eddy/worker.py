@@ -17,35 +17,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from eddy.config import Config
-from eddy.connectors.inbound import Inbound, Misfit, misfit
-from eddy.connectors.internal import internal_topics, partition_counts
-from eddy.connectors.log import Consumer, Log, Position, Producer, Records, TopicPartition
-from eddy.connectors.outbound import Outbound, SinkTopic
-from eddy.connectors.planlog import read_plan, write_plan
-from eddy.connectors.quiescence import Counters, Cut, lags, quiescent
+from eddy.connectors.assembly import assemble, open_store
+from eddy.connectors.inbound import Misfit, misfit
+from eddy.connectors.ledger import Entry
+from eddy.connectors.log import Log, Producer, Records, TopicPartition
+from eddy.connectors.outbound import Outbound
+from eddy.connectors.planlog import write_plan
 from eddy.connectors.restore import Restore, restores
-from eddy.errors import (
-    ConnectorError,
-    DataError,
-    FencedError,
-    IndeterminateCommitError,
-)
-from eddy.operators.circuit import Circuit
-from eddy.operators.exchange import Budget, Ownership
+from eddy.errors import ConnectorError, DataError, FencedError, IndeterminateCommitError
 from eddy.partitioner import partition_of
-from eddy.state.memory import MemoryStore
 from eddy.state.offsets import encode_offset, offset_key
-from eddy.state.rocksdb import RocksDBStore
 from eddy.state.spec import Change
 from eddy.state.store import Store
-from eddy.topology.compile import Environment, compile_plan, sink_serdes
-from eddy.topology.identity import check_identity, identity
 from eddy.topology.topology import Topology
 
 __all__ = ["Statistics", "Worker"]
 
 _log = logging.getLogger("eddy.worker")
-_CELL_BYTES = 512
 _RETRIES = 10
 
 
@@ -102,39 +90,22 @@ class Worker:
         self.statistics = Statistics()
         self._clock, self._observe = clock, observe
         self._deadline = 0.0
-        self._ownership = Ownership()
-        self._sources = {node.topic: node for node in topology.plan.sources()}
-        specs = partition_counts(
-            log,
-            [*self._sources, *(sink.topic for sink in topology.plan.sinks())],
-            f"application '{self.group}'",
-        )
-        self._partitions = {name: spec.partitions for name, spec in specs.items()}
-        self.store = store or self._open_store()
+        self.store = store or open_store(self.config, self.group)
         try:
-            self.circuit = self._compile(frozenset(n for n, spec in specs.items() if spec.compacted))
-            self.internal = internal_topics(self.group, self.circuit)
-            self._check_plan()
-            self.internal.make(log)
-            self._partitions |= self.internal.exchanges | self.internal.changelogs
-            self._sinks = self._sink_topics()
-            self._inbound = Inbound(self._sources, {gate.topic: gate for gate in self.circuit.gates})
-            self._consumer: Consumer = log.consumer(
-                self.group, sorted([*self._sources, *self.internal.exchanges]), member
-            )
+            parts = assemble(topology, log, self.config, self.store, lambda: clock() > self._deadline)
+            self._consumer = log.consumer(self.group, sorted(parts.partitions), member)
         except BaseException:
             self.store.close()
             raise
+        self.circuit, self.internal, self.ledger = parts.circuit, parts.internal, parts.ledger
+        self._inbound, self._sinks = parts.inbound, parts.sinks
+        self._partitions, self._new_plan = parts.partitions, parts.new_plan
         self._producer: Producer | None = None
         self._restoring: list[Restore] = []
         self._isolation: _Isolation | None = None
-        self._positions: dict[TopicPartition, int] = {}
-        self._counters: dict[TopicPartition, Counters] = {}
-        self._ends: dict[TopicPartition, int] = {}
         self._last_purge = self._last_cut = clock()
-        self._uncut = self._unpurged = False
+        self._uncut = self._unpurged = self._stale = False
         self._failures = 0
-        self._stale = False
 
     # The life of a batch
 
@@ -242,7 +213,7 @@ class Worker:
         self._observe("begun")
         written = sum(out.sink(sink, self.circuit.outputs[name].batches) for name, sink in self._sinks.items())
         self._observe("outputs sent")
-        counters = self._count(records, self._send_exchanges(out))
+        entry = self.ledger.after(records, self._send_exchanges(out))
         self._observe("exchanges sent")
         for name, rows in changes.items():
             if (topic := self.circuit.states[name].spec.changelog) is not None:
@@ -251,20 +222,15 @@ class Worker:
         self._observe("changelogs sent")
         ends = producer.flush()
         self._observe("flushed")
-        positions = self._positions | {TopicPartition(r.topic, r.partition): r.next_offset for r in records}
-        self._send_cut(producer, positions, counters, ends, time)
+        cut = self._send_cut(producer, entry, ends, time)
         self._observe("cut sent")
-        moved = {tp for tp, offset in positions.items() if offset != self._positions.get(tp)}
-        moved |= {tp for tp, count in counters.items() if count != self._counters.get(tp)}
-        producer.commit(
-            {tp: Position(positions[tp], counters[tp].note() if tp in counters else "") for tp in moved},
-            self._consumer.group_metadata(),
-        )
+        producer.commit(self.ledger.moves(entry), self._consumer.group_metadata())
         self._stale = True  # until the store has what the log has
         self._observe("committed")
-        self._new_plan.clear()
-        self._ends |= ends
-        self._positions, self._counters = positions, counters
+        self._new_plan = []
+        self._uncut = not cut
+        self._unpurged |= entry.counters != self.ledger.entry.counters
+        self.ledger.adopt(entry, ends)
         self._store(changes, ends)
         self._observe("stored")
         self.statistics.records += sum(map(len, records))
@@ -283,7 +249,7 @@ class Worker:
             batch += [(prefixes[partition] + key, value) for partition, key, value in rows]
         offsets = {tp: end for tp, end in ends.items() if tp.topic in self.internal.changelogs}
         restored = {state.spec.source for state in self.circuit.states.values()} - {None}
-        offsets |= {tp: offset for tp, offset in self._positions.items() if tp.topic in restored}
+        offsets |= {tp: offset for tp, offset in self.ledger.entry.positions.items() if tp.topic in restored}
         batch += [(offset_key(*tp), encode_offset(offset)) for tp, offset in offsets.items()]
         if batch:
             self.store.write(batch)
@@ -362,18 +328,13 @@ class Worker:
         if self._stale and self._producer is None:
             self._producer = self.log.producer(f"{self.group}-{self.member}")  # settles the last transaction
         assignment = self._consumer.assignment()
-        counts = {self._partitions[topic] for topic in (*self._sources, *self.internal.exchanges)}
-        owned: dict[int, set[int]] = {count: set() for count in counts}
+        owned: dict[int, set[int]] = {count: set() for count in self._partitions.values()}
         for topic, partition in assignment:
             owned[self._partitions[topic]].add(partition)
-        self._ownership.partitions = {count: frozenset(mine) for count, mine in owned.items()}
+        ownership = self.circuit.ownership.partitions = {count: frozenset(mine) for count, mine in owned.items()}
         self._rewind()
-        states = list(self.circuit.states.values())
-        self._restoring = restores(self.log, self.store, self.group, states, self._ownership.partitions)
-        outputs = [*(sink.topic for sink in self._sinks.values()), *self.internal.changelogs]
-        self._ends = self.log.end_offsets(
-            TopicPartition(topic, p) for topic in outputs for p in range(self._partitions[topic])
-        )
+        self.ledger.reread_ends()
+        self._restoring = restores(self.log, self.store, self.group, self.circuit.states.values(), ownership)
         self._consumer.pause(assignment)
         self._stale = False
         self._restore()
@@ -391,79 +352,45 @@ class Worker:
 
     def _rewind(self) -> None:
         """Let the next poll start from the committed positions."""
-        assignment = self._consumer.assignment()
-        committed = self.log.committed(self.group, assignment)
-        begins = self.log.begin_offsets(assignment)
-        self._positions = {tp: committed[tp].offset if tp in committed else begins[tp] for tp in assignment}
-        self._counters = {
-            tp: Counters.of(committed.get(tp)) for tp in assignment if tp.topic in self.internal.exchanges
-        }
-        self._consumer.seek(self._positions)
+        self._consumer.seek(self.ledger.reread(self._consumer.assignment()))
 
     # Being done
 
     def quiescent(self) -> bool:
         """Whether, at a moment during this call, all input was taken in and nothing was under way anywhere."""
-        return quiescent(self.log, self.group, *self._inputs())
+        return self.ledger.quiescent()
 
     def lag(self) -> int:
         """How many offsets lie between the committed positions and the ends of inputs and loops."""
-        inputs, internal = self._inputs()
-        return sum(lags(self.log, self.group, [*inputs, *internal]).values())
+        return self.ledger.lag()
 
     @property
     def restoring(self) -> int:
         """How many changelog offsets are still to be restored."""
         return sum(restore.end - restore.position for restore in self._restoring)
 
-    def _inputs(self) -> tuple[list[TopicPartition], list[TopicPartition]]:
-        inputs = [TopicPartition(t, p) for t in self._sources for p in range(self._partitions[t])]
-        internal = [TopicPartition(t, p) for t, n in self.internal.exchanges.items() for p in range(n)]
-        return inputs, internal
+    def _exact(self, entry: Entry) -> bool:
+        """Whether an epoch that ends with `entry` is a cut: one owner of everything, and nothing in a loop."""
+        ownership = self.circuit.ownership
+        return all(map(ownership.all_of, ownership.partitions)) and not entry.in_loops
 
-    def _count(self, records: list[Records], sent: Mapping[str, int]) -> dict[TopicPartition, Counters]:
-        """The counters as they will be after this epoch."""
-        counters = {tp: Counters(count.emitted, count.consumed) for tp, count in self._counters.items()}
-        for r in records:
-            if r.topic in self.internal.exchanges:
-                counters[TopicPartition(r.topic, r.partition)].consumed += len(r)
-        for topic, rows in sent.items():
-            counters[min(tp for tp in counters if tp.topic == topic)].emitted += rows
-        if sent or any(r.topic in self.internal.exchanges for r in records):
-            self._unpurged = True
-        return counters
-
-    def _send_cut(
-        self,
-        producer: Producer,
-        positions: Mapping[TopicPartition, int],
-        counters: Mapping[TopicPartition, Counters],
-        ends: Mapping[TopicPartition, int],
-        time: int,
-    ) -> None:
-        """Write a cut where this worker is the only owner, its loops are empty, and one is due."""
-        due = self._clock() - self._last_cut >= self.config.cut_interval_s
-        if not (due and self._exact(counters)):
-            return
-        inputs = {tp: offset for tp, offset in positions.items() if tp.topic in self._sources}
-        cut = Cut(Cut.by_topic(inputs), Cut.by_topic({**self._ends, **ends}))
+    def _send_cut(self, producer: Producer, entry: Entry, ends: Mapping[TopicPartition, int], time: int) -> bool:
+        """Write a cut where the epoch is one and one is due. Returns whether it was written."""
+        if self._clock() - self._last_cut < self.config.cut_interval_s or not self._exact(entry):
+            return False
+        cut = self.ledger.cut(entry, ends)
         producer.send(self.internal.cuts, 0, [b"cut"], [cut.encode()], [time])
-        self._last_cut, self._uncut = self._clock(), False
-
-    def _exact(self, counters: Mapping[TopicPartition, Counters]) -> bool:
-        """Whether an epoch that ends now is a cut: one owner of everything, and nothing in a loop."""
-        alone = all(self._ownership.all_of(count) for count in self._ownership.partitions)
-        return alone and not sum(count.emitted - count.consumed for count in counters.values())
+        self._last_cut = self._clock()
+        return True
 
     def _idle(self, records: list[Records]) -> None:
         """Nothing came: commit positions that control records moved, cut, purge what is consumed."""
-        moved = {TopicPartition(r.topic, r.partition): r.next_offset for r in records}
-        cut = self._uncut and self._exact(self._counters)
+        entry = self.ledger.after(records, {})
+        cut = self._uncut and self._exact(entry)
         if cut:
             self._last_cut = float("-inf")
-        if cut or any(self._positions.get(tp) != offset for tp, offset in moved.items()):
-            if not self._attempt(lambda: self._transact(records, {}, [], 0)):
-                return
+        if (cut or self.ledger.moves(entry)) and not self._attempt(lambda: self._transact(records, {}, [], 0)):
+            return
         if self._unpurged and self.quiescent():
             self._purge()
 
@@ -482,8 +409,6 @@ class Worker:
             self._unpurged = True
             _log.warning("purge put off: %s", error)
 
-    # Making
-
     def _begin(self) -> Producer:
         if self._producer is None:
             self._producer = self.log.producer(f"{self.group}-{self.member}")
@@ -491,37 +416,3 @@ class Worker:
         if self._new_plan:
             write_plan(self._producer, self.internal.plan, self._new_plan)
         return self._producer
-
-    def _open_store(self) -> Store:
-        if self.config.state_dir is None:
-            return MemoryStore()
-        path = self.config.state_dir / self.group
-        return RocksDBStore(path, self.group, self.config.cache_bytes // 2)
-
-    def _compile(self, compacted: frozenset[str]) -> Circuit:
-        stateful = sum(1 for node in self.topology.plan.nodes if node.kind != "stream")
-        environment = Environment(
-            self._partitions,
-            compacted & self._sources.keys(),
-            self._ownership,
-            Budget(self.config.max_loop_rows, lambda: self._clock() > self._deadline),
-            partition_of,
-            self.store,
-            max(1_000, self.config.cache_bytes // 2 // _CELL_BYTES // max(1, stateful)),
-        )
-        return compile_plan(self.topology.plan, environment)
-
-    def _check_plan(self) -> None:
-        """Refuse a topology that would misread what is there; note the plan for the first transaction."""
-        lines = identity(self.topology.plan, self.circuit)
-        known = read_plan(self.log, self.internal.plan)
-        if known is not None and not self.config.accept_plan:
-            check_identity(self.group, known, lines)
-        self._new_plan: list[str] = [] if known == lines else lines
-
-    def _sink_topics(self) -> dict[str, SinkTopic]:
-        placed = sink_serdes(self.topology.plan, self._partitions)
-        return {
-            sink.name: SinkTopic(sink.topic, *placed[sink], self._partitions[sink.topic], sink.kind == "stream")
-            for sink in self.topology.plan.sinks()
-        }

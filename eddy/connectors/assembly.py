@@ -1,0 +1,98 @@
+"""Assembly: a topology and a log made into what a worker runs.
+
+Checks come first and in this order: the user's topics exist, the plan can be placed, it is the plan
+that wrote what is there; only then are internal topics made.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from eddy.config import Config
+from eddy.connectors.inbound import Inbound
+from eddy.connectors.internal import InternalTopics, internal_topics, partition_counts
+from eddy.connectors.ledger import Ledger
+from eddy.connectors.log import Log
+from eddy.connectors.outbound import SinkTopic
+from eddy.connectors.planlog import read_plan
+from eddy.operators.circuit import Circuit
+from eddy.operators.exchange import Budget, Ownership
+from eddy.partitioner import partition_of
+from eddy.state.memory import MemoryStore
+from eddy.state.rocksdb import RocksDBStore
+from eddy.state.store import Store
+from eddy.topology.compile import Environment, compile_plan, sink_serdes
+from eddy.topology.identity import check_identity, identity
+from eddy.topology.topology import Topology
+
+__all__ = ["Assembly", "assemble", "open_store"]
+
+_CELL_BYTES = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """The parts of a worker. `partitions` is of the topics it reads; `new_plan` is still to be written."""
+
+    circuit: Circuit
+    internal: InternalTopics
+    inbound: Inbound
+    sinks: dict[str, SinkTopic]
+    ledger: Ledger
+    partitions: dict[str, int]
+    new_plan: list[str]
+
+
+def open_store(config: Config, application: str) -> Store:
+    """The store that the settings ask for."""
+    if config.state_dir is None:
+        return MemoryStore()
+    return RocksDBStore(config.state_dir / application, application, config.cache_bytes // 2)
+
+
+def assemble(topology: Topology, log: Log, config: Config, store: Store, expired: Callable[[], bool]) -> Assembly:
+    """Check, compile and make topics. `expired` tells when an epoch's time is up.
+
+    Raises: ConnectorError where topics are missing or not as they have to be; TopologyError;
+    PlanChangedError.
+    """
+    plan, name = topology.plan, topology.name
+    sources = {node.topic: node for node in plan.sources()}
+    outputs = {sink.topic for sink in plan.sinks()}
+    specs = partition_counts(log, {*sources, *outputs}, f"application '{name}'")
+    counts = {topic: spec.partitions for topic, spec in specs.items()}
+    compacted = frozenset(topic for topic in sources if specs[topic].compacted)
+    stateful = sum(1 for node in plan.nodes if node.kind != "stream")
+    environment = Environment(
+        counts,
+        compacted,
+        Ownership(),
+        Budget(config.max_loop_rows, expired),
+        partition_of,
+        store,
+        max(1_000, config.cache_bytes // 2 // _CELL_BYTES // max(1, stateful)),
+    )
+    circuit = compile_plan(plan, environment)
+    internal = internal_topics(name, circuit)
+    lines, known = identity(plan, circuit), read_plan(log, internal.plan)
+    if known is not None and not config.accept_plan:
+        check_identity(name, known, lines)
+    internal.make(log)
+    read = {topic: counts[topic] for topic in sources}
+    written = {topic: counts[topic] for topic in outputs} | internal.changelogs
+    return Assembly(
+        circuit,
+        internal,
+        Inbound(sources, {gate.topic: gate for gate in circuit.gates}),
+        _sink_topics(topology, counts),
+        Ledger(log, name, read, internal.exchanges, written),
+        read | internal.exchanges,
+        [] if known == lines else lines,
+    )
+
+
+def _sink_topics(topology: Topology, counts: dict[str, int]) -> dict[str, SinkTopic]:
+    placed = sink_serdes(topology.plan, counts)
+    return {
+        sink.name: SinkTopic(sink.topic, *placed[sink], counts[sink.topic], sink.kind == "stream")
+        for sink in topology.plan.sinks()
+    }

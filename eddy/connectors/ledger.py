@@ -1,0 +1,105 @@
+"""The ledger: what a worker knows of offsets, and what its next commit will make of it.
+
+    positions   the next offset of each partition owned
+    counters    rows sent to and taken from each internal topic, noted beside its positions
+    ends        how far outputs and changelogs reach, for cuts
+
+Invariant: an `Entry` is what will hold once its transaction has committed; only `adopt` makes it so.
+What a worker sends to an internal topic is booked on the lowest partition of it that it owns, whose
+position it alone commits.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from eddy.connectors.log import Log, Position, Records, TopicPartition
+from eddy.connectors.quiescence import Counters, Cut, lags, quiescent
+
+__all__ = ["Entry", "Ledger"]
+
+
+@dataclass(slots=True)
+class Entry:
+    """Positions and counters as one epoch leaves them."""
+
+    positions: dict[TopicPartition, int]
+    counters: dict[TopicPartition, Counters]
+
+    @property
+    def in_loops(self) -> int:
+        """Rows that were sent to internal topics and not yet taken from them, as far as these partitions know."""
+        return sum(count.emitted - count.consumed for count in self.counters.values())
+
+
+class Ledger:
+    """The offsets of one worker. `sources`, `exchanges` and `outputs` map topics to their partitions."""
+
+    def __init__(
+        self,
+        log: Log,
+        group: str,
+        sources: Mapping[str, int],
+        exchanges: Mapping[str, int],
+        outputs: Mapping[str, int],
+    ) -> None:
+        self._log, self._group = log, group
+        self._sources, self._exchanges, self._outputs = sources, exchanges, outputs
+        self._ends: dict[TopicPartition, int] = {}
+        self.entry = Entry({}, {})
+
+    def reread(self, owned: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Take positions and counters from the log; return the positions."""
+        owned = list(owned)
+        committed, begins = self._log.committed(self._group, owned), self._log.begin_offsets(owned)
+        positions = {tp: committed[tp].offset if tp in committed else begins[tp] for tp in owned}
+        counters = {tp: Counters.of(committed.get(tp)) for tp in owned if tp.topic in self._exchanges}
+        self.entry = Entry(positions, counters)
+        return positions
+
+    def reread_ends(self) -> None:
+        """Take the ends of all outputs from the log."""
+        self._ends = self._log.end_offsets(partitions_of(self._outputs))
+
+    def after(self, records: Sequence[Records], sent: Mapping[str, int]) -> Entry:
+        """The entry that taking in `records` and sending so many rows to internal topics leads to."""
+        positions = self.entry.positions | {TopicPartition(r.topic, r.partition): r.next_offset for r in records}
+        counters = {tp: Counters(count.emitted, count.consumed) for tp, count in self.entry.counters.items()}
+        for r in records:
+            if r.topic in self._exchanges:
+                counters[TopicPartition(r.topic, r.partition)].consumed += len(r)
+        for topic, rows in sent.items():
+            counters[min(tp for tp in counters if tp.topic == topic)].emitted += rows
+        return Entry(positions, counters)
+
+    def moves(self, entry: Entry) -> dict[TopicPartition, Position]:
+        """What a transaction has to commit to get to `entry`."""
+        old = self.entry
+        moved = {tp for tp, offset in entry.positions.items() if offset != old.positions.get(tp)}
+        moved |= {tp for tp, count in entry.counters.items() if count != old.counters.get(tp)}
+        notes = {tp: entry.counters[tp].note() for tp in moved if tp in entry.counters}
+        return {tp: Position(entry.positions[tp], notes.get(tp, "")) for tp in moved}
+
+    def cut(self, entry: Entry, ends: Mapping[TopicPartition, int]) -> Cut:
+        """The cut at `entry`, for a transaction whose records end at `ends`."""
+        inputs = {tp: offset for tp, offset in entry.positions.items() if tp.topic in self._sources}
+        outputs = self._ends | {tp: end for tp, end in ends.items() if tp in self._ends}
+        return Cut(Cut.by_topic(inputs), Cut.by_topic(outputs))
+
+    def adopt(self, entry: Entry, ends: Mapping[TopicPartition, int]) -> None:
+        """The transaction has committed."""
+        self.entry = entry
+        self._ends |= {tp: end for tp, end in ends.items() if tp in self._ends}
+
+    def lag(self) -> int:
+        """How many offsets lie between the committed positions and the ends of inputs and loops."""
+        inputs = [*partitions_of(self._sources), *partitions_of(self._exchanges)]
+        return sum(lags(self._log, self._group, inputs).values())
+
+    def quiescent(self) -> bool:
+        """Whether, at a moment during this call, all input was taken in and nothing was under way anywhere."""
+        return quiescent(self._log, self._group, partitions_of(self._sources), partitions_of(self._exchanges))
+
+
+def partitions_of(topics: Mapping[str, int]) -> list[TopicPartition]:
+    """Every partition of every topic."""
+    return [TopicPartition(topic, p) for topic, count in topics.items() for p in range(count)]

@@ -80,8 +80,8 @@ class TopologyTestDriver:
     ) -> "OutputTopic[Any, Any]":
         """A topic to read from: a sink's, by its serdes, or any other by those given."""
         if topic not in self._outputs:
-            self._outputs[topic] = OutputTopic(self, topic, key, value)
-        return self._outputs[topic]
+            self._outputs[topic] = OutputTopic(self, topic)
+        return self._outputs[topic].with_serdes(key, value)
 
     def store(self, name: str) -> "KeyValueStore[Any, Any]":
         """The store of a table, by name. Raises: TopologyError where there is none."""
@@ -175,9 +175,7 @@ class InputTopic(Generic[K, V]):
 class OutputTopic(Generic[K, V]):
     """A topic of a driver, read from where the last read ended."""
 
-    def __init__(
-        self, driver: TopologyTestDriver, topic: str, key: Serde[Any] | None, value: Serde[Any] | None
-    ) -> None:
+    def __init__(self, driver: TopologyTestDriver, topic: str) -> None:
         self._driver, self._topic = driver, topic
         counts = {name: spec.partitions for name, spec in driver.log.topics().items()}
         if topic not in counts:
@@ -187,8 +185,12 @@ class OutputTopic(Generic[K, V]):
             sink.topic: found  # type: ignore[attr-defined]
             for sink, found in sink_serdes(driver.topology.plan, counts).items()
         }
-        own_key, own_value = serdes.get(topic, (Native, Native))
-        self._key, self._value = key or own_key, value or own_value
+        self._key, self._value = serdes.get(topic, (Native, Native))
+
+    def with_serdes(self, key: Serde[Any] | None, value: Serde[Any] | None) -> "OutputTopic[Any, Any]":
+        """The same topic, read by these serdes from now on; None leaves one as it is."""
+        self._key, self._value = key or self._key, value or self._value
+        return self
 
     def read_records(self) -> list[OutputRecord]:
         """The records since the last read, by partition and offset."""
@@ -228,8 +230,15 @@ class KeyValueStore(Generic[K, V]):
         return self._table.get(key)
 
     def all(self) -> Mapping[K, V]:
-        """Every key with its value."""
-        return dict(self._table.items())
+        """Every key with its value, in the order of the keys' bytes."""
+        encode = self._table.spec.key.encode
+        return dict(sorted(self._table.items(), key=lambda item: encode(item[0])))
+
+    def range(self, first: K, last: K) -> Mapping[K, V]:
+        """The keys from `first` to `last`, both included, by the order of their bytes, with their values."""
+        encode = self._table.spec.key.encode
+        low, high = encode(first), encode(last)
+        return {key: value for key, value in self.all().items() if low <= encode(key) <= high}
 
     def __iter__(self) -> Iterator[K]:
         return iter(self.all())
@@ -244,7 +253,8 @@ def _encode(serde: Serde[Any] | None, value: Any) -> bytes | None:
 
 
 def _decode(serde: Serde[Any], data: bytes | None) -> Any:
-    """Decode; what is written plain tells its type by its length alone, so it is shown as text."""
-    if data is None:
-        return None
-    return data.decode() if serde is Plain else serde.decode(data)
+    """Decode; what was written plain does not tell its type: it is shown as text where it is text, else as bytes."""
+    if data is None or serde is not Plain:
+        return None if data is None else serde.decode(data)
+    text = data.decode(errors="replace")
+    return text if text.isprintable() and "\ufffd" not in text else data

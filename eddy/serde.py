@@ -132,8 +132,8 @@ def _canonical(value: Any) -> Any:
     """The one of the values equal to `value` that stands for them: 1 for 1, 1.0 and True."""
     if type(value) is tuple:
         return tuple(map(_canonical, value))
-    if type(value) is bool or (type(value) is float and value.is_integer()):
-        return int(value)
+    if type(value) is bool or (type(value) is float and value.is_integer() and -(2**63) <= value < 2**64):
+        return int(value)  # beyond these no int can be written, so that the float stands for itself
     return value
 
 

@@ -261,8 +261,8 @@ class Worker:
             for batch in loop.cut:
                 self.statistics.cut_rows += len(batch)
                 _log.warning(
-                    "recursively '%s': %d rows beyond limit %d, the first %r", loop.name, len(batch), loop.bound.limit,
-                    batch.rows[0] if batch.rows else None,
+                    "recursively '%s': %d row(s) beyond limit %d, the first %r", loop.name, len(batch), loop.bound.limit,
+                    batch.rows[0],
                 )  # fmt: skip
                 if loop.bound.on_limit == "dead-letter":
                     out.dead_rows(self.internal.dead_letter, loop.gate, batch, loop.name, loop.bound.limit)
@@ -292,6 +292,8 @@ class Worker:
             raise type(error)(str(record.error())) from error
         if not self._attempt(lambda: self._transact(records, {}, [record], record.timestamp)):
             return 0
+        self._consumer.seek(self.ledger.entry.positions)  # past the record, which undoing the epoch went back to
+        self._consumer.seek(self.ledger.entry.positions)  # undoing the attempt had gone back to before the record
         self._narrow(taken)
         return taken
 

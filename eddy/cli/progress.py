@@ -35,11 +35,11 @@ class Progress(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         figures = [
             f"{self.records_per_s:,} records/s",
+            f"lag {self.lag:,}",
             f"{self.records:,} records",
             f"{self.epochs:,} epochs",
             f"{self.waves:,} waves",
             f"{self.loop_rows:,} rows in loops",
-            f"lag {self.lag:,}",
         ]
         if self.to_restore:
             figures.insert(0, f"restoring {self.restored:,} of {self.to_restore:,}")

@@ -78,9 +78,9 @@ def command(program: str, data: pathlib.Path, state: pathlib.Path, dry_run: bool
     """
     topology = load(program).topology
     with opened(data) as log:
-        if workers := log.groups().get(topology.name):
+        if log.groups().get(topology.name):
             raise ConnectorError(
-                f"application '{topology.name}': {workers} running on this log; a reset needs it stopped. "
+                f"application '{topology.name}': a worker runs on this log; a reset needs it stopped. "
                 "Stop eddy run first"
             )
         traces = _traces(log, topology, state / topology.name, dead_letter)
@@ -98,10 +98,9 @@ def command(program: str, data: pathlib.Path, state: pathlib.Path, dry_run: bool
 
 
 def _confirm() -> None:
-    if not sys.stdin.isatty():
+    if not (sys.stdin.isatty() and click.confirm("Remove all of this?", err=True)):
         click.echo("nothing was removed; confirm with --yes", err=True)
         raise SystemExit(_NOT_CONFIRMED)
-    click.confirm("Remove all of this?", abort=True, err=True)
 
 
 def _traces(log: Log, topology: Topology, state: pathlib.Path, dead_letter: bool) -> _Traces:

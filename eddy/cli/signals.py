@@ -11,6 +11,7 @@ __all__ = ["StopRequest", "stop_on_signals"]
 
 _INTERRUPTED = 130
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SHOW_CURSOR = b"\x1b[?25h"
 
 
 class StopRequest:
@@ -28,11 +29,16 @@ class StopRequest:
     def handle(self, signum: int, frame: FrameType | None) -> None:
         """Note the signal. What is open at the second one is as after a crash, which costs a restore at most."""
         if self._signal is not None:
+            _tell(_SHOW_CURSOR)
             os._exit(_INTERRUPTED)
         self._signal = signal.Signals(signum)
-        if sys.stderr.isatty():
-            # A handler may have interrupted a print: only a plain write is safe here.
-            os.write(sys.stderr.fileno(), b"\nfinishing the epoch; once more to stop at once\n")
+        _tell(b"\nfinishing the epoch; once more to stop at once\n")
+
+
+def _tell(text: bytes) -> None:
+    """Write to the terminal, if there is one. A handler may have interrupted a print: only a plain write is safe."""
+    if sys.stderr.isatty():
+        os.write(sys.stderr.fileno(), text)
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from eddy.cli.load import load
 from eddy.cli.options import data_option, opened, topology_argument
 from eddy.cli.tables import new_table, print_table
 from eddy.connectors.log import Log, TopicPartition
-from eddy.connectors.quiescence import Counters, Cut, quiescent
+from eddy.connectors.quiescence import Cut, quiescent, tally
 
 __all__ = ["command"]
 
@@ -77,22 +77,19 @@ def _status(log: Log, application: Application) -> _Status:
         log.committed(application.name, wanted),
         log.end_offsets(wanted),
     )
-    partitions, rows = [], dict[str, Counters]()
+    partitions = []
     for tp in wanted:
         position = committed.get(tp)
         offset = None if position is None else position.offset
         lag = ends[tp] - (begins[tp] if offset is None else offset)
         partitions.append(_Partition(*tp, application.kind(tp.topic), offset, ends[tp], lag))
-        if tp.topic in application.internal.exchanges:
-            here, sum_ = Counters.of(position), rows.setdefault(tp.topic, Counters())
-            sum_.emitted += here.emitted
-            sum_.consumed += here.consumed
+    rows, topics = tally(committed), dict.fromkeys(tp.topic for tp in application.exchanges)
     return _Status(
         application.name,
         log.groups().get(application.name, 0),
         quiescent(log, application.name, application.inputs, application.exchanges),
         partitions,
-        [_Exchange(topic, count.emitted, count.consumed) for topic, count in rows.items()],
+        [_Exchange(t, rows[t].emitted, rows[t].consumed) if t in rows else _Exchange(t, 0, 0) for t in topics],
         _last_cut(log, application.internal.cuts),
     )
 

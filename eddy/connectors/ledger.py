@@ -6,7 +6,7 @@
 
 Invariant: an `Entry` is what will hold once its transaction has committed; only `adopt` makes it so.
 What a worker sends to an internal topic is booked on the lowest partition of it that it owns, whose
-position it alone commits.
+position it alone commits; where it owns none of it, on the lowest partition of all that it owns.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ class Entry:
     @property
     def in_loops(self) -> int:
         """Rows that were sent to internal topics and not yet taken from them, as far as these partitions know."""
-        return sum(count.emitted - count.consumed for count in self.counters.values())
+        return sum(count.under_way for count in self.counters.values())
 
 
 class Ledger:
@@ -52,7 +52,7 @@ class Ledger:
         owned = list(owned)
         committed, begins = self._log.committed(self._group, owned), self._log.begin_offsets(owned)
         positions = {tp: committed[tp].offset if tp in committed else begins[tp] for tp in owned}
-        counters = {tp: Counters.of(committed.get(tp)) for tp in owned if tp.topic in self._exchanges}
+        counters = {tp: Counters.of(committed.get(tp)) for tp in owned}
         self.entry = Entry(positions, counters)
         return positions
 
@@ -63,12 +63,17 @@ class Ledger:
     def after(self, records: Sequence[Records], sent: Mapping[str, int]) -> Entry:
         """The entry that taking in `records` and sending so many rows to internal topics leads to."""
         positions = self.entry.positions | {TopicPartition(r.topic, r.partition): r.next_offset for r in records}
-        counters = {tp: Counters(count.emitted, count.consumed) for tp, count in self.entry.counters.items()}
+        counters = {tp: count.copy() for tp, count in self.entry.counters.items()}
         for r in records:
             if r.topic in self._exchanges:
                 counters[TopicPartition(r.topic, r.partition)].consumed += len(r)
         for topic, rows in sent.items():
-            counters[min(tp for tp in counters if tp.topic == topic)].emitted += rows
+            home = min((tp for tp in counters if tp.topic == topic), default=None)
+            if home is not None:
+                counters[home].emitted += rows
+            else:
+                elsewhere = counters[min(counters)].elsewhere
+                elsewhere[topic] = elsewhere.get(topic, 0) + rows
         return Entry(positions, counters)
 
     def moves(self, entry: Entry) -> dict[TopicPartition, Position]:
@@ -76,8 +81,7 @@ class Ledger:
         old = self.entry
         moved = {tp for tp, offset in entry.positions.items() if offset != old.positions.get(tp)}
         moved |= {tp for tp, count in entry.counters.items() if count != old.counters.get(tp)}
-        notes = {tp: entry.counters[tp].note() for tp in moved if tp in entry.counters}
-        return {tp: Position(entry.positions[tp], notes.get(tp, "")) for tp in moved}
+        return {tp: Position(entry.positions[tp], entry.counters[tp].note()) for tp in moved}
 
     def cut(self, entry: Entry, ends: Mapping[TopicPartition, int]) -> Cut:
         """The cut at `entry`, for a transaction whose records end at `ends`."""

@@ -84,8 +84,8 @@ class LocalConsumer:
             group, member = self._membership[:2]
             self._membership = self._groups.join(group, member, self._topics)
             self._storage.announce()
-        self._membership, owned = self._groups.refresh(self._membership)
-        if owned == before and not thrown_out:
+        self._membership, owned, dealt_anew = self._groups.refresh(self._membership)
+        if owned == before and not dealt_anew and not thrown_out:
             return Poll()
         self._start_over(owned)
         return Poll(revoked=before, assigned=owned)

@@ -39,6 +39,7 @@ class _Member:
     joined: int
     topics: Mapping[str, int]
     owned: Partitions = frozenset()
+    dealt: int = 0  # the generation in which `owned` became what it is
 
 
 @dataclass(slots=True)
@@ -49,7 +50,8 @@ class _Group:
     def rebalance(self) -> None:
         dealt = range_assignment({name: member.topics for name, member in self.members.items()})
         for name, member in self.members.items():
-            member.owned = dealt[name]
+            if member.owned != dealt[name]:
+                member.owned, member.dealt = dealt[name], self.generation
 
 
 def range_assignment(members: Mapping[str, Mapping[str, int]]) -> dict[str, Partitions]:
@@ -120,18 +122,21 @@ class Groups:
             )
         return found is not None
 
-    def refresh(self, membership: Membership) -> tuple[Membership, Partitions]:
-        """The membership in the newest generation, and what the member owns by it."""
+    def refresh(self, membership: Membership) -> tuple[Membership, Partitions, bool]:
+        """The membership in the newest generation, what the member owns by it, and whether that was dealt anew.
+
+        Dealt anew is also what it owned before where others have owned it in between.
+        """
         state = self._groups[membership.group]
-        newest = membership._replace(generation=state.generation)
-        return newest, state.members[membership.member].owned
+        newest, member = membership._replace(generation=state.generation), state.members[membership.member]
+        return newest, member.owned, member.dealt > membership.generation
 
     def check(self, membership: Membership, partitions: Iterable[TopicPartition]) -> None:
         """Raises: FencedError unless this is a member of the newest generation and owns `partitions`."""
         where = f"{self._where}: member {membership.member!r} of group {membership.group!r}"
         if not self.holds(membership):
             raise FencedError(f"{where} is no longer in it; only members commit. Poll to join again.")
-        newest, owned = self.refresh(membership)
+        newest, owned, _ = self.refresh(membership)
         if newest.generation != membership.generation:
             raise FencedError(
                 f"{where} commits in generation {membership.generation} of {newest.generation};"

@@ -191,15 +191,22 @@ class Storage(Database):
         self.rows("UPDATE partitions SET weighed_offset = next_offset WHERE topic = ?", (topic,))
 
     def compact(self, partition: TopicPartition, drop_tombstones: bool) -> None:
-        """Keep the latest record of each key, inside a change; offsets stay what they are."""
-        id_ = self.extent(partition).id
+        """Keep the latest record of each key, inside a change; offsets stay what they are.
+
+        Nothing is removed for the sake of a record that some group has yet to read: what the group has
+        read so far can then be read again as it was (docs/adr/0009).
+        """
+        extent = self.extent(partition)
+        bound = self.rows("SELECT min(offset) FROM positions WHERE topic = ? AND partition = ?", partition)[0][0]
+        older = "partition_id = ? AND key IS NOT NULL AND offset < ?"
+        below = (extent.id, extent.end if bound is None else bound)
         self.rows(
-            "DELETE FROM records WHERE partition_id = ? AND key IS NOT NULL AND offset NOT IN"
-            " (SELECT max(offset) FROM records WHERE partition_id = ? GROUP BY key)",
-            (id_, id_),
+            f"DELETE FROM records WHERE {older} AND offset NOT IN"
+            f" (SELECT max(offset) FROM records WHERE {older} GROUP BY key)",
+            (*below, *below),
         )
         if drop_tombstones:
-            self.rows("DELETE FROM records WHERE partition_id = ? AND value IS NULL", (id_,))
+            self.rows(f"DELETE FROM records WHERE {older} AND value IS NULL", below)
 
     def committed(self, group: str) -> dict[TopicPartition, Position]:
         """All positions of a group."""

@@ -14,6 +14,8 @@ relies on, and what every implementation has to keep (the suite `tests/connector
 4. *Ownership changes only inside `poll`*, which reports it; no transaction is open at that time,
    since a step ends with its commit. Records of a partition that was revoked are not returned.
 5. *A poll does not commit.* After an abort the worker seeks back to the committed positions.
+6. *Compaction waits for groups.* In a topic that is `compacted`, what a group has read can be read
+   again as it was: no record goes for the sake of one behind the group's position.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -59,7 +61,10 @@ class TopicSpec:
 
     @property
     def compacted(self) -> bool:
-        """Whether the topic keeps the latest record of each key for ever, so that it can restore a table."""
+        """Whether the topic keeps the latest record of each key for ever, so that it can restore a table.
+
+        That takes a log which removes no record for the sake of one that a group has yet to read.
+        """
         return self.configs.get("cleanup.policy", "delete") == "compact"
 
 

@@ -19,26 +19,54 @@ import msgspec
 
 from eddy.connectors.log import Log, Position, TopicPartition
 
-__all__ = ["Counters", "Cut", "lags", "quiescent"]
+__all__ = ["Counters", "Cut", "lags", "quiescent", "tally"]
 
 
 class Counters(msgspec.Struct):
-    """Rows sent to and taken from an internal topic since it was made, as booked on one partition."""
+    """Rows sent to and taken from an internal topic since it was made, as booked on one partition.
+
+    `elsewhere` are rows sent to other internal topics, by topic: of those the sender owned no partition.
+    """
 
     emitted: int = 0
     consumed: int = 0
+    elsewhere: dict[str, int] = {}
 
     def note(self) -> str:
-        """The note beside the partition's position."""
-        return f"{self.emitted} {self.consumed}"
+        """The note beside the partition's position: `emitted consumed topic=emitted …`."""
+        return " ".join([f"{self.emitted} {self.consumed}", *(f"{t}={n}" for t, n in sorted(self.elsewhere.items()))])
 
     @classmethod
     def of(cls, position: Position | None) -> "Counters":
         """Read a note."""
         if position is None or not position.metadata:
             return cls()
-        emitted, consumed = position.metadata.split(" ")
-        return cls(int(emitted), int(consumed))
+        emitted, consumed, *others = position.metadata.split(" ")
+        elsewhere = {topic: int(rows) for topic, rows in (other.split("=") for other in others)}
+        return cls(int(emitted), int(consumed), elsewhere)
+
+    def copy(self) -> "Counters":
+        """Another one that says the same."""
+        return Counters(self.emitted, self.consumed, dict(self.elsewhere))
+
+    @property
+    def under_way(self) -> int:
+        """Rows sent and not taken, as far as this partition knows."""
+        return self.emitted + sum(self.elsewhere.values()) - self.consumed
+
+
+def tally(committed: Mapping[TopicPartition, Position]) -> dict[str, Counters]:
+    """The sums by topic of what the notes say."""
+    sums: dict[str, Counters] = {}
+    for partition, position in committed.items():
+        here = Counters.of(position)
+        for topic, sent, taken in [
+            (partition.topic, here.emitted, here.consumed),
+            *((other, rows, 0) for other, rows in here.elsewhere.items()),
+        ]:
+            sum_ = sums.setdefault(topic, Counters())
+            sum_.emitted, sum_.consumed = sum_.emitted + sent, sum_.consumed + taken
+    return sums
 
 
 class Cut(msgspec.Struct, frozen=True):
@@ -79,12 +107,8 @@ def lags(log: Log, group: str, partitions: Iterable[TopicPartition]) -> dict[Top
 
 def quiescent(log: Log, group: str, inputs: Iterable[TopicPartition], internal: Iterable[TopicPartition]) -> bool:
     """Whether, at a moment during this call, every input was taken in and nothing was under way."""
-    internal = list(internal)
-    committed = log.committed(group, internal)
-    if any(lags(log, group, [*inputs, *internal]).values()):
+    partitions = [*inputs, *internal]
+    committed = log.committed(group, partitions)
+    if any(lags(log, group, partitions).values()):
         return False
-    topics: dict[str, int] = {}
-    for partition, position in committed.items():
-        counters = Counters.of(position)
-        topics[partition.topic] = topics.get(partition.topic, 0) + counters.emitted - counters.consumed
-    return not any(topics.values())
+    return not any(counters.under_way for counters in tally(committed).values())

@@ -104,7 +104,8 @@ class Circuit:
             except Exception as error:
                 raise DataError(
                     f"state '{name}': a row does not fit its serdes (key {state.spec.key.name}, value "
-                    f"{state.spec.value.name}): {error}. Name the serde where the rows are made: key=, value="
+                    f"{state.spec.value.name}), or has no key: {error}. Name the serde where the rows are made, key= and "
+                    "value=, or filter rows without a key out before"
                 ) from error
             if rows:
                 changed[name] = rows

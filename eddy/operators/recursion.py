@@ -160,8 +160,9 @@ class _Recursion(Operator):
 
     def _cut(self, batch: Batch) -> None:
         """Report rows that op would still have made beyond the limit."""
-        if self.bound.max_depth is None and batch.rows:
-            self.cut.append(batch.select([weight > 0 for weight in batch.weights]))
+        there = batch.select([weight > 0 for weight in batch.weights])
+        if self.bound.max_depth is None and there.rows:
+            self.cut.append(there)
 
 
 class Waves(_Recursion):

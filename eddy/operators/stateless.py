@@ -159,11 +159,18 @@ class Latest(Operator):
 
 
 def latest_of(batch: Batch) -> Batch:
-    """The new value of each key in a table's delta: one row a key, None for a key that has gone."""
+    """The new value of each key in a table's delta: one row a key, None for a key that has gone.
+
+    A key whose new value is equal to its old one makes no row.
+    """
     if -1 not in batch.weights:
         return batch
-    kept = {row[0] for row, weight in zip(batch.rows, batch.weights, strict=True) if weight > 0}
-    mask = [w > 0 or row[0] not in kept for row, w in zip(batch.rows, batch.weights, strict=True)]
+    signed = list(zip(batch.rows, batch.weights, strict=True))
+    gone: dict[Any, Any] = dict(row for row, weight in signed if weight < 0)
+    come = {row[0] for row, weight in signed if weight > 0}
+    mask = [
+        (row[0] not in gone or gone[row[0]] != row[1]) if weight > 0 else row[0] not in come for row, weight in signed
+    ]
     out = batch.select(mask)
     rows = [row if w > 0 else (row[0], None) for row, w in zip(out.rows, out.weights, strict=True)]
     return Batch(rows, [1] * len(rows), out.time, out.times, out.headers)

@@ -95,7 +95,10 @@ def _partitions(members: list[Node], topic_partitions: Mapping[str, int]) -> int
 
 
 def _key(members: list[Node]) -> Serde[Any] | None:
-    named = {node.key.name: node for node in members if node.key is not None and not isinstance(node, Variable)}
+    named: dict[str, Node] = {}
+    for node in members:
+        if node.key is not None and not isinstance(node, Variable):
+            named.setdefault(node.key.name, node)
     if len(named) > 1:
         (first, a), (second, b) = list(named.items())[:2]
         raise TopologyError(

@@ -231,6 +231,8 @@ def body_of(plan: Plan, variable: Variable) -> list[Node]:
     """The nodes that depend on `variable` before its recursion is closed, in topological order."""
     inside: set[Node] = {variable}
     for node in plan.nodes:
+        if isinstance(node, Recursion) and node.variable is variable:
+            break
         if not isinstance(node, Recursion) and any(source in inside for source in node.inputs):
             inside.add(node)
     return [node for node in plan.nodes if node in inside and node is not variable]

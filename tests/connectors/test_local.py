@@ -422,6 +422,16 @@ class TestCompaction:
         compacted.compact("c", drop_tombstones=True)
         assert rows(compacted, "c") == [(2, b"a", b"3"), (5, b"c", b"4")]
 
+    def test_what_a_group_has_read_stays_until_it_has_read_what_replaced_it(self, compacted: LocalLog) -> None:
+        write(compacted, "c", 0, [b"a", b"a", b"a"], [b"1", b"2", b"3"])
+        consumer, producer = compacted.consumer("g", ["c"], "m"), compacted.producer("id")
+        consumer.poll(1, 0)
+        for position, left in ((2, [b"2", b"3"]), (3, [b"3"])):
+            producer.begin()
+            producer.commit({TopicPartition("c", 0): Position(position)}, consumer.group_metadata())
+            compacted.compact()
+            assert [value for _, _, value in rows(compacted, "c")] == left
+
     def test_a_record_without_key_is_refused(self, compacted: LocalLog) -> None:
         producer = compacted.producer(None)
         producer.begin()

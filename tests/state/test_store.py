@@ -224,10 +224,8 @@ class RocksDBLaws(MemoryLaws):
         self.directory.cleanup()
 
 
-_laws = settings(
-    max_examples=60, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
-)
+_laws = settings(max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck))
 TestMemoryLaws = MemoryLaws.TestCase
 TestMemoryLaws.settings = _laws
 TestRocksDBLaws = RocksDBLaws.TestCase
-TestRocksDBLaws.settings = settings(_laws, max_examples=30)
+TestRocksDBLaws.settings = settings(_laws, max_examples=20)

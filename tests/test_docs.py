@@ -1,0 +1,99 @@
+"""The documentation runs, says what it prints, and names everything that is public.
+
+A block ```python is run. The blocks of one page share a namespace, in their order. A block prints exactly
+what the block ```text right below it holds, and nothing where there is none.
+"""
+
+import contextlib
+import dataclasses
+import io
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import eddy
+from eddy.driver import InputTopic, KeyValueStore, OutputTopic
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted(str(path.relative_to(ROOT)) for path in [ROOT / "README.md", *DOCS.glob("*.md")])
+FENCES = re.compile(r"^```python\n(?P<code>.*?)^```$(?:\n+```text\n(?P<output>.*?)^```$)?", re.MULTILINE | re.DOTALL)
+
+# Where the methods of each class are described: a page, and a heading in it or None for the whole page.
+METHODS = [
+    (eddy.Topology, "dsl.md", "Topology"),
+    (eddy.KStream, "dsl.md", "KStream"),
+    (eddy.KTable, "dsl.md", "KTable"),
+    (eddy.Relation, "dsl.md", "Relation"),
+    (eddy.KGroupedStream, "dsl.md", "KGroupedStream"),
+    (eddy.KGroupedTable, "dsl.md", "KGroupedTable"),
+    (eddy.TopologyTestDriver, "testing.md", None),
+    (InputTopic, "testing.md", None),
+    (OutputTopic, "testing.md", None),
+    (KeyValueStore, "testing.md", None),
+]
+
+
+class Block(NamedTuple):
+    line: int
+    code: str
+    output: str
+
+
+def blocks_of(text: str) -> Iterator[Block]:
+    for found in FENCES.finditer(text):
+        yield Block(text.count("\n", 0, found.start("code")), found["code"], found["output"] or "")
+
+
+def run(block: Block, page: str, namespace: dict[str, Any]) -> str:
+    """Run a block, with the page's own line numbers in tracebacks; return what it printed."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile("\n" * block.line + block.code, page, "exec"), namespace)
+    return printed.getvalue()
+
+
+def section(text: str, heading: str | None) -> str:
+    if heading is None:
+        return text
+    found = re.search(rf"^## {heading}$(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    assert found, f"no section '## {heading}'"
+    return found[1]
+
+
+def public_methods(of: type) -> list[str]:
+    return [name for name in dir(of) if not name.startswith("_") and callable(getattr(of, name))]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_page_prints_what_it_says(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    for block in blocks_of((ROOT / page).read_text(encoding="utf-8")):
+        printed = run(block, page, namespace)
+        assert printed == block.output, f"{page}:{block.line + 1}: the block prints\n{printed}"
+
+
+def test_block_is_read_with_the_output_right_below_it() -> None:
+    text = "a\n```python\nprint(1)\n```\n\n```text\n1\n```\n```python\nx = 2\n```\nb\n```text\nno output\n```\n"
+    assert list(blocks_of(text)) == [Block(2, "print(1)\n", "1\n"), Block(9, "x = 2\n", "")]
+
+
+@pytest.mark.parametrize("name", eddy.__all__)
+def test_public_name_is_documented(name: str) -> None:
+    texts = [page.read_text(encoding="utf-8") for page in DOCS.glob("*.md")]
+    assert any(re.search(rf"\b{name}\b", text) for text in texts), f"no page of docs/ names {name}"
+
+
+@pytest.mark.parametrize(("of", "page", "heading"), METHODS, ids=[of.__name__ for of, _, _ in METHODS])
+def test_methods_are_documented_where_their_class_is(of: type, page: str, heading: str | None) -> None:
+    text = section((DOCS / page).read_text(encoding="utf-8"), heading)
+    assert [name for name in public_methods(of) if f"`{name}(" not in text] == []
+
+
+def test_settings_are_documented() -> None:
+    text = section((DOCS / "state-and-errors.md").read_text(encoding="utf-8"), "Config")
+    assert [field.name for field in dataclasses.fields(eddy.Config) if f"`{field.name}`" not in text] == []

@@ -56,8 +56,7 @@ class LocalLog:
         self.path = path
         self._groups = Groups(path, where)
         self._producers: dict[str, LocalProducer] = {}
-        self._closed = False
-        self._compact_what_grew()
+        self._runs_groups = self._closed = False
 
     def topics(self, names: Iterable[str] | None = None) -> dict[str, TopicSpec]:
         """As `Log.topics`."""
@@ -154,8 +153,11 @@ class LocalLog:
                 self._storage.compact(TopicPartition(spec.name, partition), drop_tombstones)
 
     def _compact_what_grew(self) -> None:
-        """Compact what is on disk where it pays; where it cannot be done now, the next time will do."""
-        if self.path is None:
+        """Compact what is on disk where it pays; where it cannot be done now, the next time will do.
+
+        It holds the writer's lock for a while, so it is the matter of a process that runs a group.
+        """
+        if self.path is None or not self._runs_groups:
             return
         with contextlib.suppress(ConnectorError):
             for spec in self.topics().values():
@@ -174,7 +176,11 @@ class LocalLog:
                 f" exist; topics are made before they are read. Create it with its number of partitions."
             )
         sizes = {topic: found[topic].partitions for topic in topics}
-        return LocalConsumer(self._storage, self._groups, group, sizes, member)
+        consumer = LocalConsumer(self._storage, self._groups, group, sizes, member)
+        if not self._runs_groups:
+            self._runs_groups = True
+            self._compact_what_grew()
+        return consumer
 
     def producer(self, transactional_id: str | None) -> LocalProducer:
         """As `Log.producer`."""
@@ -189,7 +195,7 @@ class LocalLog:
         return made
 
     def close(self) -> None:
-        """As `Log.close`; compacted topics that grew much are compacted. The second time, do nothing."""
+        """As `Log.close`; a process that ran a group compacts what grew. The second time, do nothing."""
         if not self._closed:
             self._closed = True
             try:

@@ -446,6 +446,7 @@ class TestCompaction:
         log.create_topics([TopicSpec("c", 1, {"cleanup.policy": "compact"})])
         column = [b"%d" % (i % keys) for i in range(120_002)]
         write(log, "c", 0, column, list(column))
+        log.consumer("g", ["c"], "m").close()
         log.close()
         again = LocalLog(path)
         assert len(read_all(again, "c")) == left

@@ -1,0 +1,84 @@
+"""A folder with the example in it, eddy's commands in this process, and `eddy` in processes of their own."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+from click.testing import CliRunner, Result
+
+import eddy
+from eddy.cli import main
+from eddy.connectors.local import LocalLog
+from eddy.connectors.log import TopicSpec
+
+EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "family.py"
+
+Command = Callable[..., Result]
+
+
+@pytest.fixture
+def folder(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
+    """The current directory: empty, but for `family.py`."""
+    for variable in ("EDDY_DATA", "EDDY_STATE"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    shutil.copy(EXAMPLE, tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def run(folder: pathlib.Path) -> Command:
+    """Run a command in this process; what it raises by mistake is raised here."""
+
+    def invoke(*arguments: str, stdin: str | bytes = "", status: int = 0) -> Result:
+        result = CliRunner().invoke(main, arguments, input=stdin, catch_exceptions=False)
+        assert result.exit_code == status, result.output
+        return result
+
+    return invoke
+
+
+@pytest.fixture
+def take_in(folder: pathlib.Path) -> Callable[[eddy.Topology], None]:
+    """Let a worker take everything in, on the log and with the state of the default directories."""
+
+    def work(topology: eddy.Topology) -> None:
+        log = LocalLog(folder / ".eddy" / "log")
+        names = {node.topic for node in [*topology.plan.sources(), *topology.plan.sinks()]}
+        log.create_topics(TopicSpec(name, 1) for name in names - log.topics(names).keys())
+        worker = eddy.Worker(topology, log, eddy.Config(state_dir=folder / ".eddy" / "state"))
+        worker.run_until_idle()
+        worker.close()
+        log.close()
+
+    return work
+
+
+@pytest.fixture
+def processes() -> Iterator[list[subprocess.Popen[str]]]:
+    """The processes of a test, ended with it."""
+    started: list[subprocess.Popen[str]] = []
+    yield started
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def start(folder: pathlib.Path, processes: list[subprocess.Popen[str]]) -> Callable[..., subprocess.Popen[str]]:
+    """Start `python -m eddy` in a process of its own, with pipes."""
+
+    def begin(*arguments: str, **options: object) -> subprocess.Popen[str]:
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        environment = os.environ | {"PYTHONWARNINGS": "error", "PYTHONUNBUFFERED": "1"}
+        command = [sys.executable, "-m", "eddy", *arguments]
+        process = subprocess.Popen(command, env=environment, **(pipes | options))  # type: ignore[call-overload]
+        processes.append(process)
+        return process
+
+    return begin

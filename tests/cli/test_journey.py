@@ -1,0 +1,187 @@
+"""The commands as a user has them: processes of their own, one after the other and side by side."""
+
+import json
+import os
+import pathlib
+import pty
+import signal
+import subprocess
+from collections.abc import Callable
+
+import pytest
+from click.testing import Result
+
+PATIENCE_S = 30.0
+TREE = "leaf\ttwig\ntwig\tbranch\nbranch\ttree\n"
+COUNTS = {("twig", "1"), ("branch", "2"), ("tree", "3")}
+
+Start = Callable[..., subprocess.Popen[str]]
+Command = Callable[..., Result]
+
+SLOW = """
+import pathlib, time, eddy
+
+topology = eddy.Topology("slow")
+
+def work(key, value):
+    pathlib.Path("begun").touch()
+    while not pathlib.Path("end").exists():
+        time.sleep(0.01)
+
+topology.stream("in", key=eddy.String, value=eddy.String).peek(work).to("out")
+"""
+
+
+def finish(process: subprocess.Popen[str], status: int = 0) -> tuple[str, str]:
+    out, messages = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == status, messages
+    return out, messages
+
+
+def wait_for_line(process: subprocess.Popen[str], part: str) -> None:
+    assert process.stderr is not None
+    seen = []
+    for line in process.stderr:
+        seen.append(line)
+        if part in line:
+            return
+    raise AssertionError(f"{part!r} was never said, but {seen}")
+
+
+def table_of(out: str) -> set[tuple[str, ...]]:
+    return {tuple(line.split("\t")) for line in out.splitlines()}
+
+
+def test_journey_of_a_newcomer(start: Start, folder: pathlib.Path) -> None:
+    (folder / "nodes.tsv").write_text(TREE)
+    _, messages = finish(start("produce", "nodes", "nodes.tsv"))
+    assert messages.endswith("3 records into 'nodes', 0 of them tombstones\n")
+    _, messages = finish(start("run", "family.py", "--until-idle"))
+    assert "topic 'descendants' did not exist: made with 1 partition" in messages
+    assert "3 records in, 3 out, 0 left out" in messages
+    out, messages = finish(start("consume", "descendants", "--latest", "--value-type", "int64"))
+    assert (table_of(out), messages) == (COUNTS, "")
+    out, _ = finish(start("status", "family.py"))
+    assert "workers      none running\nquiescent    yes" in out
+    assert finish(start("wait", "family.py")) == ("", "")
+    out, _ = finish(start("reset", "family.py", "--yes"))
+    assert f"directory {pathlib.Path('.eddy/state/family')}" in out.splitlines()
+    finish(start("run", "family.py", "--until-idle"))
+    out, _ = finish(start("consume", "descendants", "--latest", "--value-type", "int64"))
+    assert table_of(out) == COUNTS
+
+
+def test_others_produce_look_and_wait_while_a_worker_runs(start: Start, run: Command) -> None:
+    worker = start("run", "family.py", "--log-format", "json")
+    # Before the first run of the application there is nothing to be quiescent, so `wait` waits for it.
+    run("wait", "family.py", "--timeout", str(PATIENCE_S))
+    run("produce", "nodes", stdin=TREE)
+    run("wait", "family.py", "--timeout", str(PATIENCE_S))
+    assert table_of(run("consume", "descendants", "--latest", "--value-type", "int64").stdout) == COUNTS
+    status = json.loads(run("status", "family.py", "--format", "json").stdout)
+    assert (status["workers"], status["quiescent"]) == (1, True)
+    refused = run("reset", "family.py", "--yes", status=1)
+    assert "a worker runs on this log; a reset needs it stopped" in refused.stderr
+    worker.send_signal(signal.SIGTERM)
+    _, messages = finish(worker)
+    last = json.loads(messages.splitlines()[-1])
+    assert (last["level"], last["message"]) == ("info", "stopped by SIGTERM; 3 records in, 3 out, 0 left out")
+    assert json.loads(run("status", "family.py", "--format", "json").stdout)["workers"] == 0
+
+
+def test_state_that_a_worker_on_another_log_has_open_is_not_removed(
+    start: Start, run: Command, folder: pathlib.Path
+) -> None:
+    run("produce", "nodes", stdin=TREE)
+    wait_for_line(start("run", "family.py", "--data", "another-log"), "runs on")
+    told = run("reset", "family.py", "--yes", status=1).stderr
+    assert "error [STATE]: state '.eddy/state/family': cannot be removed" in told
+    assert (folder / ".eddy" / "state" / "family" / "CURRENT").exists()
+
+
+@pytest.fixture
+def busy(start: Start, run: Command, folder: pathlib.Path) -> subprocess.Popen[str]:
+    """A worker in the midst of an epoch, until there is a file `end`."""
+    (folder / "slow.py").write_text(SLOW)
+    run("produce", "in", stdin="a\t1\n")
+    worker = start("run", "slow.py")
+    wait_for_line(worker, "runs on")
+    begun = folder / "begun"
+    while not begun.exists():
+        assert worker.poll() is None
+    return worker
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_first_signal_finishes_the_epoch(
+    busy: subprocess.Popen[str], run: Command, folder: pathlib.Path, number: signal.Signals
+) -> None:
+    busy.send_signal(number)
+    (folder / "end").touch()
+    _, messages = finish(busy)
+    assert f"stopped by {number.name}; 1 records in, 1 out" in messages
+    assert run("consume", "out").stdout == "a\t1\n"
+
+
+def test_second_signal_ends_at_once_and_loses_nothing(
+    busy: subprocess.Popen[str], start: Start, run: Command, folder: pathlib.Path
+) -> None:
+    busy.send_signal(signal.SIGINT)
+    while busy.poll() is None:
+        busy.send_signal(signal.SIGTERM)
+    assert busy.returncode == 130
+    assert run("consume", "out").stdout == ""
+    (folder / "end").touch()
+    finish(start("run", "slow.py", "--until-idle"))
+    assert run("consume", "out").stdout == "a\t1\n"
+
+
+def test_progress_line_is_shown_on_a_terminal_and_cleared(start: Start, run: Command) -> None:
+    run("produce", "nodes", stdin=TREE)
+    terminal, end = pty.openpty()
+    worker = start("run", "family.py", stderr=end)
+    os.close(end)
+    seen = b""
+    while b"family: " not in seen or b"records/s" not in seen:
+        seen += os.read(terminal, 65_536)
+    worker.send_signal(signal.SIGINT)
+    while b"stopped by SIGINT" not in seen:
+        seen += os.read(terminal, 65_536)
+    assert worker.wait(PATIENCE_S) == 0
+    os.close(terminal)
+    assert b"3 records" in seen
+    assert b"\x1b[?25h" in seen
+
+
+def test_follow_prints_what_comes_until_interrupted(start: Start, run: Command) -> None:
+    run("produce", "nodes", stdin="old\tx\n")
+    reader = start("consume", "nodes", "--follow")
+    assert reader.stdout is not None
+    assert reader.stdout.readline() == "old\tx\n"
+    run("produce", "nodes", stdin="new\ty\n")
+    assert reader.stdout.readline() == "new\ty\n"
+    reader.send_signal(signal.SIGINT)
+    assert finish(reader, 130) == ("", "")
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_data_error_names_the_record_and_the_line_of_the_author(
+    start: Start, run: Command, folder: pathlib.Path, form: str
+) -> None:
+    (folder / "bad.py").write_text(
+        "import eddy\n"
+        "topology = eddy.Topology('bad')\n"
+        "words = topology.stream('words', key=eddy.String, value=eddy.String)\n"
+        "words.map_values(lambda word: word.nothing).to('out')\n"
+    )
+    run("produce", "words", stdin="a\tb\n")
+    _, messages = finish(start("run", "bad.py", "--until-idle", "--log-format", form), status=1)
+    line = messages.splitlines()[-2:] if form == "text" else [json.loads(messages.splitlines()[-1])["message"]]
+    told = "\n".join(line)
+    assert "topic 'words' partition 0 offset 0 key b'a'" in told
+    assert "bad.py:4: words.map_values(lambda word: word.nothing)" in told
+    assert "Traceback" not in messages
+    _, messages = finish(start("run", "bad.py", "--until-idle", "--on-error", "dead-letter"))
+    assert "1 records in, 0 out, 1 left out" in messages
+    letters = run("consume", "bad-dead-letter", "--headers", "--format", "jsonl").stdout
+    assert ["eddy.topic", "words"] in json.loads(letters)["headers"]

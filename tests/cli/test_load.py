@@ -1,0 +1,72 @@
+"""FILE[:NAME]: what is found, and what a user is told where nothing is."""
+
+import pathlib
+from collections.abc import Callable
+
+import pytest
+from click.testing import Result
+
+Command = Callable[..., Result]
+
+TWO = "import eddy\norders = eddy.Topology('orders')\nusers = eddy.Topology('users')\n"
+
+
+def test_file_module_and_name_lead_to_the_topology(run: Command, folder: pathlib.Path) -> None:
+    described = run("describe", "family.py").stdout
+    assert "Processor: ancestors (stores: [ancestors], topic: family-ancestors-loop)" in described
+    (folder / "package_of_a_test").mkdir()
+    (folder / "family.py").rename(folder / "package_of_a_test" / "tree.py")
+    assert run("describe", "package_of_a_test.tree").stdout == described
+    assert run("describe", "package_of_a_test/tree.py:topology").stdout == described
+    assert run("describe", "package_of_a_test/tree.py", "--mermaid").stdout.startswith("flowchart TD\n")
+
+
+def test_aliases_of_one_topology_are_one(run: Command, folder: pathlib.Path) -> None:
+    (folder / "alias.py").write_text("import eddy\na = b = eddy.Topology('one')\n")
+    run("describe", "alias.py")
+
+
+def test_file_may_import_its_neighbours(run: Command, folder: pathlib.Path) -> None:
+    (folder / "neighbour_of_a_test.py").write_text("NAME = 'near'\n")
+    (folder / "app.py").write_text(
+        "import eddy\nfrom neighbour_of_a_test import NAME\ntopology = eddy.Topology(NAME)\n"
+    )
+    run("describe", "app.py")
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("gone.py", "there is no file 'gone.py'"),
+        ("gone_module", "there is no file and no module 'gone_module'"),
+        ("two.py", "'two.py' defines 2 topologies: orders, users; one has to be named. Write: two.py:orders"),
+        ("two.py:carts", "'two.py' has no Topology called 'carts'; its topologies are: orders, users."),
+        ("none.py", "'none.py' defines no Topology; one is needed. Write: topology = eddy.Topology("),
+        ("notes.txt", "'notes.txt' is no Python file"),
+    ],
+)
+def test_what_is_not_found_is_a_mistake_in_use(run: Command, folder: pathlib.Path, program: str, said: str) -> None:
+    (folder / "two.py").write_text(TWO)
+    (folder / "none.py").write_text("x = 1\n")
+    (folder / "notes.txt").write_text("x = 1\n")
+    assert said in run("describe", program, status=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("import eddy\nfoo()\n", "NameError: name 'foo' is not defined\n  app.py:2: foo()\n"),
+        ("def f(:\n", "SyntaxError: invalid syntax\n  app.py:1: def f(:\n"),
+        ("import json\njson.loads('{')\n", "\n  app.py:2: json.loads('{')\n"),
+        ("import gone_module\n", "No module named 'gone_module'\n  app.py:1: import gone_module\n"),
+        ("raise SystemExit('bye')\n", "SystemExit: bye\n  app.py:1: raise SystemExit('bye')\n"),
+        ("import eddy\neddy.Topology('x y')\n", "topology 'x y': not a name"),
+        ("import eddy\neddy.Topology('x y')\n", "\n  app.py:2: eddy.Topology('x y')\n"),
+    ],
+)
+def test_mistake_in_the_file_is_told_with_its_line(run: Command, folder: pathlib.Path, text: str, said: str) -> None:
+    (folder / "app.py").write_text(text)
+    told = run("describe", "app.py", status=78).stderr
+    assert told.startswith("error [TOPOLOGY]: ")
+    assert said in told
+    assert "Traceback" not in told

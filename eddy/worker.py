@@ -198,6 +198,9 @@ class Worker:
         if misfits and self.config.on_error == "fail":
             raise misfits[0].error()
         self._deadline = self._clock() + self.config.max_epoch_s
+        draining = self.ledger.draining(records)
+        for gate in self.circuit.gates:
+            gate.draining = draining[gate.topic]
         self.circuit.step(batches)
         self._observe("stepped")
         changes = self.circuit.changes()
@@ -260,10 +263,8 @@ class Worker:
         for loop in self.circuit.recursions.values():
             for batch in loop.cut:
                 self.statistics.cut_rows += len(batch)
-                _log.warning(
-                    "recursively '%s': %d row(s) beyond limit %d, the first %r", loop.name, len(batch), loop.bound.limit,
-                    batch.rows[0],
-                )  # fmt: skip
+                what = "recursively '%s': %d row(s) beyond limit %d, the first %r"
+                _log.warning(what, loop.name, len(batch), loop.bound.limit, batch.rows[0])
                 if loop.bound.on_limit == "dead-letter":
                     out.dead_rows(self.internal.dead_letter, loop.gate, batch, loop.name, loop.bound.limit)
         return {topic: rows for topic, rows in sent.items() if rows}

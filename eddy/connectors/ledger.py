@@ -3,6 +3,7 @@
     positions   the next offset of each partition owned
     counters    rows sent to and taken from each internal topic, noted beside its positions
     ends        how far outputs and changelogs reach, for cuts
+    sent        how far internal topics have to be read before rows may overtake what is in them
 
 Invariant: an `Entry` is what will hold once its transaction has committed; only `adopt` makes it so.
 What a worker sends to an internal topic is booked on the lowest partition of it that it owns, whose
@@ -45,6 +46,7 @@ class Ledger:
         self._log, self._group = log, group
         self._sources, self._exchanges, self._outputs = sources, exchanges, outputs
         self._ends: dict[TopicPartition, int] = {}
+        self._sent: dict[TopicPartition, int] = {}
         self.entry = Entry({}, {})
 
     def reread(self, owned: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -57,8 +59,9 @@ class Ledger:
         return positions
 
     def reread_ends(self) -> None:
-        """Take the ends of all outputs from the log."""
+        """Take the ends of all outputs from the log, and those of internal topics: former owners sent what is there."""
         self._ends = self._log.end_offsets(partitions_of(self._outputs))
+        self._sent = self._log.end_offsets(partitions_of(self._exchanges))
 
     def after(self, records: Sequence[Records], sent: Mapping[str, int]) -> Entry:
         """The entry that taking in `records` and sending so many rows to internal topics leads to."""
@@ -93,6 +96,15 @@ class Ledger:
         """The transaction has committed."""
         self.entry = entry
         self._ends |= {tp: end for tp, end in ends.items() if tp in self._ends}
+        self._sent |= {tp: end for tp, end in ends.items() if tp in self._sent}
+
+    def draining(self, records: Sequence[Records]) -> dict[str, frozenset[int]]:
+        """The partitions owned of each internal topic that, `records` taken in, still hold what rows would overtake."""
+        if all(self.entry.positions.get(tp, end) >= end for tp, end in self._sent.items()):
+            return dict.fromkeys(self._exchanges, frozenset())
+        at = self.entry.positions | {TopicPartition(r.topic, r.partition): r.next_offset for r in records}
+        behind = [tp for tp, end in self._sent.items() if at.get(tp, end) < end]
+        return {topic: frozenset(tp.partition for tp in behind if tp.topic == topic) for topic in self._exchanges}
 
     def lag(self) -> int:
         """How many offsets lie between the committed positions and the ends of inputs and loops."""

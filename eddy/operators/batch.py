@@ -131,6 +131,8 @@ def consolidate(rows: Sequence[Row], weights: Sequence[int], where: str) -> ZSet
     Raises: DataError naming `where` and the row that cannot be hashed.
     """
     try:
+        if len(rows) == 1:
+            return {rows[0]: weights[0]} if weights[0] else {}
         if len(rows) >= _MANY and weights.count(weights[0]) == len(weights):
             zset: ZSet = Counter(rows)
             first = weights[0]

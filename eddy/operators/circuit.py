@@ -57,18 +57,16 @@ class Circuit:
         ownership: Ownership,
         budget: Budget,
     ) -> None:
-        self._steps = list(steps)
+        self._steps = [(step, last) for step, last in zip(steps, _last_uses(steps), strict=True)]
         self._empty = [EMPTY] * slots
         self._inputs = dict(inputs)
         self.ownership, self.budget = ownership, budget
         self._running = ""
-        operators = list(_with_bodies(step.operator for step in self._steps))
+        operators = list(_with_bodies(step.operator for step in steps))
         self.outputs = {op.name: op for op in operators if isinstance(op, Output)}
         self.recursions: dict[str, Recursive] = {op.name: op for op in operators if isinstance(op, Recursive)}
         self.gates: list[Gate] = [op.gate for op in operators if isinstance(op, Exchange | Recursive)]
-        self.states: dict[str, State] = {
-            state.spec.name: state for step in self._steps for state in step.operator.states()
-        }
+        self.states: dict[str, State] = {state.spec.name: state for step in steps for state in step.operator.states()}
 
     def step(self, inputs: Mapping[str, Batch]) -> None:
         """Run one epoch.
@@ -80,11 +78,13 @@ class Circuit:
         for name, batch in inputs.items():
             values[self._inputs[name]] = batch
         try:
-            for operator, sources, output in self._steps:
+            for (operator, sources, output), last in self._steps:
                 batches = [values[i] for i in sources]
                 if any(map(_ROWS, batches)):
                     self._running = operator.name
                     values[output] = operator.step(*batches)
+                    for slot in last:
+                        values[slot] = EMPTY
         except EddyError:
             raise
         except Exception as error:
@@ -104,8 +104,8 @@ class Circuit:
             except Exception as error:
                 raise DataError(
                     f"state '{name}': a row does not fit its serdes (key {state.spec.key.name}, value "
-                    f"{state.spec.value.name}), or has no key: {error}. Name the serde where the rows are made, key= and "
-                    "value=, or filter rows without a key out before"
+                    f"{state.spec.value.name}), or has no key: {error}. Name the serde where the rows are made "
+                    "(key=, value=), or filter rows without a key out before"
                 ) from error
             if rows:
                 changed[name] = rows
@@ -149,3 +149,13 @@ def _with_bodies(operators: Iterable[Operator]) -> Iterable[Operator]:
         body = getattr(operator, "body", None)
         if isinstance(body, Body):
             yield from _with_bodies(step.operator for step in body.steps)
+
+
+def _last_uses(steps: Sequence[Step]) -> list[tuple[int, ...]]:
+    """For each step the slots that no later step reads, so that their batches can be let go."""
+    later: set[int] = set()
+    found = []
+    for step in reversed(steps):
+        found.append(tuple(slot for slot in set(step.inputs) if slot not in later))
+        later |= set(step.inputs)
+    return found[::-1]

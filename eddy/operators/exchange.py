@@ -3,6 +3,11 @@
 A worker is one circuit over all the partitions it owns, so most rows go on in memory. Only rows of
 keys that another worker owns leave, through a topic, and come back in at the same place of that
 worker's circuit. They travel as deltas with weights, so their order across partitions is free.
+
+Invariant: rows from one partition to another keep their order, whoever owns the two and whether they
+go in memory or through the topic. So the last value of a key is the last, and no retraction comes
+before its row. For that our own rows of a partition take the topic, too, while earlier ones that
+were sent to it wait there to be read: the partition is *draining*.
 """
 
 from collections.abc import Callable
@@ -81,19 +86,20 @@ class Gate:
         self.topic, self.key, self.value, self.partitions = topic, key, value, partitions
         self._ownership, self._partitioner = ownership, partitioner
         self.outbox: list[Outgoing] = []
+        self.draining: frozenset[int] = frozenset()
 
     @property
     def shared(self) -> bool:
-        """Whether some keys belong to other workers."""
-        return not self._ownership.all_of(self.partitions)
+        """Whether some rows have to leave: keys belong to other workers, or partitions are draining."""
+        return bool(self.draining) or not self._ownership.all_of(self.partitions)
 
     def own(self, batch: Batch, hop: int = 0) -> Batch:
-        """The rows of keys that this worker owns; the others go to the outbox."""
+        """The rows that may go on here; the others go to the outbox."""
         if not batch.rows or not self.shared:
             return batch
         homes = self._homes(batch)
-        owns, count = self._ownership.owns, self.partitions
-        mine = [owns(home, count) for home in homes]
+        owns, count, draining = self._ownership.owns, self.partitions, self.draining
+        mine = [owns(home, count) and home not in draining for home in homes]
         if not all(mine):
             theirs = [not own for own in mine]
             self.outbox.append(Outgoing(batch.select(theirs), list(compress(homes, theirs)), hop))
@@ -129,7 +135,8 @@ class Exchange(Operator):
         batch, received = inputs
         if received.rows:
             self.later = by_hop(received)
-        return concat((self.gate.own(batch, self.level), self.later.pop(self.level, EMPTY)))
+        own = self.gate.own(batch, self.level)
+        return concat((self.later.pop(self.level, EMPTY), own))
 
 
 def by_hop(received: Batch) -> dict[int, Batch]:

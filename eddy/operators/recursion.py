@@ -39,6 +39,7 @@ __all__ = ["Body", "Bound", "FactWaves", "Step", "Waves"]
 
 _ROWS = attrgetter("rows")
 _NO_HOPS: Set[int] = frozenset()
+_NO_SLOTS = range(0)
 
 
 class Step(NamedTuple):
@@ -81,8 +82,8 @@ class Body:
 
     def __init__(self, steps: list[Step], slots: int, result: int) -> None:
         self.steps, self._result = steps, result
-        self._nothing = [EMPTY] * slots
-        self._values = self._nothing.copy()
+        self._values = [EMPTY] * slots
+        self._outside = _NO_SLOTS
         operators = [step.operator for step in steps]
         self._arranges = [op for op in operators if isinstance(op, Arrange)]
         self._keepers = [op for op in operators if isinstance(op, Exchange) or (isinstance(op, Join) and op.leveled)]
@@ -90,19 +91,21 @@ class Body:
 
     def open(self, externals: Sequence[Batch]) -> None:
         """Begin an epoch: the deltas from outside are there for the first wave alone."""
-        self._values = self._nothing.copy()
         self._values[1 : 1 + len(externals)] = externals
+        self._outside = range(1, 1 + len(externals))
 
     def run(self, frontier: Batch, hop: int) -> Batch:
         """One wave: what op makes of the frontier, of what waited for it and, the first time, of the deltas."""
         for operator in self._aware:
             operator.level = hop
-        values, self._values = self._values, self._nothing.copy()
+        values = self._values
         values[0] = frontier
         for step, inputs, output in self.steps:
             batches = [values[i] for i in inputs]
-            if self._aware or any(map(_ROWS, batches)):
-                values[output] = step.step(*batches)
+            values[output] = step.step(*batches) if self._aware or any(map(_ROWS, batches)) else EMPTY
+        for slot in self._outside:
+            values[slot] = EMPTY
+        self._outside = _NO_SLOTS
         return values[self._result]
 
     def waiting(self) -> Set[int]:
@@ -192,30 +195,32 @@ class Waves(_Recursion):
         """
         seed, received, *externals = inputs
         time = max(batch.time for batch in inputs)
-        arrived = by_hop(received)
-        arrived[0] = concat((self.gate.own(seed), arrived.get(0, EMPTY)))
-        waiting = {hop: batch.zset(self.name) for hop, batch in arrived.items()}
-        total, leveled = _Total(self.bound.leveled), self.bound.leveled
-        self.body.open(externals)
-        while waiting or self.body.waiting():
-            hop = min((*waiting, *self.body.waiting()))
+        waiting = self._arrived(seed, received)
+        body, gate, bound = self.body, self.gate, self.bound
+        shared, leveled = gate.shared, bound.leveled
+        total = _Total(leveled)
+        body.open(externals)
+        while waiting or body.waiting():
+            hop = min((*waiting, *body.waiting()))
             frontier = waiting.pop(hop, {})
             self._seen(len(frontier))
-            batch = Batch.of(frontier, time)
+            batch = Batch(list(frontier), list(frontier.values()), time)
             total.add(hop, frontier, batch)
-            made = self.body.run(batch, hop)
+            made = body.run(batch, hop)
             if not made.rows:
                 continue
-            if leveled and hop >= self.bound.depth:
-                self._cut(Batch.of(made.zset(self.name), time))
+            rest = made.zset(self.name)
+            if leveled and hop >= bound.depth:
+                self._cut(Batch.of(rest, time))
                 continue
-            rest = self._ours(made.zset(self.name), time, hop + 1)
+            if shared:
+                rest = gate.own(Batch.of(rest, time), hop + 1).zset(self.name)
             if not rest:
                 continue
-            if hop >= self.bound.limit and not leveled:
+            if hop >= bound.limit and not leveled:
                 raise self._limit_error(next(iter(rest)))
             if self.budget.spend(len(rest)):
-                self.gate.spill(Batch.of(rest, time), hop + 1)
+                gate.spill(Batch.of(rest, time), hop + 1)
             elif hop + 1 in waiting:
                 merge_into(waiting[hop + 1], rest, rest.values())
             else:
@@ -225,10 +230,12 @@ class Waves(_Recursion):
             self.arrangement.integrate(total.arranged)
         return Batch.of(total.rows, time)
 
-    def _ours(self, made: ZSet, time: int, hop: int) -> ZSet:
-        if not self.gate.shared:
-            return made
-        return self.gate.own(Batch.of(made, time), hop).zset(self.name)
+    def _arrived(self, seed: Batch, received: Batch) -> dict[int, ZSet]:
+        """The first frontiers, by hop: the seed, and what came through the loop's topic."""
+        arrived = by_hop(received)
+        own = self.gate.own(seed)
+        arrived[0] = concat((own, arrived[0])) if 0 in arrived else own
+        return {hop: batch.zset(self.name) for hop, batch in arrived.items()}
 
 
 class _Total:

@@ -8,7 +8,8 @@ weight from the second row on. In the store every row is a key of its own,
 so that one new row of a key with a million rows writes one row. Rows that are equal in Python, as 1
 and 1.0, lie under the same bytes; how the value came is kept behind the weight where it differs.
 
-Invariant: `_undo` maps each row that the running epoch has changed to its weight before, 0 for none.
+Invariant: `_undo` holds the deltas that the running epoch has added, so what was before is what is there
+less what they say.
 """
 
 import struct
@@ -37,33 +38,28 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
     def __init__(self, spec: StateSpec, store: Store | None = None, max_cells: int | None = None) -> None:
         self.spec = spec
         self._store = store
-        self._undo: dict[tuple[K, V], int] = {}
+        self._undo: list[Mapping[tuple[K, V], int]] = []
         self._touched: set[K] = set()
         super().__init__(complete=self._store_is_empty(), max_cells=None if store is None else max_cells)
 
     def integrate(self, delta: Mapping[tuple[K, V], int]) -> None:
-        """Add the weights of `delta`, a consolidated Z-set of rows.
+        """Add the weights of `delta`, a consolidated Z-set of rows, which is kept until the epoch ends.
 
         Cost: a few dict operations a row of `delta`; the size of a bag does not matter.
         """
         if not self._complete:
             self.get_many([key for key, _ in delta])
             self._touched.update(key for key, _ in delta)
-        fresh, undo = self._fresh, self._undo
-        for row, weight in delta.items():
-            key, value = row
+        self._undo.append(delta)
+        fresh = self._fresh
+        for (key, value), weight in delta.items():
             bag = fresh.get(key)
             if bag is None:
-                old = 0
                 fresh[key] = (value, weight)
             elif type(bag) is tuple and bag[0] != value:
-                old = 0
                 fresh[key] = {bag[0]: bag[1], value: weight}
             else:
-                old = bag[1] if type(bag) is tuple else bag.get(value, 0)  # type: ignore[union-attr]
-                self._set(key, value, old + weight)
-            if row not in undo:
-                undo[row] = old
+                self._set(key, value, weight_in(bag, value) + weight)
 
     def weights(self, rows: Sequence[tuple[K, V]]) -> list[int]:
         """The weight of each row, 0 for one that is not there."""
@@ -72,7 +68,7 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
 
     def changes(self) -> list[Change]:
         """What the running epoch has changed, as rows for the store and the changelog."""
-        rows = [row for row, old in self._undo.items() if weight_in(self._fresh.get(row[0]), row[1]) != old]
+        rows = [row for row, weight in self._changed().items() if weight]
         news = [weight_in(self._fresh.get(key), value) for key, value in rows]
         keys = self.spec.key.identify_many([key for key, _ in rows])
         values = self.spec.value.identify_many([value for _, value in rows])
@@ -91,7 +87,7 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
 
     def commit(self) -> None:
         """Take the running epoch's changes as done; the store has them."""
-        self._undo = {}
+        self._undo = []
         if not self._complete:
             for key in self._touched:
                 self._aged.pop(key, None)
@@ -100,9 +96,10 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
 
     def rollback(self) -> None:
         """Return to the last commit."""
-        for (key, value), old in self._undo.items():
-            self._set(key, value, old)
-        self._undo, self._touched = {}, set()
+        for delta in self._undo:
+            for (key, value), weight in delta.items():
+                self._set(key, value, weight_in(self._fresh.get(key), value) - weight)
+        self._undo, self._touched = [], set()
 
     def items(self) -> Iterator[tuple[tuple[K, V], int]]:
         """Yield every ((key, value), weight), the running epoch's included, in no particular order."""
@@ -111,15 +108,26 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
                 for value, weight in pairs_of(bag):
                     yield (key, value), weight
             return
-        for row in self._undo:
+        changed = self._changed()
+        for row in changed:
             if weight := weight_in(self._fresh.get(row[0]), row[1]):
                 yield row, weight
         for row_key, data in self._rows(b""):
             end = 4 + _LENGTH.unpack_from(row_key)[0]
             value, weight = self._decode(row_key[end:], data)
             row = (self.spec.key.decode(row_key[4:end]), value)
-            if row not in self._undo:
+            if row not in changed:
                 yield row, weight
+
+    def _changed(self) -> Mapping[tuple[K, V], int]:
+        """The rows that the running epoch has touched, with what it added to their weights."""
+        if len(self._undo) == 1:
+            return self._undo[0]
+        total: dict[tuple[K, V], int] = {}
+        for delta in self._undo:
+            for row, weight in delta.items():
+                total[row] = total.get(row, 0) + weight
+        return total
 
     def _set(self, key: K, value: V, weight: int) -> None:
         bag = self._fresh.get(key)

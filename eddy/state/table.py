@@ -29,11 +29,8 @@ class Table(Cache[K, V], Generic[K, V]):
         super().__init__(complete=self._store_is_empty(), max_cells=None if store is None else max_cells)
 
     def put_many(self, news: Mapping[K, V | None], olds: Sequence[V | None]) -> None:
-        """Replace the values `olds`, as `get_many` gave them for the keys of `news`; None deletes.
-
-        `news` is kept until the epoch ends and must not change.
-        """
-        self._undo.append((news.keys(), olds))
+        """Replace the values `olds`, as `get_many` gave them for the keys of `news`; None deletes."""
+        self._undo.append((list(news), olds))
         fresh = self._fresh
         if None not in news.values():
             fresh.update(news)  # type: ignore[arg-type]

@@ -61,7 +61,12 @@ def test_what_is_undone_within_an_epoch_is_not_written() -> None:
 
 @pytest.mark.parametrize(
     ("serde", "values"),
-    [(Native, [1, 1.0, True]), (Native, [0.0, -0.0, 0, False]), (Native, [(1, "x"), (1.0, "x")]), (Float64, [0.0, -0.0])],
+    [
+        (Native, [1, 1.0, True]),
+        (Native, [0.0, -0.0, 0, False]),
+        (Native, [(1, "x"), (1.0, "x")]),
+        (Float64, [0.0, -0.0]),
+    ],
 )
 def test_equal_rows_are_one_row_however_they_are_written(serde: Serde[Any], values: list[Any]) -> None:
     """1 and 1.0 and True are one key to a dict; in the store they once were three."""

@@ -1,0 +1,88 @@
+"""Batches: consolidation is addition by row; everything else keeps columns in step."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eddy.errors import DataError
+from eddy.operators.batch import EMPTY, Batch, concat, consolidate, keys_of, merge_into
+from tests import oracle
+from tests.operators.bench import contents, deltas
+
+
+def test_consolidate_adds_the_weights_of_equal_rows_and_drops_zeros() -> None:
+    rows = [("a", 1), ("b", 1), ("a", 1), ("b", 1)]
+    assert consolidate(rows, [1, 1, 2, -1], "here") == {("a", 1): 3}
+
+
+def test_consolidate_counts_when_all_weights_are_equal() -> None:
+    assert consolidate([("a", 1), ("a", 1)], [1, 1], "here") == {("a", 1): 2}
+    assert consolidate([("a", 1), ("a", 1)], [-2, -2], "here") == {("a", 1): -4}
+    assert consolidate([], [], "here") == {}
+
+
+def test_consolidate_names_the_place_and_the_row_when_a_row_cannot_be_hashed() -> None:
+    with pytest.raises(DataError, match=r"step 'x': row \('b', \[1\]\) cannot be hashed; .*frozen=True"):
+        consolidate([("a", 1), ("b", [1])], [1, 1], "step 'x'")
+    with pytest.raises(DataError, match="cannot be hashed"):
+        Batch([("a", {}), ("b", 1)], [1, -1]).zset("step 'x'")
+
+
+def test_merge_into_adds_in_place_and_drops_zeros() -> None:
+    zset = {("a", 1): 1, ("b", 1): 2}
+    merge_into(zset, [("a", 1), ("c", 1), ("b", 1)], [-1, 1, 1])
+    assert zset == {("c", 1): 1, ("b", 1): 3}
+
+
+def test_select_and_spread_keep_times_and_headers_with_their_rows() -> None:
+    batch = Batch([("a", 1), ("b", 2)], [1, 3], 20, [10, 20], [(("h", b"x"),), ()])
+    selected = batch.select([False, True])
+    assert (selected.rows, selected.weights, selected.times, selected.headers) == ([("b", 2)], [3], [20], [()])
+    spread = batch.spread([[("x", 1), ("y", 1)], []])
+    assert (spread.rows, spread.weights, spread.times) == ([("x", 1), ("y", 1)], [1, 1], [10, 10])
+    assert spread.headers == [(("h", b"x"),)] * 2
+
+
+def test_concat_gives_rows_without_a_time_of_their_own_that_of_their_batch() -> None:
+    both = concat([Batch([("a", 1)], [1], 5), EMPTY, Batch([("b", 1)], [-1], 9, [7], [(("h", b""),)])])
+    assert (both.rows, both.weights, both.time) == ([("a", 1), ("b", 1)], [1, -1], 9)
+    assert both.times == [5, 7]
+    assert both.headers == [(), (("h", b""),)]
+
+
+def test_concat_of_one_batch_is_that_batch() -> None:
+    one = Batch([("a", 1)], [1])
+    assert concat([EMPTY, one]) is one
+    assert concat([]) is EMPTY
+
+
+def test_rows_without_times_have_the_time_of_the_batch() -> None:
+    batch = Batch([("a", 1), ("b", 1)], [1, 1], 7)
+    assert batch.times_of_rows() == [7, 7]
+    assert batch.headers_of_rows() == [(), ()]
+    assert list(keys_of(batch.rows)) == ["a", "b"]
+
+
+def test_a_batch_shows_its_rows() -> None:
+    assert repr(Batch([("a", 1)], [2], 3)) == "Batch({('a', 1): 2}, time=3)"
+
+
+@given(deltas)
+def test_consolidation_is_the_sum_by_row(items: list[tuple[tuple[str, int], int]]) -> None:
+    rows, weights = [row for row, _ in items], [weight for _, weight in items]
+    assert Counter(consolidate(rows, weights, "here")) == oracle.bag(items)
+
+
+@given(deltas, deltas)
+def test_merging_is_addition(one: list[tuple[tuple[str, int], int]], other: list[tuple[tuple[str, int], int]]) -> None:
+    zset = dict(oracle.bag(one))
+    merge_into(zset, [row for row, _ in other], [weight for _, weight in other])
+    assert zset == oracle.bag([*one, *other])
+
+
+@given(st.lists(deltas, max_size=4))
+def test_concatenation_says_what_its_parts_say(parts: list[list[tuple[tuple[str, int], int]]]) -> None:
+    batches = [Batch([row for row, _ in part], [weight for _, weight in part]) for part in parts]
+    assert contents(concat(batches)) == oracle.plus(*map(contents, batches))

@@ -1,0 +1,98 @@
+"""Pictures of a plan: golden texts."""
+
+import eddy
+from tests.topology.programs import S, family
+
+
+def test_describe_is_written_as_kafka_streams_writes_it() -> None:
+    assert (
+        family().describe()
+        == """\
+Topologies:
+   Sub-topology: 0
+    Source: nodes (topics: [nodes], store: nodes)
+      --> RELATION-MAP-0000000001, ancestors-nodes-join
+    Processor: RELATION-MAP-0000000001 (stores: [])
+      --> ancestors
+      <-- nodes
+    Processor: ancestors-variable (stores: [])
+      --> ancestors-nodes-join
+      <-- ancestors
+    Processor: ancestors-nodes-join (stores: [])
+      --> ancestors
+      <-- nodes, ancestors-variable
+    Processor: ancestors (stores: [ancestors], topic: family-ancestors-loop)
+      --> ancestors-variable, descendants
+      <-- RELATION-MAP-0000000001, ancestors-nodes-join
+      strategy: waves, since op is linear
+    Processor: descendants (stores: [descendants])
+      --> KTABLE-SINK-0000000006
+      <-- ancestors
+    Sink: KTABLE-SINK-0000000006 (topic: descendants)
+      <-- descendants
+"""
+    )
+
+
+def test_mermaid_shows_topics_as_cylinders_and_loops_as_dotted_arrows() -> None:
+    assert (
+        family().mermaid()
+        == """\
+flowchart TD
+  n0[(nodes)]
+  n1["RELATION-MAP-0000000001"]
+  n2(["ancestors"])
+  n3["ancestors-nodes-join"]
+  n4{{"recursively ancestors"}}
+  n5["descendants"]
+  n6[(descendants)]
+  n0 --> n1
+  n0 --> n3
+  n1 --> n4
+  n2 --> n3
+  n3 --> n4
+  n4 -. back .-> n2
+  n4 --> n5
+  n5 --> n6
+"""
+    )
+
+
+def test_topologies_that_do_not_meet_are_told_apart() -> None:
+    topology = eddy.Topology("app")
+    topology.stream("in", key=S, value=S).group_by(lambda key, value: value, key=S).count("counts")
+    topology.table("other", key=S, value=S).to("copy")
+    assert (
+        topology.describe()
+        == """\
+Topologies:
+   Sub-topology: 0
+    Source: in (topics: [in])
+      --> KSTREAM-SELECT-KEY-0000000001
+    Processor: KSTREAM-SELECT-KEY-0000000001 (stores: [])
+      --> counts-repartition
+      <-- in
+    Processor: counts-repartition (stores: [], topic: app-counts-repartition)
+      --> counts
+      <-- KSTREAM-SELECT-KEY-0000000001
+    Processor: counts (stores: [counts])
+      --> none
+      <-- counts-repartition
+   Sub-topology: 1
+    Source: other (topics: [other], store: other)
+      --> KTABLE-SINK-0000000005
+    Sink: KTABLE-SINK-0000000005 (topic: copy)
+      <-- other
+"""
+    )
+
+
+def test_describe_says_how_a_recursion_is_computed_and_why() -> None:
+    assert "strategy: waves by depth up to 3, since the answer depends on the depth" in family(max_depth=3).describe()
+    topology = eddy.Topology("app")
+    topology.stream("in", key=S, value=S).recursively(lambda rows: rows.filter(lambda k, v: False))
+    assert "strategy: waves of facts, since a KStream's records are never taken back" in topology.describe()
+
+
+def test_a_notebook_shows_the_picture() -> None:
+    assert family()._repr_markdown_().startswith("```mermaid\nflowchart TD\n")

@@ -1,0 +1,46 @@
+"""Checked by mypy, not run: what an editor knows of a topology's types."""
+
+from typing import assert_type
+
+import eddy
+
+
+def program() -> None:
+    topology = eddy.Topology("family")
+
+    parents = topology.table("nodes", key=eddy.String, value=eddy.String)
+    assert_type(parents, eddy.KTable[str, str])
+
+    updates = parents.to_relation().map(lambda node, parent: (parent, 1))
+    assert_type(updates, eddy.Relation[str, int])
+
+    ancestors = updates.recursively(
+        lambda rows: rows.join(parents, lambda _, one, parent: (parent, one + 1)), name="ancestors"
+    )
+    assert_type(ancestors, eddy.Relation[str, int])
+    assert_type(ancestors.group_by_key(), eddy.KGroupedTable[str, int])
+
+    descendants = ancestors.group_by_key().count("descendants")
+    assert_type(descendants, eddy.KTable[str, int])
+    assert_type(descendants.to_stream(), eddy.KStream[str, int])
+    descendants.to("descendants", value=eddy.Int64)
+    descendants.to("wrong", value=eddy.String)  # type: ignore[arg-type]
+
+    words = topology.stream("words", key=eddy.String, value=eddy.Bytes)
+    assert_type(words, eddy.KStream[str, bytes])
+    assert_type(words.map_values(len), eddy.KStream[str, int])
+    assert_type(words.filter(lambda key, value: value.startswith(key.encode())), eddy.KStream[str, bytes])
+    assert_type(words.flat_map(lambda key, value: [(1, key)]), eddy.KStream[int, str])
+    assert_type(words.select_key(lambda key, value: len(value)), eddy.KStream[int, bytes])
+    assert_type(words.join(parents, lambda word, parent: (word, parent)), eddy.KStream[str, tuple[bytes, str]])
+    assert_type(words.left_join(parents, lambda word, parent: parent), eddy.KStream[str, str | None])
+    assert_type(words.group_by(lambda key, value: len(value)).count("lengths"), eddy.KTable[int, int])
+    assert_type(words.split(all=lambda key, value: True), dict[str, eddy.KStream[str, bytes]])
+    words.filter(lambda key, value: value.upper() + key)  # type: ignore[operator]
+    words.join(words, lambda one, other: one)  # type: ignore[arg-type]
+
+    sizes = words.group_by_key().aggregate(lambda: 0, lambda key, value, size: size + len(value), "sizes")
+    assert_type(sizes, eddy.KTable[str, int])
+    assert_type(
+        parents.outer_join(sizes, lambda parent, size: (parent, size)), eddy.KTable[str, tuple[str | None, int | None]]
+    )

@@ -116,7 +116,8 @@ class Worker:
         taken this one's place; ConnectorError; StateError. Whatever is raised, the epoch is undone.
         """
         room = self._isolation.room if self._isolation else self.config.max_epoch_records
-        polled = self._consumer.poll(room, timeout_s)
+        busy = self._restoring or self._stale  # there is work to do: do not wait for a record
+        polled = self._consumer.poll(room, 0.0 if busy else timeout_s)
         if polled.assigned or polled.revoked or self._stale:
             self._take_over()
         elif self._restoring:

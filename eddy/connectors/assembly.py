@@ -61,7 +61,6 @@ def assemble(topology: Topology, log: Log, config: Config, store: Store, expired
     specs = partition_counts(log, {*sources, *outputs}, f"application '{name}'")
     counts = {topic: spec.partitions for topic, spec in specs.items()}
     compacted = frozenset(topic for topic in sources if specs[topic].compacted)
-    stateful = sum(1 for node in plan.nodes if node.kind != "stream")
     environment = Environment(
         counts,
         compacted,
@@ -69,9 +68,10 @@ def assemble(topology: Topology, log: Log, config: Config, store: Store, expired
         Budget(config.max_loop_rows, expired),
         partition_of,
         store,
-        max(1_000, config.cache_bytes // 2 // _CELL_BYTES // max(1, stateful)),
     )
     circuit = compile_plan(plan, environment)
+    for state in circuit.states.values():
+        state.max_cells = max(1_000, config.cache_bytes // 2 // _CELL_BYTES // len(circuit.states))
     internal = internal_topics(name, circuit)
     lines, known = identity(plan, circuit), read_plan(log, internal.plan)
     if known is not None and not config.accept_plan:

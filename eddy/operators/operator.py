@@ -13,6 +13,7 @@ class State(Protocol):
     """What an epoch's end does with a state. Tables and arrangements are states."""
 
     spec: StateSpec
+    max_cells: int | None
 
     def changes(self) -> list[Change]:
         """The rows that the running epoch has changed."""

@@ -169,7 +169,7 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
                 loaded[key] = bag if len(bag) > 1 else next(iter(bag.items()))
         return loaded
 
-    def _changed_keys(self) -> Collection[K]:
+    def _changed_keys(self) -> set[K]:
         return self._touched
 
     def _store_is_empty(self) -> bool:

@@ -9,7 +9,7 @@ Invariant: while `complete`, a key that is not in memory is nowhere, and the sto
 Invariant: every cell that the running epoch has changed is in the fresh generation, or absent.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Container, Sequence
 from typing import Generic, TypeVar
 
 __all__ = ["Cache"]
@@ -25,7 +25,7 @@ class Cache(Generic[K, C]):
         self._fresh: dict[K, C] = {}
         self._aged: dict[K, C] = {}
         self._complete = complete
-        self._max_cells = max_cells
+        self.max_cells = max_cells
 
     def get_many(self, keys: Sequence[K]) -> list[C | None]:
         """The cell of each key, None where there is none.
@@ -62,13 +62,13 @@ class Cache(Generic[K, C]):
 
     def _rotate(self) -> None:
         """Let the fresh generation age once it is half the budget. All cells must be in the store by now."""
-        if self._max_cells is not None and len(self._fresh) * 2 > self._max_cells:
+        if self.max_cells is not None and len(self._fresh) * 2 > self.max_cells:
             self._aged, self._fresh, self._complete = self._fresh, {}, False
 
     def _load(self, keys: list[K]) -> dict[K, C]:
         raise NotImplementedError
 
-    def _changed_keys(self) -> Collection[K]:
+    def _changed_keys(self) -> Container[K]:
         raise NotImplementedError
 
     def _store_is_empty(self) -> bool:

@@ -5,7 +5,7 @@ before; so `rollback` is exact, `changes` is what the commit writes, and the sto
 open epoch.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import compress
 from typing import Generic, TypeVar
 
@@ -25,12 +25,14 @@ class Table(Cache[K, V], Generic[K, V]):
     def __init__(self, spec: StateSpec, store: Store | None = None, max_cells: int | None = None) -> None:
         self.spec = spec
         self._store = store
-        self._undo: list[tuple[Collection[K], Sequence[V | None]]] = []
+        self._undo: list[tuple[list[K], Sequence[V | None]]] = []
+        self._changed: dict[K, None] | None = None  # the keys in `_undo`, made when asked for
         super().__init__(complete=self._store_is_empty(), max_cells=None if store is None else max_cells)
 
     def put_many(self, news: Mapping[K, V | None], olds: Sequence[V | None]) -> None:
         """Replace the values `olds`, as `get_many` gave them for the keys of `news`; None deletes."""
         self._undo.append((list(news), olds))
+        self._changed = None
         fresh = self._fresh
         if None not in news.values():
             fresh.update(news)  # type: ignore[arg-type]
@@ -59,7 +61,7 @@ class Table(Cache[K, V], Generic[K, V]):
         if self._aged:
             for key in self._changed_keys():
                 self._aged.pop(key, None)
-        self._undo = []
+        self._undo, self._changed = [], None
         self._rotate()
 
     def rollback(self) -> None:
@@ -70,7 +72,7 @@ class Table(Cache[K, V], Generic[K, V]):
                     self._fresh.pop(key, None)
                 else:
                     self._fresh[key] = old
-        self._undo = []
+        self._undo, self._changed = [], None
 
     def items(self) -> Iterator[tuple[K, V]]:
         """Yield every (key, value), the running epoch's included, in no particular order."""
@@ -98,10 +100,10 @@ class Table(Cache[K, V], Generic[K, V]):
         decode = self.spec.value.decode
         return {key: decode(data) for key, data in zip(keys, stored, strict=True) if data is not None}
 
-    def _changed_keys(self) -> Collection[K]:
-        if len(self._undo) < 2:
-            return self._undo[0][0] if self._undo else ()
-        return dict.fromkeys(key for keys, _ in self._undo for key in keys)
+    def _changed_keys(self) -> dict[K, None]:
+        if self._changed is None:
+            self._changed = dict.fromkeys(key for keys, _ in self._undo for key in keys)
+        return self._changed
 
     def _store_is_empty(self) -> bool:
         return self._store is None or next(self._rows(), None) is None

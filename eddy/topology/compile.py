@@ -39,7 +39,6 @@ class Environment:
     budget: Budget = field(default_factory=lambda: Budget(2**62))
     partitioner: Callable[[bytes, int], int] = lambda key, count: 0
     store: Store | None = None
-    max_cells: int | None = None
 
 
 def compile_plan(plan: Plan, environment: Environment) -> Circuit:
@@ -148,7 +147,7 @@ class _Compiler:
     def _aggregate(self, node: nodes.Aggregate) -> None:
         counts: Table[Any, int] | None = None
         if node.subtractor is not None:
-            counts = Table(self._spec(node, f"{node.name}-rows", "table", Int64), *self._memory())
+            counts = Table(self._spec(node, f"{node.name}-rows", "table", Int64), self._world.store)
         operator = aggregate.Aggregate(
             node.name, self._table(node, node.name), node.initial, node.adder, node.subtractor, counts
         )
@@ -256,21 +255,18 @@ class _Compiler:
     def _table_of(self, node: Node, name: str) -> Table[Any, Any]:
         """The table of a node: its own, or one that is made for a join."""
         if node not in self._tables:
-            table = self._tables[node] = Table(self._spec(node, name, "table", node.value), *self._memory())
+            table = self._tables[node] = Table(self._spec(node, name, "table", node.value), self._world.store)
             self._scope.slots[node] = self._scope.emit(join.Materialize(name, table), self._scope.slots[node])
         return self._tables[node]
 
     def _table(self, node: Node, name: str, source: str | None = None) -> Table[Any, Any]:
-        table = self._tables[node] = Table(self._spec(node, name, "table", node.value, source), *self._memory())
+        table = self._tables[node] = Table(self._spec(node, name, "table", node.value, source), self._world.store)
         return table
 
     def _arrangement(self, node: Node, name: str, leveled: bool = False) -> Arrangement[Any, Any]:
         value = node.value or Native
         spec = self._spec(node, name, "arrangement", _with_level(value) if leveled else value)
-        return Arrangement(spec, *self._memory())
-
-    def _memory(self) -> tuple[Store | None, int | None]:
-        return self._world.store, self._world.max_cells
+        return Arrangement(spec, self._world.store)
 
     def _spec(self, node: Node, name: str, kind: str, value: Serde[Any] | None, source: str | None = None) -> StateSpec:
         place: Placement = self._placements[node]

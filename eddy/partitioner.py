@@ -5,30 +5,31 @@ toPositive(murmur2(key)) mod partitions. Pure Python; a log over a C client may 
 """
 
 from functools import lru_cache
+from struct import unpack_from
 
 __all__ = ["partition_of"]
 
 _M = 0x5BD1E995
 _SEED = 0x9747B28C
 _MASK = 0xFFFFFFFF
+_WORDS = [f"<{words}I" for words in range(64)]
 
 
 def _murmur2(data: bytes) -> int:
     """The 32-bit hash, as an unsigned integer."""
     length = len(data)
     h = _SEED ^ length
-    tail = length & ~3
-    for i in range(0, tail, 4):
-        k = int.from_bytes(data[i : i + 4], "little") * _M & _MASK
-        k = (k ^ k >> 24) * _M & _MASK
-        h = (h * _M & _MASK) ^ k
-    if length != tail:
-        h = (h ^ int.from_bytes(data[tail:], "little")) * _M & _MASK
+    words = length >> 2
+    for k in unpack_from(_WORDS[words] if words < len(_WORDS) else f"<{words}I", data):
+        k = k * _M & _MASK
+        h = (h * _M & _MASK) ^ ((k ^ k >> 24) * _M & _MASK)
+    if length & 3:
+        h = (h ^ int.from_bytes(data[words << 2 :], "little")) * _M & _MASK
     h = (h ^ h >> 13) * _M & _MASK
     return h ^ h >> 15
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=131_072)
 def partition_of(key: bytes, partitions: int) -> int:
     """The partition of `key` among `partitions`.
 

@@ -26,7 +26,7 @@ from eddy.topology.topology import Topology
 
 __all__ = ["Assembly", "assemble", "open_store"]
 
-_CELL_BYTES = 512
+_CELL_BYTES = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +68,9 @@ def assemble(topology: Topology, log: Log, config: Config, store: Store, expired
         Budget(config.max_loop_rows, expired),
         partition_of,
         store,
+        config.cache_bytes // 2 // _CELL_BYTES,
     )
     circuit = compile_plan(plan, environment)
-    for state in circuit.states.values():
-        state.max_cells = max(1_000, config.cache_bytes // 2 // _CELL_BYTES // len(circuit.states))
     internal = internal_topics(name, circuit)
     lines, known = identity(plan, circuit), read_plan(log, internal.plan)
     if known is not None and not config.accept_plan:

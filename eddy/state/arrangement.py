@@ -112,7 +112,7 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
         for row in changed:
             if weight := weight_in(self._fresh.get(row[0]), row[1]):
                 yield row, weight
-        for row_key, data in self._rows(b""):
+        for row_key, data in self._rows():
             end = 4 + _LENGTH.unpack_from(row_key)[0]
             value, weight = self._decode(row_key[end:], data)
             row = (self.spec.key.decode(row_key[4:end]), value)
@@ -153,18 +153,21 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
         """The value and the weight of a stored row."""
         return self.spec.value.decode(data[8:] or value), Int64.decode(data[:8])
 
-    def _rows(self, suffix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    def _rows(self) -> Iterator[tuple[bytes, bytes]]:
         assert self._store is not None
         prefix = self.spec.name.encode() + b"\x00"
-        cut = len(prefix) + 2
-        return ((key[cut:], data) for key, data in self._store.scan(prefix + suffix))
+        return ((key[len(prefix) + 2 :], data) for key, data in self._store.scan(prefix))
 
     def _load(self, keys: list[K]) -> dict[K, Bag]:
+        assert self._store is not None
         encoded = self.spec.key.identify_many(keys)
+        prefixes = [
+            self.spec.prefix(partition) + _LENGTH.pack(len(data)) + data
+            for partition, data in zip(self.spec.partitions_of(encoded), encoded, strict=True)
+        ]
         loaded: dict[K, Bag] = {}
-        for key, partition, data in zip(keys, self.spec.partitions_of(encoded), encoded, strict=True):
-            suffix = partition.to_bytes(2, "big") + _LENGTH.pack(len(data)) + data
-            bag = dict(self._decode(row_key[4 + len(data) :], found) for row_key, found in self._rows(suffix))
+        for key, prefix, rows in zip(keys, prefixes, self._store.scan_many(prefixes), strict=True):
+            bag = dict(self._decode(row_key[len(prefix) :], found) for row_key, found in rows)
             if bag:
                 loaded[key] = bag if len(bag) > 1 else next(iter(bag.items()))
         return loaded
@@ -173,7 +176,7 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
         return self._touched
 
     def _store_is_empty(self) -> bool:
-        return self._store is None or next(self._rows(b""), None) is None
+        return self._store is None or next(self._rows(), None) is None
 
 
 def pairs_of(bag: Bag | None) -> Collection[tuple[Any, int]]:

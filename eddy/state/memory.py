@@ -32,6 +32,10 @@ class MemoryStore:
         rows = self._open_rows()
         return iter([(key, rows[key]) for key in self._keys(prefix)])
 
+    def scan_many(self, prefixes: Sequence[bytes]) -> list[list[tuple[bytes, bytes]]]:
+        """The pairs of each prefix. Cost: a search for each."""
+        return [list(self.scan(prefix)) for prefix in prefixes]
+
     def write(self, changes: Iterable[tuple[bytes, bytes | None]]) -> None:
         """Put or delete each key. `changes` is read to its end before the first one is applied."""
         rows = self._open_rows()

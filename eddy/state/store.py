@@ -24,6 +24,12 @@ class Store(Protocol):
         Raises: StateError where a block cannot be read: a scan never ends early in silence.
         """
 
+    def scan_many(self, prefixes: Sequence[bytes]) -> list[list[tuple[bytes, bytes]]]:
+        """What `scan` yields for each of `prefixes`, in their order.
+
+        Raises: StateError as `scan` does.
+        """
+
     def write(self, changes: Iterable[tuple[bytes, bytes | None]]) -> None:
         """Put each value, delete each key whose value is None: all of them or none, in the order given.
 

@@ -31,7 +31,10 @@ __all__ = ["Environment", "compile_plan", "sink_serdes"]
 
 @dataclass
 class Environment:
-    """What a circuit needs of the world: partition counts, owners, a budget and a place for state."""
+    """What a circuit needs of the world: partition counts, owners, a budget and a place for state.
+
+    `max_cells` bounds the cells of all states in memory together, where there is a store beneath.
+    """
 
     topic_partitions: Mapping[str, int]
     compacted: frozenset[str] = frozenset()
@@ -39,6 +42,7 @@ class Environment:
     budget: Budget = field(default_factory=lambda: Budget(2**62))
     partitioner: Callable[[bytes, int], int] = lambda key, count: 0
     store: Store | None = None
+    max_cells: int | None = None
 
 
 def compile_plan(plan: Plan, environment: Environment) -> Circuit:
@@ -92,7 +96,11 @@ class _Compiler:
             self._check_scope(node)
             if node not in self._inside:
                 self._compile(node)
-        return Circuit(scope.steps, scope.count, self._inputs, self._world.ownership, self._world.budget)
+        circuit = Circuit(scope.steps, scope.count, self._inputs, self._world.ownership, self._world.budget)
+        if self._world.store is not None and self._world.max_cells is not None:
+            for state in circuit.states.values():
+                state.max_cells = self._world.max_cells // len(circuit.states)
+        return circuit
 
     def _check_scope(self, node: Node) -> None:
         for source in node.inputs:

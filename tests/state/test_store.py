@@ -72,6 +72,13 @@ def test_scan_yields_a_prefix_in_key_order(store: Store) -> None:
     assert [key for key, _ in store.scan(b"b/")] == [b"b/", b"b/10", b"b/2"]
 
 
+def test_scan_many_gives_what_scan_gives_for_each(store: Store) -> None:
+    store.write([(key, key) for key in (b"a", b"b", b"b/1", b"b/2", b"c\xff", b"c\xff\xff", b"d")])
+    prefixes = [b"c\xff", b"b/", b"x", b"", b"b/", b"a"]
+    assert store.scan_many(prefixes) == [list(store.scan(prefix)) for prefix in prefixes]
+    assert store.scan_many([]) == []
+
+
 def test_scan_of_a_prefix_that_ends_with_0xff_stops_at_the_right_key(store: Store) -> None:
     store.write([(b"a\xfe", b""), (b"a\xff", b""), (b"a\xff\xff", b""), (b"a\xff\xff\x00", b""), (b"b", b"")])
     assert [key for key, _ in store.scan(b"a\xff")] == [b"a\xff", b"a\xff\xff", b"a\xff\xff\x00"]

@@ -27,7 +27,7 @@ from eddy.state.table import Table
 
 __all__ = ["Arrange", "Join", "Materialize", "StreamTableJoin", "TableJoin"]
 
-_VALUE = itemgetter(1)
+_KEY, _VALUE = itemgetter(0), itemgetter(1)
 Lookup = Table[Any, Any] | Arrangement[Any, Any]
 
 
@@ -101,7 +101,7 @@ class Join(Operator):
 
 def matches(batch: Batch, state: Lookup, merge: Callable[[Any, Any, Any], Row]) -> Batch:
     """The rows merge(key, value, other) of each row of `batch` with each value of its key in `state`."""
-    keys = list(keys_of(batch.rows))
+    keys = list(map(_KEY, batch.rows))
     if isinstance(state, Table):
         others = state.get_many(keys)
         if None in others:

@@ -40,6 +40,7 @@ __all__ = ["Body", "Bound", "FactWaves", "Step", "Waves"]
 _ROWS = attrgetter("rows")
 _NO_HOPS: Set[int] = frozenset()
 _NO_SLOTS = range(0)
+_BUFFERED = 1_000
 
 
 class Step(NamedTuple):
@@ -87,6 +88,7 @@ class Body:
         operators = [step.operator for step in steps]
         self._arranges = [op for op in operators if isinstance(op, Arrange)]
         self._keepers = [op for op in operators if isinstance(op, Exchange) or (isinstance(op, Join) and op.leveled)]
+        self.keeps = bool(self._keepers)
         self._aware = [*self._keepers, *(op for op in self._arranges if op.leveled)]
 
     def open(self, externals: Sequence[Batch]) -> None:
@@ -96,13 +98,13 @@ class Body:
 
     def run(self, frontier: Batch, hop: int) -> Batch:
         """One wave: what op makes of the frontier, of what waited for it and, the first time, of the deltas."""
-        for operator in self._aware:
-            operator.level = hop
+        for aware in self._aware:
+            aware.level = hop
         values = self._values
         values[0] = frontier
-        for step, inputs, output in self.steps:
+        for operator, inputs, output in self.steps:
             batches = [values[i] for i in inputs]
-            values[output] = step.step(*batches) if self._aware or any(map(_ROWS, batches)) else EMPTY
+            values[output] = operator.step(*batches) if self._aware or any(map(_ROWS, batches)) else EMPTY
         for slot in self._outside:
             values[slot] = EMPTY
         self._outside = _NO_SLOTS
@@ -146,10 +148,6 @@ class _Recursion(Operator):
         self.body.forget_waves()
         self.gate.outbox.clear()
         self.cut.clear()
-
-    def _seen(self, rows: int) -> None:
-        self.waves += 1
-        self.rows += rows
 
     def _limit_error(self, row: Row) -> LoopLimitError:
         path, came_around = trace(self.body, row)
@@ -201,15 +199,14 @@ class Waves(_Recursion):
         total = _Total(leveled)
         body.open(externals)
         while waiting or body.waiting():
-            hop = min((*waiting, *body.waiting()))
+            hop = min((*waiting, *body.waiting())) if body.keeps else min(waiting)
             frontier = waiting.pop(hop, {})
-            self._seen(len(frontier))
             batch = Batch(list(frontier), list(frontier.values()), time)
             total.add(hop, frontier, batch)
             made = body.run(batch, hop)
             if not made.rows:
                 continue
-            rest = made.zset(self.name)
+            rest = consolidate(made.rows, made.weights, self.name)
             if leveled and hop >= bound.depth:
                 self._cut(Batch.of(rest, time))
                 continue
@@ -225,10 +222,17 @@ class Waves(_Recursion):
                 merge_into(waiting[hop + 1], rest, rest.values())
             else:
                 waiting[hop + 1] = rest
+        return self._at_rest(total, time)
+
+    def _at_rest(self, total: "_Total", time: int) -> Batch:
+        """Let what is arranged take the frontiers in, and return their sum."""
+        self.waves += total.waves
+        self.rows += total.count
         self.body.settle()
+        rows = total.sum()
         if self.arrangement is not None:
-            self.arrangement.integrate(total.arranged)
-        return Batch.of(total.rows, time)
+            self.arrangement.integrate(rows if total.leveled is None else total.leveled)
+        return Batch.of(rows, time)
 
     def _arrived(self, seed: Batch, received: Batch) -> dict[int, ZSet]:
         """The first frontiers, by hop: the seed, and what came through the loop's topic."""
@@ -239,25 +243,37 @@ class Waves(_Recursion):
 
 
 class _Total:
-    """The sum of the frontiers, and the same with each row's hop where that is to be remembered."""
+    """The sum of the frontiers, and the same with each row's hop where that is to be remembered.
+
+    Frontiers after the first are merged many at a time: most of them are small.
+    """
 
     def __init__(self, leveled: bool) -> None:
-        self.rows: ZSet = {}
-        self._leveled: ZSet | None = {} if leveled else None
-
-    @property
-    def arranged(self) -> ZSet:
-        """What the arrangement of X takes in."""
-        return self.rows if self._leveled is None else self._leveled
+        self.leveled: ZSet | None = {} if leveled else None
+        self.waves = self.count = 0
+        self._sum: ZSet = {}
+        self._rows: list[Row] = []
+        self._weights: list[int] = []
 
     def add(self, hop: int, frontier: ZSet, batch: Batch) -> None:
-        """Add a frontier, given as both; it may be kept."""
-        if self.rows:
-            merge_into(self.rows, batch.rows, batch.weights)
+        """Add a frontier, given in both forms; the Z-set may be kept."""
+        self.waves += 1
+        self.count += len(frontier)
+        if not self._sum:
+            self._sum = frontier
         else:
-            self.rows = frontier
-        if self._leveled is not None:
-            merge_into(self._leveled, [(key, (hop, value)) for key, value in batch.rows], batch.weights)
+            self._rows += batch.rows
+            self._weights += batch.weights
+            if len(self._rows) > _BUFFERED:
+                self.sum()
+        if self.leveled is not None:
+            merge_into(self.leveled, [(key, (hop, value)) for key, value in batch.rows], batch.weights)
+
+    def sum(self) -> ZSet:
+        """The sum so far."""
+        merge_into(self._sum, self._rows, self._weights)
+        self._rows, self._weights = [], []
+        return self._sum
 
 
 class FactWaves(_Recursion):
@@ -278,7 +294,8 @@ class FactWaves(_Recursion):
         while frontiers or self.body.waiting():
             hop = min((*frontiers, *self.body.waiting()))
             frontier = merged(frontiers.pop(hop, EMPTY), self.name)
-            self._seen(len(frontier))
+            self.waves += 1
+            self.rows += len(frontier)
             made = self.body.run(frontier, hop)
             if not made.rows:
                 continue

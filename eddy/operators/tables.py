@@ -1,11 +1,10 @@
 """From facts to tables: the last record of a key wins."""
 
 from collections.abc import Mapping, Sequence
-from itertools import compress
 from typing import Any
 
 from eddy.errors import DataError
-from eddy.operators.batch import EMPTY, Batch, Row
+from eddy.operators.batch import EMPTY, Batch, Row, keys_of
 from eddy.operators.operator import Operator, State
 from eddy.state.table import Table
 
@@ -41,28 +40,33 @@ class Upsert(Operator):
         if len(keys) == len(batch) and olds.count(None) == len(olds) and None not in latest.values():
             self.table.put_many(latest, olds)
             return Batch(batch.rows, batch.weights, batch.time, batch.times)
-        times = None
+        time_of = None
         if batch.times is not None:
-            time_of = dict(zip((key for key, _ in batch.rows), batch.times, strict=True))
-            times = list(map(time_of.__getitem__, keys))
+            time_of = dict(zip(keys_of(batch.rows), batch.times, strict=True))
         self.table.put_many(latest, olds)
-        return replacement(latest, olds, batch.time, times)
+        return replacement(latest, olds, batch.time, time_of)
 
 
-def replacement(news: Mapping[Any, Any], olds: Sequence[Any], time: int, times: list[int] | None = None) -> Batch:
+def replacement(
+    news: Mapping[Any, Any], olds: Sequence[Any], time: int, time_of: Mapping[Any, int] | None = None
+) -> Batch:
     """The delta of a table in which the values `olds` of the keys of `news` are replaced; None is no value.
 
-    Retractions come before the rows that replace them; a value that stays makes no row.
+    Retractions come before the rows that replace them; a value that stays makes no row. `time_of` is
+    each key's own time, where it has one.
     """
-    rows: list[Row] = list(news.items())
-    if olds.count(None) == len(olds) and None not in news.values():
-        return Batch(rows, [1] * len(rows), time, times)
-    moved = [old != row[1] for old, row in zip(olds, rows, strict=True)]
-    gone = [m and old is not None for m, old in zip(moved, olds, strict=True)]
-    come = [m and row[1] is not None for m, row in zip(moved, rows, strict=True)]
-    deletes: list[Row] = list(compress(zip(news, olds, strict=True), gone))
-    inserts = list(compress(rows, come))
+    deletes: list[Row] = []
+    inserts: list[Row] = []
+    for row, old in zip(news.items(), olds, strict=True):
+        if old is None:
+            if row[1] is not None:
+                inserts.append(row)
+        elif old != row[1]:
+            deletes.append((row[0], old))
+            if row[1] is not None:
+                inserts.append(row)
     if not (deletes or inserts):
         return EMPTY
-    stamps = None if times is None else [*compress(times, gone), *compress(times, come)]
-    return Batch(deletes + inserts, [-1] * len(deletes) + [1] * len(inserts), time, stamps)
+    rows = deletes + inserts
+    times = None if time_of is None else list(map(time_of.__getitem__, keys_of(rows)))
+    return Batch(rows, [-1] * len(deletes) + [1] * len(inserts), time, times)

@@ -16,7 +16,7 @@ It does not repair, retry or wait. Values are never pickled.
 import fcntl
 import shutil
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from itertools import islice
@@ -31,6 +31,7 @@ from rocksdict import (
     RdictIter,
     ReadOptions,
     WriteBatch,
+    WriteOptions,
 )
 
 from eddy.errors import StateError
@@ -41,6 +42,7 @@ __all__ = ["RocksDBStore", "remove_store"]
 _OWNER_KEY = RESERVED + b"owner"
 _CONFIG = "rocksdict-config.json"
 _MANY_KEYS = 1_000
+_STALLED = "Write stall"  # RocksDB's word for a write that would have to wait
 _NEVER = 1 << 30
 
 
@@ -102,27 +104,17 @@ class RocksDBStore:
 
     def write(self, changes: Iterable[tuple[bytes, bytes | None]]) -> None:
         """Put or delete each key in one batch: all of them or none. Cost: 1.3 µs a key."""
-        batch = WriteBatch(raw_mode=True)
-        for key, value in changes:
-            if key >= RESERVED:
-                raise _reserved(self._path, key)
-            if value is None:
-                batch.delete(key)
-            else:
-                batch.put(key, value)
-        self._commit(batch)
+        rows = list(changes)
+        if (last := max((key for key, _ in rows), default=b"")) >= RESERVED:
+            raise _reserved(self._path, last)
+        self._commit(lambda: _batch(rows))
 
     def delete_prefix(self, prefix: bytes) -> None:
         """Delete every key that starts with `prefix`. Cost: independent of their number from 1,000 on."""
-        batch = WriteBatch(raw_mode=True)
         keys = [key for key, _ in islice(self.scan(prefix), _MANY_KEYS)]
-        if len(keys) < _MANY_KEYS:
-            # Every range deletion slows all later reads (12 ns each, measured), a deleted key does not.
-            for key in keys:
-                batch.delete(key)
-        else:
-            batch.delete_range(prefix, _end(prefix))
-        self._commit(batch)
+        # Every range deletion slows all later reads (12 ns each, measured), a deleted key does not.
+        ends = (prefix, _end(prefix)) if len(keys) >= _MANY_KEYS else None
+        self._commit(lambda: _batch([(key, None) for key in keys], ends))
 
     def flush(self) -> None:
         """Make all that was written survive a loss of power. Cost: one fsync of the log."""
@@ -151,10 +143,20 @@ class RocksDBStore:
             raise _older(self._path)
         return db
 
-    def _commit(self, batch: WriteBatch) -> None:
+    def _commit(self, batch: Callable[[], WriteBatch]) -> None:
+        """Write; where the memtables are full, wait for their flush, which fails where the disk is full.
+
+        Left to itself RocksDB would wait within the write, on a full disk for ever.
+        """
         db = self._live()
         try:
-            db.write(batch)
+            try:
+                db.write(batch(), _no_waiting())
+            except Exception as error:
+                if _STALLED not in str(error):
+                    raise
+                db.flush()
+                db.write(batch(), _no_waiting())
         except Exception as error:
             raise self._given_up(db, "write", error) from error
 
@@ -215,6 +217,26 @@ class _Scan(Iterator[tuple[bytes, bytes]]):
             raise _unreadable(self._path, error) from error
         self._ended = True
         self.release()
+
+
+def _batch(changes: Iterable[tuple[bytes, bytes | None]], ends: tuple[bytes, bytes] | None = None) -> WriteBatch:
+    """Rows to put or delete, and a range to delete. A batch can be written once only."""
+    batch = WriteBatch(raw_mode=True)
+    for key, value in changes:
+        if value is None:
+            batch.delete(key)
+        else:
+            batch.put(key, value)
+    if ends is not None:
+        batch.delete_range(*ends)
+    return batch
+
+
+@cache
+def _no_waiting() -> WriteOptions:
+    options = WriteOptions()
+    options.no_slowdown = True
+    return options
 
 
 def _open(path: Path, owner: bytes, cache_bytes: int) -> Rdict:

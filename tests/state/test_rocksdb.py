@@ -1,5 +1,6 @@
 """What a RocksDB store does with bad directories, bad blocks, full disks and killed processes."""
 
+import os
 import resource
 import signal
 import subprocess
@@ -273,28 +274,34 @@ def test_a_store_that_vanished_while_it_was_refused_is_not_taken_for_an_empty_on
     store.close()
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 8 MB."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "eddy-test", str(disk)]
-    try:
-        subprocess.run(mount, check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"mounting a small tmpfs needs rights that this user does not have: {error}")
-    yield disk
-    subprocess.run(["umount", str(disk)], check=True)
+FULL_DISK = """
+import pathlib, sys
+from test_rocksdb import batch, batches_in, fill, open_store
+disk = pathlib.Path(sys.argv[1])
+(disk / "filler").write_bytes(bytes(5 << 20))
+store = open_store(disk / "state")
+refused = fill(store)
+(disk / "filler").unlink()
+store.write(batch(refused))
+assert batches_in(store) == list(range(refused + 1))
+store.close()
+print("refused, then taken")
+"""
 
 
-def test_a_full_disk_refuses_a_write_and_takes_it_once_there_is_room(small_disk: Path) -> None:
-    (small_disk / "filler").write_bytes(bytes(5 << 20))
-    store = open_store(small_disk / "state")
-    refused = fill(store)
-    (small_disk / "filler").unlink()
-    store.write(batch(refused))
-    assert batches_in(store) == list(range(refused + 1))
-    store.close()
+def test_a_full_disk_refuses_a_write_and_takes_it_once_there_is_room(tmp_path: Path) -> None:
+    """On a file system of 8 MB, which a mount namespace of its own takes along when the process ends."""
+    inside = f'mount -t tmpfs -o size=8m eddy-test {tmp_path} && exec {sys.executable} -c "$0" {tmp_path}'
+    run = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", inside, FULL_DISK],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+    )
+    if "unshare" in run.stderr or "mount:" in run.stderr:
+        pytest.skip(f"a file system of one's own needs rights that this user does not have: {run.stderr}")
+    assert run.stdout == "refused, then taken\n", run.stderr
 
 
 def test_the_bounds_on_memory_and_files_hold_after_a_reopen(path: Path) -> None:

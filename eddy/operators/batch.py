@@ -97,6 +97,18 @@ class Batch:
         """The headers of each row."""
         return [()] * len(self.rows) if self.headers is None else self.headers
 
+    def consolidated(self, where: str) -> "Batch":
+        """The same as rows that are all different, none with weight 0. Raises: DataError as `zset` does."""
+        if len(self.rows) > 1:
+            return Batch.of(self.zset(where), self.time)
+        if not self.rows or not self.weights[0]:
+            return EMPTY
+        try:
+            hash(self.rows[0])
+        except TypeError as error:
+            raise unhashable(self.rows, where) from error
+        return self
+
     def zset(self, where: str) -> ZSet:
         """Merge equal rows. Raises: DataError naming `where` and the row that cannot be hashed."""
         return consolidate(self.rows, self.weights, where)

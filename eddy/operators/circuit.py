@@ -73,7 +73,7 @@ class Circuit:
 
         Raises: DataError naming the step whose function raised; the caller rolls back.
         """
-        self.budget.rows = 0
+        self.budget.begin()
         values = self._empty.copy()
         for name, batch in inputs.items():
             values[self._inputs[name]] = batch

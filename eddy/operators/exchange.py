@@ -21,6 +21,9 @@ from eddy.serde import Serde
 __all__ = ["Budget", "Exchange", "Gate", "Outgoing", "Ownership", "Received"]
 
 
+_ROWS_A_LOOK = 256
+
+
 class Ownership:
     """Which partitions this worker owns, by the number of partitions of a topic.
 
@@ -41,16 +44,27 @@ class Ownership:
 
 
 class Budget:
-    """How much an epoch may do before it has to commit, for its transaction not to time out."""
+    """How much an epoch may do before it has to commit, for its transaction not to time out.
+
+    The clock is asked once in a while, not for every wave.
+    """
 
     def __init__(self, max_rows: int, expired: Callable[[], bool] = lambda: False) -> None:
-        self.max_rows, self.expired = max_rows, expired
-        self.rows = 0
+        self.max_rows, self._expired = max_rows, expired
+        self.begin()
+
+    def begin(self) -> None:
+        """An epoch begins."""
+        self._rows = self._next = 0
+        self._spent = False
 
     def spend(self, rows: int) -> bool:
         """Count rows that went round a loop; return whether the epoch should end."""
-        self.rows += rows
-        return self.rows >= self.max_rows or self.expired()
+        self._rows += rows
+        if self._rows >= self._next and not self._spent:
+            self._next = min(self.max_rows, self._rows + _ROWS_A_LOOK)
+            self._spent = self._rows >= self.max_rows or self._expired()
+        return self._spent
 
 
 class Received(Batch):

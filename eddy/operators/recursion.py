@@ -37,7 +37,7 @@ from eddy.state.arrangement import Arrangement
 __all__ = ["Body", "Bound", "FactWaves", "Step", "Waves"]
 
 
-_ROWS = attrgetter("rows")
+_ROWS, _TIME = attrgetter("rows"), attrgetter("time")
 _NO_HOPS: Set[int] = frozenset()
 _NO_SLOTS = range(0)
 _BUFFERED = 1_000
@@ -85,7 +85,9 @@ class Body:
         self.steps, self._result = steps, result
         self._values = [EMPTY] * slots
         self._outside = _NO_SLOTS
+        self._only = steps[0].operator if len(steps) == 1 and steps[0].inputs[0] == 0 else None
         operators = [step.operator for step in steps]
+        self._absent = (EMPTY,) * (len(steps[0].inputs) - 1)
         self._arranges = [op for op in operators if isinstance(op, Arrange)]
         self._keepers = [op for op in operators if isinstance(op, Exchange) or (isinstance(op, Join) and op.leveled)]
         self.keeps = bool(self._keepers)
@@ -98,6 +100,8 @@ class Body:
 
     def run(self, frontier: Batch, hop: int) -> Batch:
         """One wave: what op makes of the frontier, of what waited for it and, the first time, of the deltas."""
+        if self._only is not None and not self._aware and not self._outside:
+            return self._only.step(frontier, *self._absent)
         for aware in self._aware:
             aware.level = hop
         values = self._values
@@ -192,60 +196,54 @@ class Waves(_Recursion):
         Raises: LoopLimitError where a row is still on its way after `limit` waves.
         """
         seed, received, *externals = inputs
-        time = max(batch.time for batch in inputs)
+        time = max(map(_TIME, inputs))
         waiting = self._arrived(seed, received)
         body, gate, bound = self.body, self.gate, self.bound
         shared, leveled = gate.shared, bound.leveled
         total = _Total(leveled)
         body.open(externals)
         while waiting or body.waiting():
-            hop = min((*waiting, *body.waiting())) if body.keeps else min(waiting)
-            frontier = waiting.pop(hop, {})
-            batch = Batch(list(frontier), list(frontier.values()), time)
-            total.add(hop, frontier, batch)
-            made = body.run(batch, hop)
-            if not made.rows:
-                continue
-            rest = consolidate(made.rows, made.weights, self.name)
+            hop = min((*waiting, *body.waiting())) if body.keeps or len(waiting) > 1 else next(iter(waiting))
+            frontier = waiting.pop(hop, EMPTY)
+            total.add(hop, frontier)
+            made = body.run(frontier, hop).consolidated(self.name)
             if leveled and hop >= bound.depth:
-                self._cut(Batch.of(rest, time))
+                self._cut(made)
                 continue
-            if shared:
-                rest = gate.own(Batch.of(rest, time), hop + 1).zset(self.name)
-            if not rest:
+            rest = gate.own(made, hop + 1) if shared else made
+            if not rest.rows:
                 continue
             if hop >= bound.limit and not leveled:
-                raise self._limit_error(next(iter(rest)))
-            if self.budget.spend(len(rest)):
-                gate.spill(Batch.of(rest, time), hop + 1)
+                raise self._limit_error(rest.rows[0])
+            if self.budget.spend(len(rest.rows)):
+                gate.spill(rest, hop + 1)
             elif hop + 1 in waiting:
-                merge_into(waiting[hop + 1], rest, rest.values())
+                waiting[hop + 1] = concat((waiting[hop + 1], rest)).consolidated(self.name)
             else:
                 waiting[hop + 1] = rest
         return self._at_rest(total, time)
 
     def _at_rest(self, total: "_Total", time: int) -> Batch:
         """Let what is arranged take the frontiers in, and return their sum."""
-        self.waves += total.waves
-        self.rows += total.count
         self.body.settle()
         rows = total.sum()
+        self.waves += total.waves
+        self.rows += total.count
         if self.arrangement is not None:
             self.arrangement.integrate(rows if total.leveled is None else total.leveled)
         return Batch.of(rows, time)
 
-    def _arrived(self, seed: Batch, received: Batch) -> dict[int, ZSet]:
+    def _arrived(self, seed: Batch, received: Batch) -> dict[int, Batch]:
         """The first frontiers, by hop: the seed, and what came through the loop's topic."""
         arrived = by_hop(received)
-        own = self.gate.own(seed)
-        arrived[0] = concat((own, arrived[0])) if 0 in arrived else own
-        return {hop: batch.zset(self.name) for hop, batch in arrived.items()}
+        arrived[0] = concat((self.gate.own(seed), arrived[0])) if 0 in arrived else self.gate.own(seed)
+        return {hop: batch.consolidated(self.name) for hop, batch in arrived.items()}
 
 
 class _Total:
     """The sum of the frontiers, and the same with each row's hop where that is to be remembered.
 
-    Frontiers after the first are merged many at a time: most of them are small.
+    Frontiers are merged many at a time: most of them are small.
     """
 
     def __init__(self, leveled: bool) -> None:
@@ -255,25 +253,32 @@ class _Total:
         self._rows: list[Row] = []
         self._weights: list[int] = []
 
-    def add(self, hop: int, frontier: ZSet, batch: Batch) -> None:
-        """Add a frontier, given in both forms; the Z-set may be kept."""
+    def add(self, hop: int, frontier: Batch) -> None:
+        """Add a consolidated frontier."""
         self.waves += 1
-        self.count += len(frontier)
-        if not self._sum:
-            self._sum = frontier
+        self.count += len(frontier.rows)
+        if len(frontier.rows) > _BUFFERED:
+            self._merge(frontier.rows, frontier.weights)
         else:
-            self._rows += batch.rows
-            self._weights += batch.weights
+            self._rows += frontier.rows
+            self._weights += frontier.weights
             if len(self._rows) > _BUFFERED:
                 self.sum()
         if self.leveled is not None:
-            merge_into(self.leveled, [(key, (hop, value)) for key, value in batch.rows], batch.weights)
+            leveled = [(key, (hop, value)) for key, value in frontier.rows]
+            merge_into(self.leveled, leveled, frontier.weights)
 
     def sum(self) -> ZSet:
         """The sum so far."""
-        merge_into(self._sum, self._rows, self._weights)
+        self._merge(self._rows, self._weights)
         self._rows, self._weights = [], []
         return self._sum
+
+    def _merge(self, rows: list[Row], weights: list[int]) -> None:
+        if self._sum or self.waves > 1:
+            merge_into(self._sum, rows, weights)
+        else:
+            self._sum = dict(zip(rows, weights, strict=True))
 
 
 class FactWaves(_Recursion):

@@ -91,7 +91,14 @@ def Json(type: Any = Any) -> Serde[Any]:  # noqa: N802 - a serde reads as a noun
     """
     hashable = type is not Any and type in {str, int, float, bool}
     name = "json" if type is Any else f"json({getattr(type, '__name__', type)})"
-    return Serde(name, _json_encoder.encode, msgspec.json.Decoder(type).decode, hashable)
+    encode = _json_encoder.encode
+    return Serde(
+        name,
+        encode,
+        msgspec.json.Decoder(type).decode,
+        hashable,
+        identify=lambda value: encode(_canonical(value)),
+    )
 
 
 def Struct(type: type[S], format: str = "json") -> Serde[S]:  # noqa: N802

@@ -21,9 +21,7 @@ every_source = pytest.mark.parametrize("source", SOURCES)
 
 MAX_FILE_LINES = 500
 MAX_FUNCTION_LINES = 60  # of code; a docstring is read, not traced
-PLACEHOLDER = re.compile(
-    r"\b(todo|tbd|fixme|placeholder|docstring|coming soon|work in progress)\b", re.IGNORECASE
-)
+PLACEHOLDER = re.compile(r"\b(todo|tbd|fixme|placeholder|docstring|coming soon|work in progress)\b", re.IGNORECASE)
 BANNER = re.compile(r"#[\s#]*([-=*~_#])\1{2,}")
 MACHINE_PATH = re.compile(r"(?<![\w.])/(?:work|root|home)/")
 DEAD_STATEMENTS = (
@@ -78,12 +76,8 @@ def is_dead_code(comment: str) -> bool:
 
 def make(*arguments: str) -> list[str]:
     # Under `make test` the outer make's flags (such as -j) would reach this one.
-    environment = {
-        name: value for name, value in os.environ.items() if name not in {"MAKEFLAGS", "MAKELEVEL"}
-    }
-    run = subprocess.run(
-        ["make", *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
-    )
+    environment = {name: value for name, value in os.environ.items() if name not in {"MAKEFLAGS", "MAKELEVEL"}}
+    run = subprocess.run(["make", *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
     return run.stdout.splitlines()
 
 
@@ -117,9 +111,7 @@ def test_file_holds_one_idea(source: str) -> None:
 
 @every_source
 def test_functions_can_be_seen_at_once(source: str) -> None:
-    functions = (
-        node for node in ast.walk(tree_of(source)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    )
+    functions = (node for node in ast.walk(tree_of(source)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
     too_long = [
         f"{source}:{function.lineno} {function.name}: {lines} lines"
         for function in functions

@@ -8,7 +8,7 @@ go away counts them in a second table. Taking away comes before adding, as in Ka
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from eddy.errors import DataError
@@ -34,9 +34,12 @@ def weight_by_key(batch: Batch, where: str) -> dict[Any, int]:
         raise unhashable(batch.rows, where) from error
 
 
-def add_counts(table: Table[Any, int], deltas: dict[Any, int]) -> tuple[dict[Any, int | None], list[int | None]]:
+def add_counts(table: Table[Any, int], deltas: dict[Any, int]) -> tuple[Mapping[Any, int | None], list[int | None]]:
     """Add `deltas` to the counts in `table`; return the counts after, and before; None for 0."""
     olds = table.get_many(list(deltas))
+    if olds.count(None) == len(olds) and 0 not in deltas.values():
+        table.put_many(deltas, olds)
+        return deltas, olds
     news = {
         key: (delta if old is None else old + delta) or None
         for (key, delta), old in zip(deltas.items(), olds, strict=True)

@@ -166,9 +166,7 @@ while True:
             partitions = [TopicPartition("t", p) for p in range(3)]
             assert {p.metadata for p in log.committed("g", partitions).values()} == {str(last)}
 
-    def test_a_full_disk_is_reported_and_what_was_there_stays(
-        self, path: pathlib.Path, log: LocalLog
-    ) -> None:
+    def test_a_full_disk_is_reported_and_what_was_there_stays(self, path: pathlib.Path, log: LocalLog) -> None:
         limit = 2 << 20
         body = f"""
 from eddy.errors import ConnectorError
@@ -286,9 +284,7 @@ class TestThreads:
         log.close()
 
     @pytest.mark.parametrize("on_disk", [False, True])
-    def test_a_producer_fenced_at_any_moment_commits_all_or_nothing(
-        self, path: pathlib.Path, on_disk: bool
-    ) -> None:
+    def test_a_producer_fenced_at_any_moment_commits_all_or_nothing(self, path: pathlib.Path, on_disk: bool) -> None:
         log = LocalLog(path if on_disk else None)
         log.create_topics([TopicSpec("t", 2)])
         committed: list[bytes] = []
@@ -439,9 +435,7 @@ class TestCompaction:
             producer.send("c", 0, [b"k", None], [b"v", b"v"], [0, 0])
 
     @pytest.mark.parametrize(("keys", "left"), [(10, 10), (60_001, 120_002)])
-    def test_closing_compacts_what_is_mostly_out_of_date(
-        self, path: pathlib.Path, keys: int, left: int
-    ) -> None:
+    def test_closing_compacts_what_is_mostly_out_of_date(self, path: pathlib.Path, keys: int, left: int) -> None:
         log = LocalLog(path)
         log.create_topics([TopicSpec("c", 1, {"cleanup.policy": "compact"})])
         column = [b"%d" % (i % keys) for i in range(120_002)]

@@ -137,9 +137,7 @@ class TestTopics:
         with pytest.raises(ConnectorError):
             log.create_topics([TopicSpec(bad, 1)])
 
-    def test_delete_removes_topics_and_passes_over_absent_ones(
-        self, log: Log, topic: str, name: Name
-    ) -> None:
+    def test_delete_removes_topics_and_passes_over_absent_ones(self, log: Log, topic: str, name: Name) -> None:
         write(log, topic, 0, [b"gone"])
         log.delete_topics([topic, name("absent")])
         assert log.topics([topic]) == {}
@@ -443,9 +441,7 @@ class TestPositions:
         consumer.seek({where: 5})
         assert drained(consumer, 1) == [b"v5"]
 
-    def test_without_a_position_a_group_starts_at_the_first_offset(
-        self, log: Log, topic: str, name: Name
-    ) -> None:
+    def test_without_a_position_a_group_starts_at_the_first_offset(self, log: Log, topic: str, name: Name) -> None:
         write(log, topic, 0, numbered("v", 6))
         log.delete_records({TopicPartition(topic, 0): 4})
         assert drained(log.consumer(name("group"), [topic], "m"), 2) == [b"v4", b"v5"]
@@ -457,8 +453,7 @@ class TestPolls:
             write(log, topic, partition, numbered(f"p{partition}-", 4))
         came = drain(log.consumer(name("group"), [topic], "m"), 12)
         by_partition = {
-            p: [value for records in came if records.partition == p for value in records.values]
-            for p in range(3)
+            p: [value for records in came if records.partition == p for value in records.values] for p in range(3)
         }
         assert by_partition == {p: numbered(f"p{p}-", 4) for p in range(3)}
         for records in came:
@@ -555,17 +550,13 @@ class TestGroups:
         assert [(poll.revoked, poll.assigned) for poll in told] == [(frozenset(), consumer.assignment())]
         assert consumer.assignment() == {TopicPartition(topic, i) for i in range(3)}
 
-    def test_equal_partitions_of_all_topics_go_to_the_same_member(
-        self, log: Log, topic: str, name: Name
-    ) -> None:
+    def test_equal_partitions_of_all_topics_go_to_the_same_member(self, log: Log, topic: str, name: Name) -> None:
         log.create_topics([TopicSpec(name("other"), 3)])
         members = [log.consumer(name("group"), [topic, name("other")], f"m{i}") for i in range(2)]
         settle(members, 6)
         for member in members:
             owned = member.assignment()
-            assert {p.partition for p in owned if p.topic == topic} == {
-                p.partition for p in owned if p.topic != topic
-            }
+            assert {p.partition for p in owned if p.topic == topic} == {p.partition for p in owned if p.topic != topic}
 
     def test_partitions_move_between_three_members(self, log: Log, topic: str, name: Name) -> None:
         a, b, c = members = [log.consumer(name("group"), [topic], member) for member in "abc"]

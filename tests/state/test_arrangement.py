@@ -82,7 +82,6 @@ def test_equal_rows_are_one_row_however_they_are_written(serde: Serde[Any], valu
     assert list(store.scan(b"")) == []
 
 
-@pytest.mark.xfail(reason="Json has no `identify`: 1 and 1.0 are one row in memory and two in the store", strict=True)
 def test_equal_json_rows_are_one_row() -> None:
     store = MemoryStore()
     rows: Rows = Arrangement(spec(value=Json()), store)

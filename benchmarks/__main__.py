@@ -1,0 +1,53 @@
+"""The way in: `python -m benchmarks` runs all, `python -m benchmarks live descendants` some.
+
+Exit status 0 where every result was right, 1 where one was wrong. A target that is missed is
+printed as missed and changes nothing: time on a shared machine is no test.
+"""
+
+import argparse
+import importlib
+import json
+import sys
+from pathlib import Path
+
+from benchmarks.report import Section, machine, print_section, print_targets
+from benchmarks.runs import busy_cores
+
+_NAMES = ("descendants", "live", "end-to-end", "restart", "larger-than-cache")
+
+
+def main() -> int:
+    """Run what was asked for, print as it comes."""
+    arguments = _arguments()
+    print(machine())
+    if arguments.quick:
+        print("quick: small workloads; the targets are meant for the full ones")
+    sections: dict[str, Section] = {}
+    for name in arguments.names or _NAMES:
+        others = busy_cores()
+        section = sections[name] = importlib.import_module(f"benchmarks.{name.replace('-', '_')}").run(arguments.quick)
+        section.notes.append(f"meanwhile others kept {others():.2f} cores busy.")
+        print_section(section)
+        sys.stdout.flush()
+    print_targets([target for section in sections.values() for target in section.targets])
+    if arguments.json:
+        found = {name: section.as_json() for name, section in sections.items()}
+        arguments.json.write_text(
+            json.dumps({"machine": machine(), "quick": arguments.quick, **found}, indent=1) + "\n"
+        )
+    return 1 if any(section.wrong for section in sections.values()) else 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure eddy beside its peers.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one or more of {', '.join(_NAMES)}; default: all")
+    parser.add_argument("--quick", action="store_true", help="small workloads, to see that everything runs")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every single run there as well")
+    arguments = parser.parse_args()
+    if unknown := [name for name in arguments.names if name not in _NAMES]:
+        parser.error(f"{unknown[0]!r} is no benchmark; one of {', '.join(_NAMES)} is needed")
+    return arguments
+
+
+if __name__ == "__main__":
+    sys.exit(main())

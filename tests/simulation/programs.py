@@ -1,0 +1,321 @@
+"""The programs that the simulation and the kill tests run, each with its inputs and a naive oracle.
+
+An oracle recomputes everything from the inputs as they are in the log, in plain Python, and shares
+no code with eddy: what each output topic folds to, and what each state holds. Data is such that
+every order in which partitions may be read is without cycles, or the recursion has a bound.
+"""
+
+import pathlib
+import random
+import runpy
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import eddy
+
+__all__ = ["PROGRAMS", "Event", "Expected", "Program"]
+
+Event = tuple[str, str, Any]
+"""(topic, key, value or None)."""
+
+Inputs = Mapping[str, Any]
+"""By source topic: a dict of the latest values for a table, the list of (key, value) for a stream."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """By topic what each sink folds to, a dict for a table and a Counter for facts; by name each state's rows."""
+
+    sinks: dict[str, Any]
+    states: dict[str, dict[Any, Any]]
+
+
+@dataclass(frozen=True)
+class Program:
+    """`partitions` maps each source topic to the one whose number of partitions it has."""
+
+    name: str
+    build: Callable[[], eddy.Topology]
+    partitions: dict[str, str]
+    event: Callable[[random.Random], Event]
+    expect: Callable[[Inputs], Expected]
+
+    def topology(self) -> eddy.Topology:
+        """The topology, built once."""
+        return _built(self.build)
+
+
+@cache
+def _built(build: Callable[[], eddy.Topology]) -> eddy.Topology:
+    return build()
+
+
+# Family: the descendants of everybody
+
+
+def family() -> eddy.Topology:
+    """The example of the README."""
+    example = pathlib.Path(__file__).parents[2] / "examples" / "family.py"
+    topology = runpy.run_path(str(example))["topology"]
+    assert isinstance(topology, eddy.Topology)
+    return topology
+
+
+def family_event(rng: random.Random) -> Event:
+    """A node is put below one of a lower number, moved there, or deleted."""
+    node = rng.randrange(1, 13)
+    return "nodes", f"n{node}", None if rng.random() < 0.2 else f"n{rng.randrange(node)}"
+
+
+def family_expect(inputs: Inputs) -> Expected:
+    """Walk up from every node."""
+    parents = inputs["nodes"]
+    descendants: Counter[str] = Counter()
+    for node in parents:
+        while (node := parents.get(node)) is not None:
+            descendants[node] += 1
+    ancestors = {(node, 1): count for node, count in descendants.items()}
+    return Expected(
+        {"descendants": dict(descendants)},
+        {"nodes": parents, "ancestors": ancestors, "descendants": dict(descendants)},
+    )
+
+
+# Bill of materials: quantities multiplied along every path
+
+
+def materials() -> eddy.Topology:
+    """Rows (assembly, (part, quantity)); op moves to the part to find what that is made of."""
+    topology = eddy.Topology("materials")
+    uses = topology.table("uses", key=eddy.String, value=eddy.Int64)  # "assembly>part" -> quantity
+    edges = uses.to_relation().map(_edge, name="edges", key=eddy.String)
+    contains = edges.recursively(
+        lambda rows: rows.map(lambda whole, part: (part[0], (whole, part[1])), name="parts", key=eddy.String).join(
+            edges,
+            lambda _, outer, inner: (outer[0], (inner[0], outer[1] * inner[1])),
+            name="parts-of-parts",
+            key=eddy.String,
+        ),
+        name="contains",
+    )
+    totals = contains.group_by_key(key=eddy.String).aggregate(
+        lambda: 0,
+        lambda _, part, total: total + part[1],
+        lambda _, part, total: total - part[1],
+        "totals",
+        value=eddy.Int64,
+    )
+    totals.to("totals", key=eddy.String, value=eddy.Int64)
+    return topology
+
+
+def _edge(key: str, quantity: int) -> tuple[str, tuple[str, int]]:
+    assembly, part = key.split(">")
+    return assembly, (part, quantity)
+
+
+def materials_event(rng: random.Random) -> Event:
+    """A use of a part by an assembly of a lower number comes, changes or goes."""
+    low, high = sorted(rng.sample(range(7), 2))
+    return "uses", f"p{low}>p{high}", None if rng.random() < 0.3 else rng.randrange(1, 4)
+
+
+def materials_expect(inputs: Inputs) -> Expected:
+    """Enumerate every path below every assembly."""
+    edges: dict[str, list[tuple[str, int]]] = {}
+    for key, quantity in inputs["uses"].items():
+        assembly, part = _edge(key, quantity)
+        edges.setdefault(assembly, []).append(part)
+
+    def below(assembly: str, factor: int) -> list[tuple[str, int]]:
+        found = []
+        for part, quantity in edges.get(assembly, []):
+            found += [(part, factor * quantity), *below(part, factor * quantity)]
+        return found
+
+    contains = {assembly: below(assembly, 1) for assembly in edges}
+    totals = {assembly: sum(quantity for _, quantity in parts) for assembly, parts in contains.items()}
+    return Expected(
+        {"totals": totals},
+        {
+            "uses": inputs["uses"],
+            "parts-of-parts-right": Counter((a, part) for a, parts in edges.items() for part in parts),
+            "parts-of-parts-left": Counter((p, (a, q)) for a, parts in contains.items() for p, q in parts),
+            "totals": totals,
+            "totals-rows": {assembly: len(parts) for assembly, parts in contains.items()},
+        },
+    )
+
+
+# Permissions: who is in which group, at most two levels up, cycles allowed
+
+LEVELS = 2
+
+
+def permissions() -> eddy.Topology:
+    """Rows (group, member), by depth; then each once, and the groups' sizes."""
+    topology = eddy.Topology("permissions")
+    members = topology.table("members", key=eddy.String, value=eddy.String)  # any id -> "member>group"
+    pairs = members.to_relation()
+    up = pairs.map(lambda _, pair: tuple(pair.split(">")), name="up", key=eddy.String, value=eddy.String)
+    seed = pairs.map(lambda _, pair: tuple(pair.split(">")[::-1]), name="in", key=eddy.String, value=eddy.String)
+    everyone = seed.recursively(
+        lambda rows: rows.join(up, lambda _, member, group: (group, member), name="inherit", key=eddy.String),
+        name="everyone",
+        max_depth=LEVELS,
+    )
+    sizes = everyone.distinct("each-once").group_by_key(key=eddy.String).count("sizes")
+    sizes.to("sizes", key=eddy.String, value=eddy.Int64)
+    return topology
+
+
+def permissions_event(rng: random.Random) -> Event:
+    """A membership comes, becomes another one, or goes."""
+    pair = None if rng.random() < 0.3 else f"g{rng.randrange(5)}>g{rng.randrange(5)}"
+    return "members", f"m{rng.randrange(7)}", pair
+
+
+def permissions_expect(inputs: Inputs) -> Expected:
+    """Extend every membership by one level at a time."""
+    pairs = [tuple(pair.split(">")) for pair in inputs["members"].values()]
+    level = Counter((group, member) for member, group in pairs)
+    leveled: Counter[Any] = Counter()
+    for depth in range(LEVELS + 1):
+        leveled.update({(group, (depth, member)): weight for (group, member), weight in level.items()})
+        higher: Counter[Any] = Counter()
+        for (group, member), weight in level.items():
+            for lower, upper in pairs:
+                if lower == group:
+                    higher[upper, member] += weight
+        level = higher
+    everyone: Counter[Any] = Counter()
+    for (group, (_, member)), weight in leveled.items():
+        everyone[group, member] += weight
+    sizes = dict(Counter(group for group, _ in everyone))
+    return Expected(
+        {"sizes": sizes},
+        {
+            "members": inputs["members"],
+            "inherit-right": Counter(pairs),
+            "everyone": leveled,
+            "each-once": everyone,
+            "sizes": sizes,
+        },
+    )
+
+
+# Countdown: facts, n + 1 of them for each root
+
+
+def countdown() -> eddy.Topology:
+    """Records n, n-1, … 0 for each record n, each under a key of its own; and how many by root."""
+    topology = eddy.Topology("countdown")
+    roots = topology.stream("roots", key=eddy.String, value=eddy.Int64)
+    visits = roots.recursively(
+        lambda records: records.filter(lambda _, n: n > 0).map(_lower, key=eddy.String, value=eddy.Int64),
+        name="down",
+    )
+    visits.to("visits", key=eddy.String, value=eddy.Int64)
+    counts = visits.group_by(lambda key, _: key.split("/")[0], key=eddy.String).count("visits-of")
+    counts.to("visits-of", key=eddy.String, value=eddy.Int64)
+    return topology
+
+
+def _lower(key: str, n: int) -> tuple[str, int]:
+    return f"{key.split('/')[0]}/{n - 1}", n - 1
+
+
+def countdown_event(rng: random.Random) -> Event:
+    """A root, often one that was there before."""
+    return "roots", f"r{rng.randrange(5)}", rng.randrange(7)
+
+
+def countdown_expect(inputs: Inputs) -> Expected:
+    """Count down."""
+    visits: Counter[Any] = Counter()
+    totals: Counter[str] = Counter()
+    for root, n in inputs["roots"]:
+        visits.update([(root, n), *((f"{root}/{i}", i) for i in range(n))])
+        totals[root] += n + 1
+    return Expected({"visits": visits, "visits-of": dict(totals)}, {"visits-of": dict(totals)})
+
+
+# Orders: a repartition, a join of tables, and a reduce that takes back
+
+
+def orders() -> eddy.Topology:
+    """Orders counted by customer, beside the customer's name; and the lengths of names by initial."""
+    topology = eddy.Topology("orders")
+    placed = topology.stream("placed", key=eddy.String, value=eddy.String)  # order -> customer
+    customers = topology.table("customers", key=eddy.String, value=eddy.String)  # customer -> name
+    counts = placed.group_by(lambda _, customer: customer, key=eddy.String).count("orders-of")
+    profiles = customers.outer_join(counts, lambda name, n: f"{name}:{n}", name="profiles", value=eddy.String)
+    profiles.to("profiles", key=eddy.String, value=eddy.String)
+    initials = customers.group_by(lambda _, name: (name[0], len(name)), key=eddy.String, value=eddy.Int64)
+    lengths = initials.reduce(lambda a, b: a + b, lambda a, b: a - b, "lengths")
+    lengths.to("lengths", key=eddy.String, value=eddy.Int64)
+    return topology
+
+
+def orders_event(rng: random.Random) -> Event:
+    """An order, or a customer's name that comes, changes or goes."""
+    customer = f"c{rng.randrange(6)}"
+    if rng.random() < 0.5:
+        return "placed", f"o{rng.randrange(1000)}", customer
+    return "customers", customer, None if rng.random() < 0.2 else rng.choice("ab") * rng.randrange(1, 5)
+
+
+def orders_expect(inputs: Inputs) -> Expected:
+    """Count, join and add up."""
+    counts = Counter(customer for _, customer in inputs["placed"])
+    names = inputs["customers"]
+    lengths: Counter[str] = Counter()
+    for name in names.values():
+        lengths[name[0]] += len(name)
+    profiles = {c: f"{names.get(c)}:{counts.get(c)}" for c in {*names, *counts}}
+    return Expected(
+        {"profiles": profiles, "lengths": dict(lengths)},
+        {
+            "orders-of": dict(counts),
+            "customers": names,
+            "lengths": dict(lengths),
+            "lengths-rows": dict(Counter(name[0] for name in names.values())),
+        },
+    )
+
+
+# Rooms: a stream re-keyed to another number of partitions, of which the last value counts
+
+
+def rooms() -> eddy.Topology:
+    """The latest reading by room; a room has one sensor, so the readings of a room have an order."""
+    topology = eddy.Topology("rooms")
+    readings = topology.stream("readings", key=eddy.String, value=eddy.Int64)
+    by_room = readings.select_key(lambda sensor, _: f"room-{sensor}", key=eddy.String)
+    latest = by_room.repartition(partitions=2, name="by-room").to_table("latest")
+    latest.to("latest", key=eddy.String, value=eddy.Int64)
+    return topology
+
+
+def rooms_event(rng: random.Random) -> Event:
+    """A reading."""
+    return "readings", f"s{rng.randrange(6)}", rng.randrange(100)
+
+
+def rooms_expect(inputs: Inputs) -> Expected:
+    """The last one wins."""
+    latest = {f"room-{sensor}": value for sensor, value in inputs["readings"]}
+    return Expected({"latest": latest}, {"latest": latest})
+
+
+PROGRAMS = [
+    Program("family", family, {"nodes": "nodes"}, family_event, family_expect),
+    Program("materials", materials, {"uses": "uses"}, materials_event, materials_expect),
+    Program("permissions", permissions, {"members": "members"}, permissions_event, permissions_expect),
+    Program("countdown", countdown, {"roots": "roots"}, countdown_event, countdown_expect),
+    Program("orders", orders, {"placed": "placed", "customers": "customers"}, orders_event, orders_expect),
+    Program("rooms", rooms, {"readings": "readings"}, rooms_event, rooms_expect),
+]

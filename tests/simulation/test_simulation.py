@@ -1,0 +1,217 @@
+"""A thousand seeds of `world.py`, and proof that it takes the same turns again and can fail.
+
+A seed that fails is printed with its trace, and replayed by `python -m tests.simulation SEED`.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import eddy
+from eddy.connectors import ledger, local_group
+from eddy.connectors.internal import InternalTopics
+from eddy.connectors.ledger import Entry, Ledger
+from eddy.connectors.local import LocalLog
+from eddy.operators.circuit import Circuit
+from eddy.state.spec import Change
+from tests.simulation.programs import PROGRAMS
+from tests.simulation.world import FATES, STEPS, World
+
+CHUNK, CHUNKS = 50, 20
+PLANTED_WITHIN = 500
+"""A planted bug is found within so many seeds."""
+
+
+@pytest.fixture(autouse=True)
+def _quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Aborts are logged by the thousand."""
+    with caplog.at_level("ERROR", logger="eddy.worker"):
+        yield
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_every_invariant_holds_whatever_goes_wrong(chunk: int) -> None:
+    for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
+        world = World(seed)
+        try:
+            world.run()
+        except BaseException as error:
+            trace = "\n".join(world.trace)
+            pytest.fail(f"{trace}\nseed {seed}: {error!r}\nreplay: python -m tests.simulation {seed}")
+
+
+def test_the_seeds_reach_every_program_and_every_fault() -> None:
+    worlds = [World(seed).run() for seed in range(CHUNK)]
+    assert {world.program.name for world in worlds} == {program.name for program in PROGRAMS}
+    traces = "\n".join(line for world in worlds for line in world.trace)
+    for what in [
+        *FATES,
+        "is thrown out",
+        "dies between",
+        "leaves",
+        "an older copy",
+        "compact",
+        "aborted",
+        "rocksdb=True",
+    ]:
+        assert what in traces, f"no seed of the first {CHUNK} has '{what}'"
+    assert sum(world.witness.cuts for world in worlds) > CHUNK
+    assert sum(world.witness.exchanged for world in worlds) > CHUNK
+
+
+def test_the_same_seed_takes_the_same_turns() -> None:
+    for seed in range(8):
+        assert World(seed).run().digest() == World(seed).run().digest()
+
+
+def test_the_same_seed_takes_the_same_turns_however_strings_are_hashed() -> None:
+    program = "from tests.simulation.world import World; print(*(World(seed).run().digest() for seed in range(8)))"
+    digests = set()
+    for hash_seed in ("1", "2"):
+        environment = os.environ | {"PYTHONHASHSEED": hash_seed}
+        root = Path(__file__).parents[2]
+        done = subprocess.run([sys.executable, "-c", program], env=environment, cwd=root, capture_output=True)
+        digests.add(done.stdout)
+        assert done.returncode == 0, done.stderr.decode()
+    assert len(digests) == 1
+
+
+def test_steps_are_all_those_of_an_epoch() -> None:
+    seen: list[str] = []
+    program = PROGRAMS[0]
+    with eddy.TopologyTestDriver(program.topology()) as driver:
+        driver.worker._observe = seen.append
+        driver.input("nodes").pipe("a", "b")
+    assert seen[: len(STEPS)] == STEPS
+
+
+# Planted bugs: each is found, or the simulation proves nothing
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def take_undone_work_as_done(patch: pytest.MonkeyPatch) -> None:
+    """A rollback that commits."""
+    patch.setattr(Circuit, "rollback", Circuit.commit)
+
+
+def stay_after_an_abort(patch: pytest.MonkeyPatch) -> None:
+    """No rewind: the consumer goes on behind the records that were undone."""
+    rewind = eddy.Worker._rewind
+
+    def only_at_takeover(worker: eddy.Worker) -> None:
+        if sys._getframe(1).f_code.co_name != "_undo":
+            rewind(worker)
+
+    patch.setattr(eddy.Worker, "_rewind", only_at_takeover)
+
+
+def purge_what_is_only_read(patch: pytest.MonkeyPatch) -> None:
+    """Purge up to the ends, not up to what is committed."""
+
+    def purge(internal: InternalTopics, log: LocalLog, group: str) -> dict[object, int]:
+        ends = log.end_offsets(ledger.partitions_of(internal.exchanges))
+        log.delete_records(ends)
+        return dict(ends)
+
+    patch.setattr(InternalTopics, "purge", purge)
+
+
+def write_the_store_before_the_commit(patch: pytest.MonkeyPatch) -> None:
+    """The rows of an epoch are in the store already when its transaction begins."""
+    changes = Circuit.changes
+
+    def written(circuit: Circuit) -> dict[str, list[Change]]:
+        rows = changes(circuit)
+        for name, changed in rows.items():
+            state = circuit.states[name]
+            state._store.write([(state.spec.prefix(p) + key, value) for p, key, value in changed])  # type: ignore[attr-defined]
+        return rows
+
+    patch.setattr(Circuit, "changes", written)
+
+
+def cut_with_rows_in_loops(patch: pytest.MonkeyPatch) -> None:
+    """The counters are ignored where a cut is written."""
+    patch.setattr(Entry, "in_loops", 0)
+
+
+def call_it_done_by_counters_alone(patch: pytest.MonkeyPatch) -> None:
+    """Positions are ignored where the end is detected."""
+    patch.setattr("eddy.connectors.quiescence.lags", lambda log, group, partitions: {})
+
+
+def keep_the_outbox_of_an_undone_epoch(patch: pytest.MonkeyPatch) -> None:
+    """Rows for others are sent again with the next epoch."""
+    rollback = Circuit.rollback
+
+    def forgetful(circuit: Circuit) -> None:
+        kept = [list(gate.outbox) for gate in circuit.gates]
+        rollback(circuit)
+        for gate, outbox in zip(circuit.gates, kept, strict=True):
+            gate.outbox = outbox
+
+    patch.setattr(Circuit, "rollback", forgetful)
+
+
+def let_zombies_commit(patch: pytest.MonkeyPatch) -> None:
+    """The group's generation is not asked at the commit."""
+    patch.setattr(local_group.Groups, "check", lambda groups, membership, partitions: None)
+
+
+def restore_nothing(patch: pytest.MonkeyPatch) -> None:
+    """A takeover goes on with the store as it is."""
+    patch.setattr("eddy.worker.restores", lambda *arguments: [])
+
+
+def keep_memory_after_a_takeover(patch: pytest.MonkeyPatch) -> None:
+    """Cells of before the takeover are believed."""
+    patch.setattr(Circuit, "forget", lambda circuit: None)
+
+
+def ignore_an_unknown_commit(patch: pytest.MonkeyPatch) -> None:
+    """A commit of which the answer was lost is taken for one that did not happen."""
+    patch.setattr(eddy.Worker, "_stale", property(lambda worker: False, lambda worker, value: None), raising=False)
+
+
+def overtake_rows_on_their_way(patch: pytest.MonkeyPatch) -> None:
+    """Own rows go on in memory while earlier ones wait in the topic."""
+    patch.setattr(Ledger, "draining", lambda self, records: dict.fromkeys(self._exchanges, frozenset()))
+
+
+def sleep_through_a_rebalance(patch: pytest.MonkeyPatch) -> None:
+    """A partition that went to another member and came back is taken for one that never went."""
+    refresh = local_group.Groups.refresh
+    patch.setattr(local_group.Groups, "refresh", lambda groups, member: (*refresh(groups, member)[:2], False))
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        take_undone_work_as_done,
+        stay_after_an_abort,
+        purge_what_is_only_read,
+        write_the_store_before_the_commit,
+        cut_with_rows_in_loops,
+        call_it_done_by_counters_alone,
+        keep_the_outbox_of_an_undone_epoch,
+        let_zombies_commit,
+        restore_nothing,
+        keep_memory_after_a_takeover,
+        ignore_an_unknown_commit,
+        overtake_rows_on_their_way,
+        sleep_through_a_rebalance,
+    ],
+)
+def test_a_planted_bug_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    for seed in range(PLANTED_WITHIN):
+        try:
+            World(seed).run()
+        except (AssertionError, eddy.EddyError):
+            return
+    pytest.fail(f"{plant.__name__}: not found by {PLANTED_WITHIN} seeds")

@@ -1,0 +1,219 @@
+"""The omniscient witness: reads the log beside the workers and holds everything in it to the oracle.
+
+What it knows comes from the log's records and the group's positions alone, never from a worker's
+memory, and it decodes rows by its own code. Shared with the kill tests.
+"""
+
+import struct
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import eddy
+from eddy.connectors.internal import InternalTopics
+from eddy.connectors.log import Log, Records, TopicPartition
+from eddy.connectors.quiescence import Cut, quiescent
+from eddy.operators.operator import State
+from eddy.state.memory import MemoryStore
+from eddy.topology.compile import sink_serdes
+from tests.simulation.programs import Expected, Program
+
+__all__ = ["Witness"]
+
+Ends = Mapping[TopicPartition, int]
+
+
+class Witness:
+    """Watches one program on one log. `worker` lends what its plan compiles to: names and serdes."""
+
+    def __init__(self, program: Program, log: Log, worker: eddy.Worker) -> None:
+        self.program, self.log = program, log
+        plan = program.topology().plan
+        self._sources = {source.topic: source for source in plan.sources()}
+        self._sinks = {sink.topic: sink for sink in plan.sinks()}
+        counts = {name: spec.partitions for name, spec in log.topics().items()}
+        self._sink_serdes = {sink.topic: pair for sink, pair in sink_serdes(plan, counts).items()}  # type: ignore[attr-defined]
+        self._states: dict[str, State] = dict(worker.circuit.states)
+        self.internal: InternalTopics = worker.internal
+        self.group = program.topology().name
+        self._partitions = {name: [TopicPartition(name, p) for p in range(n)] for name, n in counts.items()}
+        self.inputs = self._all(self._sources)
+        self.exchanges = self._all(self.internal.exchanges)
+        self._counted: dict[TopicPartition, int] = {}
+        self.exchanged = 0
+        self.cuts = 0
+        self._cut_position = 0
+
+    def _all(self, topics: Iterable[str]) -> list[TopicPartition]:
+        return [partition for topic in topics for partition in self._partitions[topic]]
+
+    def _records(self, partition: TopicPartition, ends: Ends | None = None) -> Records:
+        begin = self.log.begin_offsets([partition])[partition]
+        end = self.log.end_offsets([partition])[partition] if ends is None else ends[partition]
+        return self.log.read(partition, begin, end, 1 << 30)
+
+    def _rows(self, topic: str, ends: Ends | None = None) -> Iterator[tuple[bytes, bytes | None]]:
+        for partition in self._partitions[topic]:
+            records = self._records(partition, ends)
+            yield from zip(records.keys, records.values, strict=True)  # type: ignore[misc]
+
+    # What should be
+
+    def expected(self, ends: Ends | None = None) -> Expected:
+        """The oracle's answer for all inputs, or for those before `ends`."""
+        inputs: dict[str, Any] = {}
+        for topic, source in self._sources.items():
+            decode_key, decode_value = source.key.decode, source.value.decode
+            rows = [(decode_key(k), None if v is None else decode_value(v)) for k, v in self._rows(topic, ends)]
+            inputs[topic] = rows if source.kind == "stream" else latest(rows)
+        return self.program.expect(inputs)
+
+    # What is
+
+    def sink(self, topic: str, ends: Ends | None = None) -> Any:
+        """What a sink's topic folds to: a Counter of facts, or a dict of the latest values."""
+        decode_key, decode_value = (serde.decode for serde in self._sink_serdes[topic])
+        rows = [(decode_key(k), None if v is None else decode_value(v)) for k, v in self._rows(topic, ends)]
+        return Counter(rows) if self._sinks[topic].kind == "stream" else latest(rows)
+
+    def state(self, name: str, ends: Ends | None = None) -> dict[Any, Any]:
+        """What a state's changelog folds to, over all partitions, decoded."""
+        spec = self._states[name].spec
+        if spec.changelog is None:
+            return {}
+        folded = latest(self._rows(spec.changelog, ends))
+        return dict(self._decoded(name, key, value) for key, value in folded.items())
+
+    def _decoded(self, name: str, key: bytes, value: bytes) -> tuple[Any, Any]:
+        spec = self._states[name].spec
+        if spec.kind == "table":
+            return spec.key.decode(key), spec.value.decode(value)
+        length = struct.unpack_from(">I", key)[0]
+        row = spec.key.decode(key[4 : 4 + length]), spec.value.decode(key[4 + length :])
+        return row, struct.unpack(">q", value)[0]
+
+    # That they agree
+
+    def check_exact(self, ends: Ends | None = None, expected_at: Ends | None = None) -> None:
+        """Sinks and changelogs, up to `ends`, are the oracle's answer for the inputs before `expected_at`."""
+        expected = self.expected(expected_at)
+        assert set(expected.states) == set(self._states), "the oracle knows other states"
+        for topic, answer in expected.sinks.items():
+            agree(f"sink '{topic}'", self.sink(topic, ends), answer)
+        for name, rows in expected.states.items():
+            if self._states[name].spec.changelog is not None:
+                agree(f"changelog of '{name}'", self.state(name, ends), rows)
+
+    def check_store(self, worker: eddy.Worker, owned: Iterable[TopicPartition]) -> None:
+        """What a worker has in its store, and sees of it, is what the log says, for the partitions owned."""
+        expected = self.expected()
+        mine = {(len(self._partitions[topic]), partition) for topic, partition in owned}
+        for name, state in worker.circuit.states.items():
+            homes = [p for p in range(state.spec.partitions) if (state.spec.partitions, p) in mine]
+            held = {}
+            for partition in homes:
+                prefix = state.spec.prefix(partition)
+                pairs = worker.store.scan(prefix)
+                held.update(self._decoded(name, key[len(prefix) :], value) for key, value in pairs)
+            answer = {row: weight for row, weight in expected.states[name].items() if home(state, row) in homes}
+            agree(f"store of '{name}' in {homes}", held, answer)
+            seen = [seen_by(state, row) for row in answer]
+            agree(f"memory of '{name}' in {homes}", dict(zip(answer, seen, strict=True)), answer)
+
+    def check_cuts(self) -> None:
+        """Each cut that is new: its outputs are the oracle's answer for its inputs."""
+        (partition,) = self._partitions[self.internal.cuts]
+        end = self.log.end_offsets([partition])[partition]
+        if end == self._cut_position:
+            return
+        found = self.log.read(partition, self._cut_position, end, 1 << 30)
+        self._cut_position = end
+        for value in found.values:
+            assert value is not None
+            cut = Cut.decode(value)
+            inputs, outputs = by_partition(cut.inputs), by_partition(cut.outputs)
+            self.check_exact(outputs, inputs)
+            self.cuts += 1
+
+    def pending(self) -> list[str]:
+        """What is left to do, as far as records and positions tell: inputs unread, rows under way."""
+        partitions = [*self.inputs, *self.exchanges]
+        committed = self.log.committed(self.group, partitions)
+        begins, ends = self.log.begin_offsets(partitions), self.log.end_offsets(partitions)
+        left = []
+        for partition in partitions:
+            at = committed[partition].offset if partition in committed else begins[partition]
+            assert begins[partition] <= at, f"{partition}: purged up to {begins[partition]}, committed {at}"
+            if ends[partition] > at and len(self.log.read(partition, at, ends[partition], 1)):
+                left.append(f"{partition.topic}-{partition.partition} from {at}")
+        return left
+
+    def count_exchanged(self) -> None:
+        """Count the rows that were written to loops and repartitions since the last time."""
+        begins, ends = self.log.begin_offsets(self.exchanges), self.log.end_offsets(self.exchanges)
+        for partition in self.exchanges:
+            start = self._counted.get(partition, 0)
+            if ends[partition] > start:
+                assert begins[partition] <= start, f"{partition}: purged before the witness saw it"
+                self.exchanged += len(self.log.read(partition, start, ends[partition], 1 << 30))
+                self._counted[partition] = ends[partition]
+
+    def quiescent(self) -> bool:
+        """What eddy says; where it says yes, nothing may be left and everything has to be exact."""
+        if not quiescent(self.log, self.group, self.inputs, self.exchanges):
+            return False
+        assert not (left := self.pending()), f"quiescent too early: {left}"
+        self.check_exact()
+        return True
+
+    def check_counters(self, seen: int | None) -> None:
+        """As many rows emitted as consumed, by what the commits booked, and as many as were `seen` in the topics."""
+        positions = self.log.committed(self.group, [*self.inputs, *self.exchanges]).values()
+        emitted = consumed = 0
+        for here, taken, *others in (position.metadata.split() for position in positions if position.metadata):
+            emitted += int(here) + sum(int(other.split("=")[1]) for other in others)
+            consumed += int(taken)
+        assert emitted == consumed, f"emitted {emitted}, consumed {consumed}"
+        assert seen in (None, emitted), f"emitted {emitted}, seen {seen}"
+
+
+def latest(rows: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
+    """The last value of each key, None deleting."""
+    return {key: value for key, value in dict(rows).items() if value is not None}
+
+
+def by_partition(offsets: Mapping[str, list[int]]) -> dict[TopicPartition, int]:
+    """Offsets by topic as offsets by partition."""
+    return {TopicPartition(topic, p): offset for topic, many in offsets.items() for p, offset in enumerate(many)}
+
+
+def home(state: State, row: Any) -> int:
+    """The partition that a row of a state belongs to."""
+    key = row if state.spec.kind == "table" else row[0]
+    return state.spec.partitions_of([state.spec.key.encode(key)])[0]
+
+
+def seen_by(state: State, row: Any) -> Any:
+    """What a state says about a row: a table's value, an arrangement's weight."""
+    return state.get(row) if state.spec.kind == "table" else state.weights([row])[0]  # type: ignore[attr-defined]
+
+
+def agree(what: str, found: Any, answer: Any) -> None:
+    """Raise an AssertionError that shows what is missing, wrong or too much."""
+    if found != answer:
+        keys = [key for key in {**found, **answer} if found.get(key) != answer.get(key)]
+        shown = ", ".join(f"{key!r}: {found.get(key)!r}, not {answer.get(key)!r}" for key in sorted(keys, key=repr)[:5])
+        raise AssertionError(f"{what}: {len(keys)} rows differ from the oracle: {shown}")
+
+
+class KeptStore(MemoryStore):
+    """A store in memory that survives its worker, as a directory does."""
+
+    def close(self) -> None:
+        """Keep the rows."""
+
+    def copy(self) -> "KeptStore":
+        """As it is now."""
+        made = KeptStore()
+        made.write(self.scan(b""))
+        return made

@@ -1,0 +1,416 @@
+"""A world in one process: workers, an embedded log in memory, and everything that can go wrong, from a seed.
+
+Strategy. A seed draws a program, partitions, settings and the faults that are on (swarm testing);
+then, turn by turn, what happens next: a worker steps, input is produced, a worker joins, leaves,
+is thrown out or comes back. A worker that steps may meet a fate at a named step of its epoch:
+
+    crash     it is gone as by SIGKILL, nothing is undone; its store is kept, lost, or an older copy
+    abort     a retriable error: the epoch is undone and tried again
+    unknown   a commit of which it never learns whether it happened, and both happen
+    refused   the store takes no write after the commit (a full disk): the worker stops
+    zombie    it is thrown out in the middle of its epoch, and goes on
+    usurped   the same, and others take over and commit before it goes on
+    stolen    another worker takes its name in the middle of its epoch
+
+After the turns of this safety phase comes liveness: faults off, the dead thrown out, everybody steps
+until nothing is left, within a bound.
+
+Invariants, held by `Witness` against naive oracles:
+
+1. `quiescent()` is true only when nothing is left to do, and then outputs and changelogs are exact.
+2. Each cut names offsets at which outputs and changelogs are f(inputs).
+3. No position lies before its partition's first record: purged ≤ committed.
+4. A zombie commits nothing.
+5. In the end outputs (facts as multisets), changelogs, stores and memories are exact, rows emitted
+   and consumed are as many as were in the topics, and `quiescent()` is true.
+6. The same seed takes the same turns.
+"""
+
+import hashlib
+import random
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import eddy
+from eddy.connectors.local import LocalLog
+from eddy.connectors.log import TopicSpec
+from eddy.errors import FencedError, IndeterminateCommitError
+from eddy.partitioner import partition_of
+from eddy.state.rocksdb import RocksDBStore
+from eddy.state.store import Store
+from tests.simulation.programs import PROGRAMS, Event, Program
+from tests.simulation.witness import KeptStore, Witness
+
+__all__ = ["FATES", "STEPS", "World"]
+
+STEPS = [
+    "stepped",
+    "begun",
+    "outputs sent",
+    "exchanges sent",
+    "changelogs sent",
+    "flushed",
+    "cut sent",
+    "committed",
+    "stored",
+    "done",
+]
+"""The named steps of an epoch, in order; `test_steps_are_all_those_of_an_epoch` keeps the list whole."""
+
+BEFORE_COMMIT = STEPS[: STEPS.index("committed")]
+UNLOCKED = STEPS[: STEPS.index("flushed")]
+"""From `flushed` on a producer of the embedded log holds the writer's lock: no other one can commit."""
+
+FATES = {
+    "crash": STEPS,
+    "abort": BEFORE_COMMIT,
+    "unknown": ["cut sent", "committed"],
+    "refused": ["committed"],
+    "zombie": BEFORE_COMMIT,
+    "usurped": UNLOCKED,
+    "stolen": UNLOCKED,
+}
+TURNS = {"step": 60, "produce": 18, "join": 4, "leave": 1, "crash": 2, "evict": 4, "throw out": 1, "compact": 1}
+MAX_WORKERS = 4
+ROUNDS = 3_000
+
+
+class Crash(BaseException):
+    """A SIGKILL."""
+
+
+@dataclass
+class Actor:
+    """One worker of the world, and what is to happen to it in its next epoch."""
+
+    name: str
+    store: Store
+    worker: eddy.Worker = field(init=False)
+    fate: tuple[str, str] | None = None
+    doomed: bool = False
+    running: bool = False
+
+
+class World:
+    """One seed's world. `run` plays it and raises AssertionError where an invariant does not hold."""
+
+    def __init__(self, seed: int, turns: int = 45) -> None:
+        self.seed, self.turns = seed, turns
+        self.rng = random.Random(seed)
+        self.trace: list[str] = []
+        self.program: Program = self.rng.choice(PROGRAMS)
+        self.now = 0.0
+        self.actors: list[Actor] = []
+        self.dead: list[str] = []
+        self.left_behind: list[Store] = []
+        self.older: list[KeptStore] = []
+        self._checked: object = None
+        self._rocksdb = self.rng.random() < 0.03
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self.log = LocalLog(None, clock=self._clock, busy_timeout_s=0.0)
+        self._draw_settings()
+        self._make_topics()
+
+    def _draw_settings(self) -> None:
+        rng = self.rng
+        self.config = eddy.Config(
+            max_epoch_records=rng.choice([1, 2, 3, 5, 20]),
+            max_loop_rows=rng.choice([1, 3, 10, 10_000]),
+            cache_bytes=rng.choice([1, 1 << 20]),
+            purge_interval_s=rng.choice([0.0, 0.0, 5.0]),
+            cut_interval_s=rng.choice([0.0, 0.0, 3.0]),
+            restore_records=rng.choice([1, 3, 5, 1000]),
+        )
+        self.cells = rng.choice([2, 4, 10_000])
+        self.faults = [fate for fate in FATES if rng.random() < 0.5]
+        self.rate = rng.choice([0.0, 0.05, 0.2, 0.4]) if self.faults else 0.0
+        self.weights = {turn: weight * rng.choice([1, 1, 3]) for turn, weight in TURNS.items()}
+        self.compacted = rng.random() < 0.3
+        self.say(f"{self.program.name} {self.config} cells={self.cells} faults={self.faults} rate={self.rate}")
+
+    def _make_topics(self) -> None:
+        plan = self.program.topology().plan
+        counts = {topic: self.rng.choice([1, 2, 2, 3, 4, 6]) for topic in self.program.partitions}
+        counts = {topic: counts[like] for topic, like in self.program.partitions.items()}
+        policy = {"cleanup.policy": "compact"} if self.compacted else {}
+        tables = {source.topic for source in plan.sources() if source.kind == "table"}
+        specs = [TopicSpec(topic, n, policy if topic in tables else {}) for topic, n in counts.items()]
+        specs += [TopicSpec(sink.topic, self.rng.randrange(1, 4)) for sink in plan.sinks()]
+        self.log.create_topics(specs)
+        self.counts, self._serdes = counts, {source.topic: source for source in plan.sources()}
+        self.say(f"partitions {counts} compacted={self.compacted} rocksdb={self._rocksdb}")
+
+    def _clock(self) -> float:
+        return self.now
+
+    def say(self, line: str) -> None:
+        """Put a line into the trace."""
+        self.trace.append(line)
+
+    def digest(self) -> str:
+        """A hash of all that happened."""
+        return hashlib.sha256("\n".join(self.trace).encode()).hexdigest()
+
+    def run(self) -> "World":
+        """Play the safety phase, then the liveness phase."""
+        try:
+            self._start()
+            self.witness = Witness(self.program, self.log, self.actors[0].worker)
+            for _ in range(self.turns):
+                self._turn()
+            self._live()
+        finally:
+            self._close()
+        return self
+
+    def _close(self) -> None:
+        for actor in self.actors:
+            actor.worker.close()
+        for store in self.left_behind:
+            store.close()
+        self.log.close()
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    # Turns
+
+    def _turn(self) -> None:
+        self.now += self.rng.choice([0.0, 0.1, 2.0])
+        turn = self.rng.choices(list(self.weights), list(self.weights.values()))[0]
+        actor = self.rng.choice(self.actors) if self.actors else None
+        if turn == "produce":
+            self._produce()
+        elif turn == "compact":
+            self.log.compact()
+            self.say("compact")
+        elif turn == "evict":
+            self._evict_a_dead_one()
+        elif actor is None or (turn == "join" and len(self.actors) < MAX_WORKERS):
+            self._start()
+        elif turn == "step":
+            self._draw_fate(actor)
+            self._step(actor)
+        elif turn == "leave":
+            self._leave(actor)
+        elif turn == "crash" and "crash" in self.faults:
+            self._bury(actor, "between two steps")
+        elif turn == "throw out" and "zombie" in self.faults:
+            self._throw_out(actor)
+        self._check()
+
+    def _check(self) -> None:
+        """Hold the log to the invariants; where it has not changed there is nothing new to see."""
+        version = self.log._storage.version()
+        if version == self._checked:
+            return
+        self._checked = version
+        self.witness.count_exchanged()
+        self.witness.quiescent()
+        self.witness.check_cuts()
+
+    def _produce(self) -> None:
+        events = [self.program.event(self.rng) for _ in range(self.rng.randrange(1, 5))]
+        producer = self.log.producer(None)
+        producer.begin()
+        for event in events:
+            topic, partition, key, value = self._encoded(event)
+            producer.send(topic, partition, [key], [value], [int(self.now)])
+        if self.rng.random() < 0.15:
+            producer.abort()
+            self.say("produce, aborted")
+        else:
+            producer.commit({}, None)
+            self.say(f"produce {events}")
+
+    def _encoded(self, event: Event) -> tuple[str, int, bytes, bytes | None]:
+        topic, key, value = event
+        source = self._serdes[topic]
+        data = source.key.encode(key)
+        body = None if value is None else source.value.encode(value)
+        return topic, partition_of(data, self.counts[topic]), data, body
+
+    def _evict_a_dead_one(self) -> None:
+        if self.dead:
+            name = self.dead.pop(self.rng.randrange(len(self.dead)))
+            self.log.evict(self.program.topology().name, name)
+            self.say(f"evict {name}")
+
+    def _leave(self, actor: Actor) -> None:
+        actor.worker.close()
+        self.actors.remove(actor)
+        self._keep_store(actor)
+        self.say(f"{actor.name} leaves")
+
+    def _throw_out(self, actor: Actor) -> None:
+        self.log.evict(self.program.topology().name, actor.name)
+        self.say(f"{actor.name} is thrown out")
+
+    # Workers
+
+    def _start(self, name: str | None = None) -> None:
+        if name is None:
+            free = [f"w{i}" for i in range(MAX_WORKERS + 2) if f"w{i}" not in [a.name for a in self.actors]]
+            name = self.rng.choice(free)
+        if name in self.dead:
+            self.dead.remove(name)
+        actor = Actor(name, self._draw_store())
+        actor.worker = eddy.Worker(
+            self.program.topology(),
+            self.log,
+            self.config,
+            member=name,
+            store=actor.store,
+            clock=self._clock,
+            observe=lambda step: self._observe(actor, step),
+        )
+        for state in actor.worker.circuit.states.values():
+            state._max_cells = self.cells  # type: ignore[attr-defined]  # a cache of 1,000 cells is the least that can be set
+        self.actors.append(actor)
+        self.say(f"{name} joins")
+
+    def _draw_store(self) -> Store:
+        if self.older and self.rng.random() < 0.2:
+            self.say("an older copy of a store")
+            return self.older.pop(self.rng.randrange(len(self.older))).copy()
+        if self.left_behind and self.rng.random() < 0.7:
+            return self.left_behind.pop(self.rng.randrange(len(self.left_behind)))
+        if not self._rocksdb:
+            return KeptStore()
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory()
+        path = Path(self._folder.name) / str(len(self.trace))
+        return RocksDBStore(path, self.program.topology().name, 1 << 20)
+
+    def _keep_store(self, actor: Actor) -> None:
+        """The store outlives its worker, or is lost; of one in memory an older copy may be taken."""
+        if isinstance(actor.store, RocksDBStore):
+            actor.store.close()
+            reopened = RocksDBStore(actor.store._path, self.program.topology().name, 1 << 20)
+            self.left_behind.append(reopened)
+        elif self.rng.random() < 0.8:
+            self.left_behind.append(actor.store)
+
+    def _bury(self, actor: Actor, where: str) -> None:
+        """The worker is gone without a word; its name stays in the group until it is evicted."""
+        self.actors.remove(actor)
+        if not actor.doomed:
+            self.dead.append(actor.name)
+        self._keep_store(actor)
+        self.say(f"{actor.name} dies {where}")
+
+    def _step(self, actor: Actor) -> int:
+        epochs, actor.doomed, actor.running = actor.worker.statistics.epochs, False, True
+        if isinstance(actor.store, KeptStore) and self.rng.random() < 0.05:
+            self.older.append(actor.store.copy())
+        taken = 0
+        try:
+            taken = actor.worker.step()
+        except Crash:
+            self._bury(actor, "in its epoch")
+        except FencedError:
+            assert self._replaced(actor), "fenced, but nobody has its name"
+            actor.doomed = True
+            self._bury(actor, "fenced")
+        except eddy.StateError:
+            actor.worker.close()
+            self._bury(actor, "of a full disk")
+            self.dead.remove(actor.name)
+        finally:
+            actor.running, actor.fate = False, None
+        if actor.doomed:
+            assert actor.worker.statistics.epochs == epochs, f"{actor.name}: a zombie has committed"
+        did = actor.worker.statistics
+        self.say(f"{actor.name} steps: {taken} in, {did.written} out, {did.aborts} aborts, {did.restored} restored")
+        if did.epochs != epochs:
+            self.witness.count_exchanged()
+        return taken
+
+    def _replaced(self, actor: Actor) -> bool:
+        return sum(other.name == actor.name for other in self.actors) > 1 or actor.name in self.dead
+
+    # Fates
+
+    def _draw_fate(self, actor: Actor) -> None:
+        if self.rng.random() < self.rate:
+            fate = self.rng.choice(self.faults)
+            actor.fate = fate, self.rng.choice(FATES[fate])
+
+    def _observe(self, actor: Actor, step: str) -> None:
+        if actor.fate is None or actor.fate[1] != step:
+            return
+        (fate, _), actor.fate = actor.fate, None
+        self.say(f"{actor.name} at '{step}': {fate}")
+        deeds: dict[str, Callable[[Actor, str], None]] = {
+            "crash": self._crash,
+            "abort": self._abort,
+            "unknown": self._lose_answer,
+            "refused": self._refuse,
+            "zombie": self._evict_running,
+            "usurped": self._usurp,
+            "stolen": self._steal,
+        }
+        deeds[fate](actor, step)
+
+    def _crash(self, actor: Actor, step: str) -> None:
+        actor.worker._undo = lambda: None  # type: ignore[method-assign]  # a SIGKILL undoes nothing
+        if step in BEFORE_COMMIT and (step not in UNLOCKED or self.rng.random() < 0.5):
+            # The lock goes with the process; the open transaction goes when its time is out.
+            assert actor.worker._producer is not None or step == "stepped"
+            if actor.worker._producer is not None:
+                actor.worker._producer.abort()
+        raise Crash
+
+    def _abort(self, actor: Actor, step: str) -> None:
+        raise eddy.ConnectorError(f"simulated at '{step}'", retriable=True)
+
+    def _lose_answer(self, actor: Actor, step: str) -> None:
+        raise IndeterminateCommitError(f"simulated at '{step}'")
+
+    def _refuse(self, actor: Actor, step: str) -> None:
+        raise eddy.StateError(f"simulated at '{step}'")
+
+    def _evict_running(self, actor: Actor, step: str) -> None:
+        self.log.evict(self.program.topology().name, actor.name)
+        actor.doomed = True
+
+    def _usurp(self, actor: Actor, step: str) -> None:
+        """Throw it out, and let the others go on for a while, restore and commit."""
+        self._evict_running(actor, step)
+        if all(other.running for other in self.actors):
+            self._start()
+        for _ in range(self.rng.randrange(1, 12)):
+            idle = [other for other in self.actors if not other.running]
+            if idle:
+                self._step(self.rng.choice(idle))
+
+    def _steal(self, actor: Actor, step: str) -> None:
+        """Another worker of the same name: one of the two has to go."""
+        actor.doomed = True
+        self._start(actor.name)
+        if step in UNLOCKED:
+            for _ in range(self.rng.randrange(6)):
+                if not self.actors[-1].running:
+                    self._step(self.actors[-1])
+
+    # Liveness
+
+    def _live(self) -> None:
+        self.say("liveness")
+        while self.dead:
+            self._evict_a_dead_one()
+        if not self.actors:
+            self._start()
+        for _ in range(ROUNDS):
+            self.now += 1.0
+            taken = sum(self._step(actor) for actor in list(self.actors))
+            if not taken and not any(actor.worker.restoring for actor in self.actors) and self.witness.quiescent():
+                break
+        else:
+            raise AssertionError(f"not at rest after {ROUNDS} rounds: {self.witness.pending()}")
+        self._check()
+        self.witness.check_counters(self.witness.exchanged)
+        for actor in self.actors:
+            self.witness.check_store(actor.worker, actor.worker._consumer.assignment())
+        self.say(f"at rest, {self.witness.cuts} cuts, {self.witness.exchanged} rows exchanged")

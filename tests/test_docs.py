@@ -97,3 +97,14 @@ def test_methods_are_documented_where_their_class_is(of: type, page: str, headin
 def test_settings_are_documented() -> None:
     text = section((DOCS / "state-and-errors.md").read_text(encoding="utf-8"), "Config")
     assert [field.name for field in dataclasses.fields(eddy.Config) if f"`{field.name}`" not in text] == []
+
+
+def test_architecture_names_tests_that_exist() -> None:
+    """Every invariant names a test, and renaming the test makes this fail."""
+    text = (DOCS / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([a-z_/]+\.py)(?:::(test_\w+))?`", text)
+    tests = Path(__file__).parent
+    found = [(file, name) for file, name in named if (tests / file).exists()]
+    assert len(found) >= 16
+    for file, name in found:
+        assert f"def {name}(" in (tests / file).read_text(encoding="utf-8") or not name, f"{file}::{name}"

@@ -101,6 +101,10 @@ class Join(Operator):
 
 def matches(batch: Batch, state: Lookup, merge: Callable[[Any, Any, Any], Row]) -> Batch:
     """The rows merge(key, value, other) of each row of `batch` with each value of its key in `state`."""
+    if len(batch.rows) == 1 and isinstance(state, Table):  # most frontiers of a live change
+        ((key, value),) = batch.rows
+        other = state.get(key)
+        return EMPTY if other is None else Batch([merge(key, value, other)], batch.weights, batch.time)
     keys = list(map(_KEY, batch.rows))
     if isinstance(state, Table):
         others = state.get_many(keys)

@@ -136,7 +136,7 @@ class Body:
 
 
 class _Recursion(Operator):
-    """What the three forms share: the seed and the feedback go through the gate to their owners."""
+    """What the two forms share: the seed and the feedback go through the gate to their owners."""
 
     def __init__(self, name: str, body: Body, gate: Gate, bound: Bound, budget: Budget) -> None:
         self.name, self.body, self.gate, self.bound, self.budget = name, body, gate, bound, budget
@@ -235,8 +235,11 @@ class Waves(_Recursion):
 
     def _arrived(self, seed: Batch, received: Batch) -> dict[int, Batch]:
         """The first frontiers, by hop: the seed, and what came through the loop's topic."""
+        own = self.gate.own(seed)
+        if not received.rows:
+            return {0: own.consolidated(self.name)}
         arrived = by_hop(received)
-        arrived[0] = concat((self.gate.own(seed), arrived[0])) if 0 in arrived else self.gate.own(seed)
+        arrived[0] = concat((own, arrived.get(0, EMPTY)))
         return {hop: batch.consolidated(self.name) for hop, batch in arrived.items()}
 
 

@@ -56,10 +56,14 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
             bag = fresh.get(key)
             if bag is None:
                 fresh[key] = (value, weight)
-            elif type(bag) is tuple and bag[0] != value:
+            elif type(bag) is dict:
+                self._set(key, value, bag.get(value, 0) + weight)
+            elif bag[0] != value:
                 fresh[key] = {bag[0]: bag[1], value: weight}
+            elif total := bag[1] + weight:
+                fresh[key] = (value, total)
             else:
-                self._set(key, value, weight_in(bag, value) + weight)
+                del fresh[key]
 
     def weights(self, rows: Sequence[tuple[K, V]]) -> list[int]:
         """The weight of each row, 0 for one that is not there."""

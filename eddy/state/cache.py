@@ -41,7 +41,8 @@ class Cache(Generic[K, C]):
 
     def get(self, key: K) -> C | None:
         """The cell of one key."""
-        return self.get_many([key])[0]
+        cell = self._fresh.get(key)
+        return cell if cell is not None or self._complete else self.get_many([key])[0]
 
     def forget(self) -> None:
         """Empty the memory: the store has been written to by someone else."""

@@ -48,6 +48,15 @@ _GC_THRESHOLDS = (100_000, 50, 100)
     metavar="N",
     help="Partitions of sources and sinks that do not exist yet. Default: as many as the others have, or 1.",
 )
+@click.option(
+    "--cache",
+    "cache_mib",
+    type=click.IntRange(min=1),
+    metavar="MIB",
+    default=512,
+    show_default=True,
+    help="Memory for states. What does not fit is read from disk again: give it more where tables are large.",
+)
 @click.option("--until-idle", is_flag=True, help="Stop, with status 0, when everything is taken in and no loop turns.")
 @click.option("--accept-plan", is_flag=True, help="Start although the topology is not the one that wrote the state.")
 @click.option(
@@ -71,6 +80,7 @@ def command(
     state: pathlib.Path,
     on_error: Literal["fail", "skip", "dead-letter"],
     partitions: int | None,
+    cache_mib: int,
     until_idle: bool,
     accept_plan: bool,
     log_format: LogFormat,
@@ -98,7 +108,7 @@ def command(
     console = Console(stderr=True, highlight=False)
     with stop_on_signals() as stop:
         show_messages(console, log_format, log_level)
-        config = Config(state_dir=state, on_error=on_error, accept_plan=accept_plan)
+        config = Config(state_dir=state, on_error=on_error, accept_plan=accept_plan, cache_bytes=cache_mib << 20)
         try:
             _run(load(program), data, config, partitions, stop, until_idle, console if log_format == "text" else None)
         except EddyError as error:

@@ -26,7 +26,8 @@ class Config:
         purge_interval_s: seconds between two deletions of consumed loop and repartition records.
         cut_interval_s: seconds between two cuts while input keeps coming.
         restore_records: changelog records that one step of a restore reads.
-        accept_plan: start even though the topology's states are not those of the last run.
+        accept_plan: start even though states have come or gone since the last run. New ones start empty, so
+            that what reads them may be wrong. A state that is written otherwise under its old name is refused still.
     """
 
     state_dir: Path | None = None

@@ -107,8 +107,6 @@ class Worker:
         self._uncut = self._unpurged = self._stale = False
         self._failures = 0
 
-    # The life of a batch
-
     def step(self, timeout_s: float = 0.0) -> int:
         """Take one epoch through, waiting up to `timeout_s` for a record. Returns the records taken in.
 
@@ -273,11 +271,10 @@ class Worker:
     def _letters(self, out: Outbound, misfits: list[Misfit]) -> None:
         for record in misfits:
             self.statistics.skipped += 1
-            _log.warning("record left out: %s", record.error())
+            where = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
+            _log.warning("record left out: %s", record.error(), extra={"fields": where})
         if misfits and self.config.on_error == "dead-letter":
             out.dead_letters(self.internal.dead_letter, misfits)
-
-    # Errors
 
     def _isolate(self, error: DataError, records: list[Records], taken: int) -> int:
         """Try the epoch again in smaller parts, or decide about the one record that is to blame."""
@@ -295,7 +292,6 @@ class Worker:
         if not self._attempt(lambda: self._transact(records, {}, [record], record.timestamp)):
             return 0
         self._consumer.seek(self.ledger.entry.positions)  # past the record, which undoing the epoch went back to
-        self._consumer.seek(self.ledger.entry.positions)  # undoing the attempt had gone back to before the record
         self._narrow(taken)
         return taken
 
@@ -324,8 +320,6 @@ class Worker:
                 producer.close()
             except ConnectorError as error:
                 _log.warning("producer given up: %s", error)
-
-    # Ownership
 
     def _take_over(self) -> None:
         """Adopt a new assignment, or begin again: know what is owned, and bring its states into the store."""
@@ -357,8 +351,6 @@ class Worker:
     def _rewind(self) -> None:
         """Let the next poll start from the committed positions."""
         self._consumer.seek(self.ledger.reread(self._consumer.assignment()))
-
-    # Being done
 
     def quiescent(self) -> bool:
         """Whether, at a moment during this call, all input was taken in and nothing was under way anywhere."""
@@ -393,7 +385,8 @@ class Worker:
         cut = self._uncut and self._exact(entry)
         if cut:
             self._last_cut = float("-inf")
-        if (cut or self.ledger.moves(entry)) and not self._attempt(lambda: self._transact(records, {}, [], 0)):
+        due = cut or self._new_plan or self.ledger.moves(entry)
+        if due and not self._attempt(lambda: self._transact(records, {}, [], 0)):
             return
         if self._unpurged and self.quiescent():
             self._purge()

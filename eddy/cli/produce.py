@@ -123,9 +123,12 @@ def command(
     """
     fields = Fields(key, value, timestamp, FIELD_TYPES[key_type], FIELD_TYPES[value_type], header, empty_is_null)
     forms = [(file, form or _format_of(file)) for file in files or ("-",)]
+    if missing := [file for file, _ in forms if file != "-" and not pathlib.Path(file).is_file()]:
+        raise click.UsageError(f"{missing[0]}: no such file.")
     with opened(data, create=True) as log:
         if create_missing(log, [topic], partitions or 1):
-            click.echo(f"topic '{topic}' did not exist: made with {partitions or 1} partitions", err=True)
+            plural = "" if (partitions or 1) == 1 else "s"
+            click.echo(f"topic '{topic}' did not exist: made with {partitions or 1} partition{plural}", err=True)
         count = log.topics([topic])[topic].partitions
         if partitions not in (None, count):
             raise click.UsageError(f"--partitions {partitions}: topic '{topic}' exists, with {count} partitions.")

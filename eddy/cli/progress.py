@@ -36,10 +36,10 @@ class Progress(msgspec.Struct, frozen=True):
         figures = [
             f"{self.records_per_s:,} records/s",
             f"lag {self.lag:,}",
-            f"{self.records:,} records",
-            f"{self.epochs:,} epochs",
             f"{self.waves:,} waves",
             f"{self.loop_rows:,} rows in loops",
+            f"{self.records:,} records",
+            f"{self.epochs:,} epochs",
         ]
         if self.to_restore:
             figures.insert(0, f"restoring {self.restored:,} of {self.to_restore:,}")

@@ -58,7 +58,12 @@ _GC_THRESHOLDS = (100_000, 50, 100)
     help="Memory for states. What does not fit is read from disk again: give it more where tables are large.",
 )
 @click.option("--until-idle", is_flag=True, help="Stop, with status 0, when everything is taken in and no loop turns.")
-@click.option("--accept-plan", is_flag=True, help="Start although the topology is not the one that wrote the state.")
+@click.option(
+    "--accept-plan",
+    is_flag=True,
+    help="Start although states have come or gone since the last run. New ones start empty: what was read before is "
+    "not in them, and results may be wrong.",
+)
 @click.option(
     "--log-format",
     type=click.Choice(["text", "json"]),

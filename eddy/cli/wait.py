@@ -42,12 +42,19 @@ def command(program: str, data: pathlib.Path, timeout: float) -> None:
     """
     topology = load(program).topology
     deadline = time.monotonic() + timeout
-    with opened(data, create=True) as log:
+    while not data.exists():
+        _wait_on(deadline, timeout, f"there is no log in {data} yet")
+    with opened(data) as log:
         while (missing := _missing(log, topology)) is not None:
-            if time.monotonic() >= deadline:
-                click.echo(f"not quiescent after {timeout:g} s: {missing}", err=True)
-                raise SystemExit(1)
-            time.sleep(_POLL_S)
+            _wait_on(deadline, timeout, missing)
+
+
+def _wait_on(deadline: float, timeout: float, missing: str) -> None:
+    """Pause, or give up: exit status 1, saying what is missing."""
+    if time.monotonic() >= deadline:
+        click.echo(f"not quiescent after {timeout:g} s: {missing}", err=True)
+        raise SystemExit(1)
+    time.sleep(_POLL_S)
 
 
 def _missing(log: Log, topology: Topology) -> str | None:

@@ -73,8 +73,8 @@ def assemble(topology: Topology, log: Log, config: Config, store: Store, expired
     circuit = compile_plan(plan, environment)
     internal = internal_topics(name, circuit)
     lines, known = identity(plan, circuit), read_plan(log, internal.plan)
-    if known is not None and not config.accept_plan:
-        check_identity(name, known, lines)
+    if known is not None:
+        check_identity(name, known, lines, config.accept_plan)
     internal.make(log)
     read = {topic: counts[topic] for topic in sources}
     written = {topic: counts[topic] for topic in outputs} | internal.changelogs

@@ -12,7 +12,7 @@ from eddy.operators.exchange import Gate, Received
 from eddy.serde import Serde
 from eddy.topology.plan import Source
 
-__all__ = ["PACKED", "Inbound", "Misfit"]
+__all__ = ["PACKED", "Inbound", "Misfit", "decoded", "misfit"]
 
 PACKED = struct.Struct(">qi?")
 """In front of the value of a loop or repartition record: weight, hop, whether there is a value."""

@@ -14,7 +14,7 @@ from eddy.connectors.log import Log, TopicPartition, TopicSpec
 from eddy.errors import ConnectorError
 from eddy.operators.circuit import Circuit
 
-__all__ = ["DEAD_LETTER", "InternalTopics", "internal_topics"]
+__all__ = ["DEAD_LETTER", "InternalTopics", "internal_topics", "partition_counts"]
 
 _EXCHANGE = {
     "cleanup.policy": "delete",

@@ -196,8 +196,7 @@ class GroupLock:
             self._file.close()
             raise ConnectorError(
                 f"{where}: group {group!r} is owned by process {owner}; one process at a time runs an"
-                f" application on the embedded log. Stop it, or run on Kafka:"
-                f" eddy run … --bootstrap HOST:PORT"
+                f" application on the embedded log. Stop it first, or give this application another name."
             )
         self._file.truncate(0)
         self._file.write(str(os.getpid()))

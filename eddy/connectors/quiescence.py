@@ -10,7 +10,7 @@ commit counts the rows that were sent to and taken from each internal topic, in 
 positions; they have to agree.
 
 Invariant: `quiescent` is never true too early. It may be false too long: then it is asked again.
-Sources: Mattern 1987 on counting; the argument is DESIGN's, tried on a broker before.
+Source: Mattern, "Algorithms for distributed termination detection", 1987, on counting.
 """
 
 from collections.abc import Iterable, Mapping

@@ -96,7 +96,7 @@ def restores(
             raise StateError(
                 f"state '{spec.name}': the store is at offset {start} of '{partition.topic}' partition "
                 f"{partition.partition}, which ends at {end}; it is of another log or the topic was remade. "
-                "Delete the state directory: it is restored from the changelogs"
+                "Start anew from the input: eddy reset …, or bring the log back that belongs to the states"
             )
         if start < end:
             todo.append(Restore(spec, partition, start, end))

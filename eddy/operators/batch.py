@@ -19,7 +19,7 @@ from typing import Any
 
 from eddy.errors import DataError
 
-__all__ = ["EMPTY", "Batch", "Row", "ZSet", "consolidate", "keys_of", "merge_into"]
+__all__ = ["EMPTY", "Batch", "Row", "ZSet", "concat", "consolidate", "keys_of", "merge_into", "unhashable"]
 
 Row = tuple[Any, Any]
 """(key, value)."""

@@ -62,7 +62,7 @@ class Circuit:
         self._inputs = dict(inputs)
         self.ownership, self.budget = ownership, budget
         self._running = ""
-        operators = list(_with_bodies(step.operator for step in steps))
+        self.operators = operators = list(_with_bodies(step.operator for step in steps))
         self.outputs = {op.name: op for op in operators if isinstance(op, Output)}
         self.recursions: dict[str, Recursive] = {op.name: op for op in operators if isinstance(op, Recursive)}
         self.gates: list[Gate] = [op.gate for op in operators if isinstance(op, Exchange | Recursive)]

@@ -18,7 +18,7 @@ from eddy.operators.batch import EMPTY, Batch, concat, keys_of
 from eddy.operators.operator import Operator
 from eddy.serde import Serde
 
-__all__ = ["Budget", "Exchange", "Gate", "Outgoing", "Ownership", "Received"]
+__all__ = ["Budget", "Exchange", "Gate", "Outgoing", "Ownership", "Received", "by_hop"]
 
 
 _ROWS_A_LOOK = 256

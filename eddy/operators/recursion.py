@@ -144,8 +144,12 @@ class _Recursion(Operator):
         self.cut: list[Batch] = []
 
     def states(self) -> Sequence[State]:
-        """The states of the body."""
-        return self.body.states()
+        """The recursion's own states, and those of the body."""
+        return [*self.own_states(), *self.body.states()]
+
+    def own_states(self) -> Sequence[State]:
+        """The states of the recursion itself."""
+        return ()
 
     def forget_waves(self) -> None:
         """The epoch is undone."""
@@ -185,9 +189,9 @@ class Waves(_Recursion):
         super().__init__(name, body, gate, bound, budget)
         self.arrangement = arrangement
 
-    def states(self) -> Sequence[State]:
-        """X, where the body joins it, and the states of the body."""
-        return [*([self.arrangement] if self.arrangement is not None else []), *super().states()]
+    def own_states(self) -> Sequence[State]:
+        """X, where the body joins it."""
+        return () if self.arrangement is None else (self.arrangement,)
 
     def step(self, *inputs: Batch) -> Batch:
         """Run waves until no row is left or the budget is spent; what is left then leaves.

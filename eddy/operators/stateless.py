@@ -24,6 +24,8 @@ __all__ = [
     "Peek",
     "SelectKey",
     "Union",
+    "check_rows",
+    "latest_of",
 ]
 
 _KEY, _VALUE = itemgetter(0), itemgetter(1)

@@ -21,7 +21,7 @@ from eddy.state.cache import Cache
 from eddy.state.spec import Change, StateSpec
 from eddy.state.store import Store
 
-__all__ = ["Arrangement", "Bag"]
+__all__ = ["Arrangement", "Bag", "pairs_of"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -36,11 +36,9 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
     """Bags of values by key. Without a store it is in memory alone and has no bound."""
 
     def __init__(self, spec: StateSpec, store: Store | None = None, max_cells: int | None = None) -> None:
-        self.spec = spec
-        self._store = store
         self._undo: list[Mapping[tuple[K, V], int]] = []
         self._touched: set[K] = set()
-        super().__init__(complete=self._store_is_empty(), max_cells=None if store is None else max_cells)
+        super().__init__(spec, store, max_cells)
 
     def integrate(self, delta: Mapping[tuple[K, V], int]) -> None:
         """Add the weights of `delta`, a consolidated Z-set of rows, which is kept until the epoch ends.
@@ -157,11 +155,6 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
         """The value and the weight of a stored row."""
         return self.spec.value.decode(data[8:] or value), Int64.decode(data[:8])
 
-    def _rows(self) -> Iterator[tuple[bytes, bytes]]:
-        assert self._store is not None
-        prefix = self.spec.name.encode() + b"\x00"
-        return ((key[len(prefix) + 2 :], data) for key, data in self._store.scan(prefix))
-
     def _load(self, keys: list[K]) -> dict[K, Bag]:
         assert self._store is not None
         encoded = self.spec.key.identify_many(keys)
@@ -178,9 +171,6 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
 
     def _changed_keys(self) -> set[K]:
         return self._touched
-
-    def _store_is_empty(self) -> bool:
-        return self._store is None or next(self._rows(), None) is None
 
 
 def pairs_of(bag: Bag | None) -> Collection[tuple[Any, int]]:

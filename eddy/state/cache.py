@@ -9,8 +9,11 @@ Invariant: while `complete`, a key that is not in memory is nowhere, and the sto
 Invariant: every cell that the running epoch has changed is in the fresh generation, or absent.
 """
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Generic, TypeVar
+
+from eddy.state.spec import StateSpec
+from eddy.state.store import Store
 
 __all__ = ["Cache"]
 
@@ -21,11 +24,13 @@ C = TypeVar("C")  # a cell: what one key maps to
 class Cache(Generic[K, C]):
     """Cells by key. Subclasses say how a cell is read from the store, and which keys are changed."""
 
-    def __init__(self, *, complete: bool, max_cells: int | None) -> None:
+    def __init__(self, spec: StateSpec, store: Store | None, max_cells: int | None) -> None:
+        self.spec = spec
+        self._store = store
         self._fresh: dict[K, C] = {}
         self._aged: dict[K, C] = {}
-        self._complete = complete
-        self.max_cells = max_cells
+        self._complete = self._store_is_empty()
+        self.max_cells = None if store is None else max_cells
 
     def get_many(self, keys: Sequence[K]) -> list[C | None]:
         """The cell of each key, None where there is none.
@@ -72,5 +77,11 @@ class Cache(Generic[K, C]):
     def _changed_keys(self) -> Container[K]:
         raise NotImplementedError
 
+    def _rows(self) -> Iterator[tuple[bytes, bytes]]:
+        """The state's rows in the store, under their row keys."""
+        assert self._store is not None
+        prefix = self.spec.name.encode() + b"\x00"
+        return ((key[len(prefix) + 2 :], data) for key, data in self._store.scan(prefix))
+
     def _store_is_empty(self) -> bool:
-        raise NotImplementedError
+        return self._store is None or next(self._rows(), None) is None

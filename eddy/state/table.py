@@ -23,11 +23,9 @@ class Table(Cache[K, V], Generic[K, V]):
     """Keys to values; None is no value. Without a store it is in memory alone and has no bound."""
 
     def __init__(self, spec: StateSpec, store: Store | None = None, max_cells: int | None = None) -> None:
-        self.spec = spec
-        self._store = store
         self._undo: list[tuple[list[K], Sequence[V | None]]] = []
         self._changed: dict[K, None] | None = None  # the keys in `_undo`, made when asked for
-        super().__init__(complete=self._store_is_empty(), max_cells=None if store is None else max_cells)
+        super().__init__(spec, store, max_cells)
 
     def put_many(self, news: Mapping[K, V | None], olds: Sequence[V | None]) -> None:
         """Replace the values `olds`, as `get_many` gave them for the keys of `news`; None deletes."""
@@ -86,11 +84,6 @@ class Table(Cache[K, V], Generic[K, V]):
             if key not in changed:
                 yield key, self.spec.value.decode(data)
 
-    def _rows(self) -> Iterator[tuple[bytes, bytes]]:
-        assert self._store is not None
-        prefix = self.spec.name.encode() + b"\x00"
-        return ((key[len(prefix) + 2 :], data) for key, data in self._store.scan(prefix))
-
     def _load(self, keys: list[K]) -> dict[K, V]:
         assert self._store is not None
         encoded = self.spec.key.identify_many(keys)
@@ -104,6 +97,3 @@ class Table(Cache[K, V], Generic[K, V]):
         if self._changed is None:
             self._changed = dict.fromkeys(key for keys, _ in self._undo for key in keys)
         return self._changed
-
-    def _store_is_empty(self) -> bool:
-        return self._store is None or next(self._rows(), None) is None

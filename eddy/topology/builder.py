@@ -8,7 +8,7 @@ from eddy.errors import TopologyError
 from eddy.serde import Serde
 from eddy.topology.plan import Exchange, Kind, Node, Plan, Transform
 
-__all__ = ["Builder", "check_name"]
+__all__ = ["Builder", "check_name", "same_topology", "serdes"]
 
 N = TypeVar("N", bound=Node)
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")

@@ -1,18 +1,8 @@
 """Pictures of a plan: Kafka Streams' `TopologyDescription`, and a Mermaid flowchart."""
 
-from eddy.topology.plan import (
-    Aggregate,
-    Clamp,
-    Count,
-    Exchange,
-    Node,
-    Plan,
-    Recursion,
-    Sink,
-    Source,
-    Upsert,
-    Variable,
-)
+from eddy.operators.recursion import FactWaves, Waves
+from eddy.topology.compile import Environment, compile_plan
+from eddy.topology.plan import Exchange, Node, Plan, Recursion, Sink, Source, Variable
 
 __all__ = ["describe", "mermaid", "strategy", "successors"]
 
@@ -26,11 +16,19 @@ def strategy(node: Recursion) -> str:
     return "waves, since op is linear"
 
 
-def stores_of(node: Node) -> list[str]:
-    """The stores of a step, by name."""
-    if isinstance(node, Count | Aggregate | Clamp | Upsert | Recursion):
-        return [node.name] if node.kind != "stream" else []
-    return [node.name] if isinstance(node, Source) and node.kind == "table" else []
+def stores_of(plan: Plan) -> dict[str, list[str]]:
+    """The stores of each step, by its name, as the compiler makes them."""
+    topics = {source.topic: 1 for source in plan.sources()}
+    circuit = compile_plan(plan, Environment(topics))
+    steps = {node.name for node in plan.nodes}
+    stores: dict[str, list[str]] = {}
+    for operator in circuit.operators:
+        name = operator.name
+        if name not in steps:  # made for a join: <join>-left, <join>-right
+            name = name.removesuffix("-left").removesuffix("-right")
+        own = operator.states() if not isinstance(operator, Waves | FactWaves) else operator.own_states()
+        stores.setdefault(name, []).extend(state.spec.name for state in own)
+    return stores
 
 
 def successors(plan: Plan) -> dict[Node, list[Node]]:
@@ -52,11 +50,12 @@ def describe(plan: Plan) -> str:
     for node, nexts in after.items():
         for other in nexts:
             before[other].append(node)
+    stores = stores_of(plan)
     lines = ["Topologies:"]
     for number, members in enumerate(_components(plan, after)):
         lines.append(f"   Sub-topology: {number}")
         for node in members:
-            lines.append(f"    {_headline(plan, node)}")
+            lines.append(f"    {_headline(plan, node, stores.get(node.name, []))}")
             if not isinstance(node, Sink):
                 lines.append(f"      --> {_names(after[node])}")
             if not isinstance(node, Source):
@@ -66,15 +65,15 @@ def describe(plan: Plan) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _headline(plan: Plan, node: Node) -> str:
+def _headline(plan: Plan, node: Node, stores: list[str]) -> str:
     if isinstance(node, Source):
-        stores = f", store: {node.name}" if node.kind == "table" else ""
-        return f"Source: {node.name} (topics: [{node.topic}]{stores})"
+        store = f", store: {', '.join(stores)}" if stores else ""
+        return f"Source: {node.name} (topics: [{node.topic}]{store})"
     if isinstance(node, Sink):
         return f"Sink: {node.name} (topic: {node.topic})"
     topic = _internal_topic(plan, node)
     through = f", topic: {topic}" if topic else ""
-    return f"Processor: {node.name} (stores: [{', '.join(stores_of(node))}]{through})"
+    return f"Processor: {node.name} (stores: [{', '.join(stores)}]{through})"
 
 
 def _internal_topic(plan: Plan, node: Node) -> str | None:

@@ -42,11 +42,25 @@ def topics_of(application: str, lines: Iterable[str]) -> Iterator[str]:
             yield f"{application}-{name}-changelog"
 
 
-def check_identity(application: str, old: list[str], new: list[str]) -> None:
-    """Refuse a plan that would orphan or misread what an earlier one wrote. Raises: PlanChangedError."""
+def check_identity(application: str, old: list[str], new: list[str], accept: bool = False) -> None:
+    """Refuse a plan that would orphan or misread what an earlier one wrote.
+
+    With `accept`, sources and states may come and go; what keeps its name has to stay what it was.
+    Raises: PlanChangedError with the difference.
+    """
     if old == new:
         return
     diff = [line for line in difflib.ndiff(old, new) if line[:2] in {"- ", "+ "}]
+    if accept:
+        before, after = ({tuple(line.split(" ")[:2]): line for line in lines} for lines in (old, new))
+        if all(before[name] == after[name] for name in before.keys() & after.keys()):
+            return
+        raise PlanChangedError(
+            f"application '{application}': a stored state or topic is written otherwise than before and would be "
+            "misread, which cannot be accepted:\n"
+            + "\n".join(f"    {line}" for line in diff)
+            + "\nGive the changed step another name, or start anew from the input: eddy reset …"
+        )
     raise PlanChangedError(
         f"application '{application}': the topology is not the one that wrote its state; states that went would be "
         "orphaned, and new ones would start empty behind input that was read before:\n"

@@ -61,6 +61,16 @@ class Relation(Generic[K, V]):
         """Replace each row by the pairs of `function(key, value)`, any number of them."""
         return self._transform("flat-map", function, name, key, value)
 
+    def flat_map_values(
+        self, function: Callable[[V], Iterable[V2]], name: str | None = None, value: Serde[V2] | None = None
+    ) -> "Relation[K, V2]":
+        """Replace each row by one for each value of `function(value)`, under the same key."""
+        return self._transform("flat-map-values", function, name, None, value)
+
+    def peek(self, function: Callable[[K, V], object], name: str | None = None) -> "Relation[K, V]":
+        """Call `function(key, value)` for its effect with each row that comes or goes, and again after an abort."""
+        return self._transform("peek", function, name)
+
     def select_key(
         self, function: Callable[[K, V], K2], name: str | None = None, key: Serde[K2] | None = None
     ) -> "Relation[K2, V]":

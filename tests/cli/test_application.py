@@ -82,7 +82,10 @@ class TestWait:
 
     def test_nothing_is_there_yet(self, run: Command) -> None:
         told = run("wait", "family.py", "--timeout", "0", status=1).stderr
-        assert "topics descendants, nodes do not exist" in told
+        assert "there is no log in .eddy/log yet" in told
+        assert not pathlib.Path(".eddy").exists()
+        run("produce", "nodes", stdin="a\tb\n")
+        assert "topics descendants do not exist" in run("wait", "family.py", "--timeout", "0", status=1).stderr
 
 
 class TestReset:

@@ -119,7 +119,8 @@ class TestProduce:
         assert "there is no column 'id' among ['a', 'b']" in told
 
     def test_file_that_cannot_be_read_is_named(self, run: Command, folder: pathlib.Path) -> None:
-        assert "'gone.tsv'" in run("produce", "t", "gone.tsv", status=1).stderr
+        assert "gone.tsv: no such file" in run("produce", "t", "gone.tsv", status=2).stderr
+        assert not (folder / ".eddy").exists()
         assert "Add --format" in run("produce", "t", "gone.dat", status=2).stderr
         (folder / "broken.tsv.gz").write_bytes(b"no gzip")
         assert "broken.tsv.gz" in run("produce", "t", "broken.tsv.gz", status=1).stderr

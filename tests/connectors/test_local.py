@@ -212,7 +212,7 @@ sys.stdin.readline()
             assert child.line() == "{'family': 1}"
             message = child.line()
             assert f"group 'family' is owned by process {os.getpid()};" in message
-            assert "--bootstrap" in message
+            assert "Stop it first" in message
             consumer.close()
             child.go()
             assert child.line() == "joined"

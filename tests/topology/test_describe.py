@@ -1,5 +1,7 @@
 """Pictures of a plan: golden texts."""
 
+import re
+
 import eddy
 from tests.topology.programs import S, family
 
@@ -96,3 +98,16 @@ def test_describe_says_how_a_recursion_is_computed_and_why() -> None:
 
 def test_a_notebook_shows_the_picture() -> None:
     assert family()._repr_markdown_().startswith("```mermaid\nflowchart TD\n")
+
+
+def test_describe_names_every_store_that_there_is() -> None:
+    topology = eddy.Topology("stores")
+    left, right = (topology.table(name, key=eddy.String, value=eddy.Int64) for name in ("left", "right"))
+    rows = left.to_relation().map(lambda key, value: (key, value))
+    joined = rows.join(right.filter(lambda _, value: value > 0), lambda key, a, b: (key, a + b), name="joined")
+    looped = joined.recursively(lambda x: x.filter(lambda _, n: n > 1).map(lambda k, n: (k, n - 1)), name="loop")
+    looped.group_by_key().aggregate(int, lambda _, n, a: a + n, lambda _, n, a: a - n, "sum", eddy.Int64)
+    with eddy.TopologyTestDriver(topology) as driver:
+        states = set(driver.worker.circuit.states)
+    lists = re.findall(r"(?:stores: \[|store: )([^\])]*)", topology.describe())
+    assert {name for names in lists for name in names.split(", ") if name} == states

@@ -112,3 +112,15 @@ class TestChangedPlan:
         eddy.Worker(self.counted("counts", "more"), log).close()
         with pytest.raises(eddy.PlanChangedError):
             eddy.Worker(self.counted("counts"), log)
+
+    def test_what_would_be_misread_cannot_be_accepted(self, log: LocalLog) -> None:
+        topology = eddy.Topology("app")
+        topology.stream("in", key=S, value=S).group_by_key().reduce(lambda first, _: first, "counts")
+        with pytest.raises(eddy.PlanChangedError, match=r"misread, which cannot be accepted"):
+            eddy.Worker(topology, log, eddy.Config(accept_plan=True))
+
+    def test_an_accepted_plan_is_remembered_though_nothing_comes_in(self, log: LocalLog) -> None:
+        for accept in (True, False):
+            worker = eddy.Worker(self.counted("counts", "more"), log, eddy.Config(accept_plan=accept))
+            worker.run_until_idle()
+            worker.close()

@@ -139,7 +139,8 @@ class Worker:
         while True:
             taken = self.step()
             total += taken
-            if not taken and not self.restoring and not self._isolation and not self.lag():
+            busy = taken or self.restoring or self._isolation or self._new_plan
+            if not busy and not self.lag():
                 return total
 
     def close(self) -> None:

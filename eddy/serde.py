@@ -113,9 +113,13 @@ def Struct(type: type[S], format: str = "json") -> Serde[S]:  # noqa: N802
         )
     hashable = type.__struct_config__.frozen
     name = f"struct({type.__qualname__}, {format})"
-    if format == "json":
-        return Serde(name, _json_encoder.encode, msgspec.json.Decoder(type).decode, hashable)
-    return Serde(name, _pack, msgspec.msgpack.Decoder(type).decode, hashable)
+    encode, decode = (
+        (_json_encoder.encode, msgspec.json.Decoder(type).decode)
+        if format == "json"
+        else (_pack, msgspec.msgpack.Decoder(type).decode)
+    )
+    # Decoding gives each field its declared type, so that Node(0) and Node(0.0) are written alike.
+    return Serde(name, encode, decode, hashable, identify=lambda value: encode(decode(encode(value))))
 
 
 def _check_native(value: object) -> None:
@@ -149,14 +153,13 @@ def _identify_native(value: object) -> bytes:
 
 
 def _tupled(value: Any) -> Any:
-    return tuple(map(_tupled, value)) if type(value) is list else value
+    if type(value) is list:
+        return tuple(map(_tupled, value))
+    return math.nan if value != value else value
 
 
 def _decode_native(data: bytes) -> Any:
-    value = _unpack(data)
-    if type(value) is list:
-        return _tupled(value)
-    return math.nan if value != value else value
+    return _tupled(_unpack(data))
 
 
 Native: Serde[Any] = Serde("native", _encode_native, _decode_native, identify=_identify_native)

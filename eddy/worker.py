@@ -22,7 +22,7 @@ from eddy.connectors.inbound import Misfit, misfit
 from eddy.connectors.ledger import Entry
 from eddy.connectors.log import Log, Producer, Records, TopicPartition
 from eddy.connectors.outbound import Outbound
-from eddy.connectors.planlog import write_plan
+from eddy.connectors.planlog import read_left_out, write_left_out, write_plan
 from eddy.connectors.restore import Restore, restores
 from eddy.errors import ConnectorError, DataError, FencedError, IndeterminateCommitError
 from eddy.partitioner import partition_of
@@ -139,7 +139,7 @@ class Worker:
         while True:
             taken = self.step()
             total += taken
-            busy = taken or self.restoring or self._isolation or self._new_plan
+            busy = taken or self.restoring or self._isolation or (self._new_plan and self.ledger.entry.positions)
             if not busy and not self.lag():
                 return total
 
@@ -221,7 +221,7 @@ class Worker:
         for name, rows in changes.items():
             if (topic := self.circuit.states[name].spec.changelog) is not None:
                 out.changelog(topic, rows, time)
-        self._letters(out, misfits)
+        self._letters(producer, out, misfits)
         self._observe("changelogs sent")
         ends = producer.flush()
         self._observe("flushed")
@@ -261,6 +261,9 @@ class Worker:
         """Send what leaves through loops and repartitions, and report what loops had to cut."""
         sent = {gate.topic: out.exchange(gate, gate.outbox) for gate in self.circuit.gates if gate.outbox}
         for loop in self.circuit.recursions.values():
+            for key, _ in loop.overdue[:1]:
+                what = "recursively '%s': key %r has been round %d times and goes on; mend the cycle in the data"
+                _log.error(what, loop.name, key, loop.bound.limit)
             for batch in loop.cut:
                 self.statistics.cut_rows += len(batch)
                 what = "recursively '%s': %d row(s) beyond limit %d, the first %r"
@@ -269,11 +272,14 @@ class Worker:
                     out.dead_rows(self.internal.dead_letter, loop.gate, batch, loop.name, loop.bound.limit)
         return {topic: rows for topic, rows in sent.items() if rows}
 
-    def _letters(self, out: Outbound, misfits: list[Misfit]) -> None:
+    def _letters(self, producer: Producer, out: Outbound, misfits: list[Misfit]) -> None:
         for record in misfits:
             self.statistics.skipped += 1
             where = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
             _log.warning("record left out: %s", record.error(), extra={"fields": where})
+        restored = {state.spec.source for state in self.circuit.states.values()}
+        found_late = [r for r in misfits if r.topic in restored and r not in self._inbound.misfits]
+        write_left_out(producer, self.internal.plan, found_late)
         if misfits and self.config.on_error == "dead-letter":
             out.dead_letters(self.internal.dead_letter, misfits)
 
@@ -333,7 +339,8 @@ class Worker:
         ownership = self.circuit.ownership.partitions = {count: frozenset(mine) for count, mine in owned.items()}
         self._rewind()
         self.ledger.reread_ends()
-        self._restoring = restores(self.log, self.store, self.group, self.circuit.states.values(), ownership)
+        states, left_out = self.circuit.states.values(), read_left_out(self.log, self.internal.plan)
+        self._restoring = restores(self.log, self.store, self.group, states, ownership, left_out)
         self._consumer.pause(assignment)
         self._stale = False
         self._restore()
@@ -383,6 +390,8 @@ class Worker:
     def _idle(self, records: list[Records]) -> None:
         """Nothing came: commit positions that control records moved, cut, purge what is consumed."""
         entry = self.ledger.after(records, {})
+        if not entry.positions:
+            return  # it owns nothing
         cut = self._uncut and self._exact(entry)
         if cut:
             self._last_cut = float("-inf")

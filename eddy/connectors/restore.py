@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from eddy.connectors.inbound import decoded
+from eddy.connectors.inbound import decoded, note_unhashable
 from eddy.connectors.log import Log, Records, TopicPartition
 from eddy.errors import StateError
 from eddy.operators.operator import State
@@ -28,6 +28,7 @@ class Restore:
     partition: TopicPartition
     position: int
     end: int
+    left_out: frozenset[int] = frozenset()
 
     @property
     def done(self) -> bool:
@@ -57,14 +58,16 @@ class Restore:
             yield prefix + key, value
 
     def _table_rows(self, records: Records) -> Iterator[tuple[bytes, bytes | None]]:
-        """A source's records as the table's rows; those that do not decode were left out then, too."""
+        """A source's records as the table's rows, without those that were left out."""
         problems: dict[int, str] = {}
         keys = decoded(records.keys, self.spec.key, "key", problems)
         values = decoded(records.values, self.spec.value, "value", problems)
+        if not self.spec.key.hashable:
+            note_unhashable(keys, problems)
         rows = [
             (key, value)
-            for index, (key, value) in enumerate(zip(keys, values, strict=True))
-            if index not in problems and key is not None
+            for index, (offset, key, value) in enumerate(zip(records.offsets, keys, values, strict=True))
+            if index not in problems and key is not None and offset not in self.left_out
         ]
         encoded = self.spec.key.identify_many([key for key, _ in rows])
         encode = self.spec.value.encode
@@ -73,9 +76,20 @@ class Restore:
 
 
 def restores(
-    log: Log, store: Store, group: str, states: Iterable[State], owned: dict[int, frozenset[int]]
+    log: Log,
+    store: Store,
+    group: str,
+    states: Iterable[State],
+    owned: dict[int, frozenset[int]],
+    left_out: Iterable[tuple[str, int, int]] = (),
 ) -> list[Restore]:
-    """What has to be restored for the partitions owned, by comparing the store with the log."""
+    """What has to be restored for the partitions owned, by comparing the store with the log.
+
+    `left_out` are records, as (topic, partition, offset), that the error policy kept out of tables.
+    """
+    skipped: dict[tuple[str, int], set[int]] = {}
+    for name, number, offset in left_out:
+        skipped.setdefault((name, number), set()).add(offset)
     stored = read_offsets(store)
     found: list[tuple[StateSpec, TopicPartition]] = [
         (state.spec, TopicPartition(topic, partition))
@@ -99,5 +113,5 @@ def restores(
                 "Start anew from the input: eddy reset …, or bring the log back that belongs to the states"
             )
         if start < end:
-            todo.append(Restore(spec, partition, start, end))
+            todo.append(Restore(spec, partition, start, end, frozenset(skipped.get(partition, ()))))
     return todo

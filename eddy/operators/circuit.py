@@ -140,7 +140,7 @@ class Circuit:
         for gate in self.gates:
             gate.outbox = []
         for recursion in self.recursions.values():
-            recursion.cut = []
+            recursion.cut, recursion.overdue = [], []
 
 
 def _with_bodies(operators: Iterable[Operator]) -> Iterable[Operator]:

@@ -147,9 +147,9 @@ class Exchange(Operator):
     def step(self, *inputs: Batch) -> Batch:
         """Split what is ours; what was received is ours already."""
         batch, received = inputs
+        own = self.gate.own(batch, self.level)
         if received.rows:
             self.later = by_hop(received)
-        own = self.gate.own(batch, self.level)
         return concat((self.later.pop(self.level, EMPTY), own))
 
 

@@ -85,7 +85,8 @@ class Body:
         self.steps, self._result = steps, result
         self._values = [EMPTY] * slots
         self._outside = _NO_SLOTS
-        self._only = steps[0].operator if len(steps) == 1 and steps[0].inputs[0] == 0 else None
+        x_alone = len(steps) == 1 and steps[0].inputs[0] == 0 and steps[0].inputs.count(0) == 1
+        self._only = steps[0].operator if x_alone else None
         operators = [step.operator for step in steps]
         self._absent = (EMPTY,) * (len(steps[0].inputs) - 1)
         self._arranges = [op for op in operators if isinstance(op, Arrange)]
@@ -142,6 +143,7 @@ class _Recursion(Operator):
         self.name, self.body, self.gate, self.bound, self.budget = name, body, gate, bound, budget
         self.waves = self.rows = 0
         self.cut: list[Batch] = []
+        self.overdue: list[Row] = []
 
     def states(self) -> Sequence[State]:
         """The recursion's own states, and those of the body."""
@@ -156,6 +158,7 @@ class _Recursion(Operator):
         self.body.forget_waves()
         self.gate.outbox.clear()
         self.cut.clear()
+        self.overdue.clear()
 
     def _limit_error(self, row: Row) -> LoopLimitError:
         path, came_around = trace(self.body, row)
@@ -204,6 +207,7 @@ class Waves(_Recursion):
         waiting = self._arrived(seed, received)
         body, gate, bound = self.body, self.gate, self.bound
         shared, leveled = gate.shared, bound.leveled
+        came_back = max(waiting) > 0
         total = _Total(leveled)
         body.open(externals)
         while waiting or body.waiting():
@@ -214,11 +218,12 @@ class Waves(_Recursion):
             if leveled and hop >= bound.depth:
                 self._cut(made)
                 continue
+            if hop >= bound.limit and made.rows and not leveled:
+                self._go_on_through_the_topic(made, came_back)
+                continue
             rest = gate.own(made, hop + 1) if shared else made
             if not rest.rows:
                 continue
-            if hop >= bound.limit and not leveled:
-                raise self._limit_error(rest.rows[0])
             if self.budget.spend(len(rest.rows)):
                 gate.spill(rest, hop + 1)
             elif hop + 1 in waiting:
@@ -226,6 +231,17 @@ class Waves(_Recursion):
             else:
                 waiting[hop + 1] = rest
         return self._at_rest(total, time)
+
+    def _go_on_through_the_topic(self, made: Batch, came_back: bool) -> None:
+        """Rows over the limit: an error that undoes the epoch, unless some of them are of earlier ones.
+
+        What earlier epochs have committed cannot be undone. It keeps going round, through the topic, so
+        that mending the data still reaches it, and is reported.
+        """
+        if not came_back:
+            raise self._limit_error(made.rows[0])
+        self.overdue.append(made.rows[0])
+        self.gate.spill(made, self.bound.limit)
 
     def _at_rest(self, total: "_Total", time: int) -> Batch:
         """Let what is arranged take the frontiers in, and return their sum."""
@@ -327,18 +343,23 @@ class FactWaves(_Recursion):
 
 
 def merged(batch: Batch, where: str) -> Batch:
-    """Merge equal facts: weights are added and the latest time is kept, in order of first coming."""
-    if not batch.rows:
-        return batch
+    """Merge equal facts: weights are added, the latest time and its headers are kept, in order of first coming."""
     zset = consolidate(batch.rows, batch.weights, where)
-    if batch.times is None or len(zset) == len(batch.rows):
-        return batch if len(zset) == len(batch.rows) else Batch.of(zset, batch.time)
-    latest: dict[Row, int] = {}
-    for row, time in zip(batch.rows, batch.times, strict=True):
-        if latest.get(row, time) <= time:
-            latest[row] = time
-    rows = list(zset)
-    return Batch(rows, list(zset.values()), batch.time, [latest[row] for row in rows])
+    if len(zset) == len(batch.rows):
+        return batch
+    stamps = list(zip(batch.times_of_rows(), batch.headers_of_rows(), strict=True))
+    latest: dict[Row, tuple[int, Any]] = {}
+    for row, stamp in zip(batch.rows, stamps, strict=True):
+        if row not in latest or latest[row][0] <= stamp[0]:
+            latest[row] = stamp
+    kept = [latest[row] for row in zset]
+    return Batch(
+        list(zset),
+        list(zset.values()),
+        batch.time,
+        None if batch.times is None else [time for time, _ in kept],
+        None if batch.headers is None else [headers for _, headers in kept],
+    )
 
 
 def trace(body: Body, row: Row, longest: int = 1_000) -> tuple[list[Any], bool]:

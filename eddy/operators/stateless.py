@@ -59,16 +59,17 @@ class Map(Operator):
 
 
 class MapValues(Operator):
-    """Rows of (K, V) in, (key, function(value)) out for each."""
+    """Rows of (K, V) in, (key, function(value)) out for each; of a table, where None is no value, those with one."""
 
-    def __init__(self, name: str, function: Callable[[Any], Any]) -> None:
-        self.name, self._function = name, function
+    def __init__(self, name: str, function: Callable[[Any], Any], table: bool = False) -> None:
+        self.name, self._function, self._table = name, function, table
 
     def step(self, *inputs: Batch) -> Batch:
         """Call `function` on each value."""
         (batch,) = inputs
-        values = map(self._function, map(_VALUE, batch.rows))
-        return batch.with_rows(list(zip(map(_KEY, batch.rows), values, strict=True)))
+        values = list(map(self._function, map(_VALUE, batch.rows)))
+        out = batch.with_rows(list(zip(map(_KEY, batch.rows), values, strict=True)))
+        return out.select([value is not None for value in values]) if self._table and None in values else out
 
 
 class SelectKey(Operator):

@@ -39,7 +39,7 @@ class Upsert(Operator):
         olds = self.table.get_many(keys)
         if len(keys) == len(batch) and olds.count(None) == len(olds) and None not in latest.values():
             self.table.put_many(latest, olds)
-            return Batch(batch.rows, batch.weights, batch.time, batch.times)
+            return Batch(batch.rows, [1] * len(keys), batch.time, batch.times)
         time_of = None
         if batch.times is not None:
             time_of = dict(zip(keys_of(batch.rows), batch.times, strict=True))

@@ -323,9 +323,10 @@ def _transformation(node: nodes.Transform) -> Operator:
     assert function is not None
     if node.verb in {"filter", "filter-not"}:
         return stateless.Filter(name, function, keep=node.verb == "filter")
+    if node.verb == "map-values":
+        return stateless.MapValues(name, function, table=node.kind == "table")
     operator: Callable[[str, Any], Operator] = {
         "map": stateless.Map,
-        "map-values": stateless.MapValues,
         "flat-map": stateless.FlatMap,
         "flat-map-values": stateless.FlatMapValues,
         "select-key": stateless.SelectKey,

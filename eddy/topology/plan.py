@@ -10,7 +10,7 @@ that needs rows by key takes a rekeyed input through an `Exchange`.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from eddy.errors import TopologyError
 from eddy.operators.recursion import Bound
@@ -36,7 +36,6 @@ __all__ = [
     "Upsert",
     "Variable",
     "body_of",
-    "descends_from_recursion",
 ]
 
 Kind = Literal["stream", "table", "relation"]
@@ -61,6 +60,8 @@ class Node:
     """Whether the step can drop a row, so that a recursion over it can end."""
     linear = True
     """Whether op(A + B) = op(A) + op(B), so that a recursion over it can go by waves."""
+    derived: ClassVar[tuple[str, ...]] = ()
+    """What is put behind the step's name to name states that it may need beside its own."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -116,6 +117,8 @@ class Exchange(Node):
 class StreamTableJoin(Node):
     """Facts, each with the table's value of its key."""
 
+    derived = ("right",)
+
     joiner: Callable[[Any, Any], Any]
     left: bool = False
 
@@ -129,6 +132,8 @@ class StreamTableJoin(Node):
 class TableJoin(Node):
     """Two tables, key by key."""
 
+    derived = ("left", "right")
+
     joiner: Callable[[Any, Any], Any]
     join: Literal["inner", "left", "outer"]
     linear = False
@@ -137,6 +142,8 @@ class TableJoin(Node):
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Join(Node):
     """Two relations (or tables, as relations), row by row of equal key."""
+
+    derived = ("left", "right")
 
     merge: Callable[[Any, Any, Any], tuple[Any, Any]]
     drops = True
@@ -153,6 +160,8 @@ class Count(Node):
 class Aggregate(Node):
     """A fold by key; with a subtractor it can take rows back."""
 
+    derived = ("rows",)
+
     initial: Callable[[], Any]
     adder: Callable[[Any, Any, Any], Any]
     subtractor: Callable[[Any, Any, Any], Any] | None = None
@@ -161,9 +170,9 @@ class Aggregate(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Clamp(Node):
-    """Each row once (distinct), or as often as it is there, if at all (minus, present)."""
+    """Each row once (distinct), or as often as it is more than not there (minus)."""
 
-    form: Literal["distinct", "minus", "present"]
+    form: Literal["distinct", "minus"]
     linear = False
     drops = True
 
@@ -202,6 +211,8 @@ class Plan:
     def add(self, node: Node) -> Any:
         """Take a node in. Raises: TopologyError where its name is taken."""
         self.claim(node.name, f"step '{node.name}'")
+        for suffix in node.derived:
+            self.claim(f"{node.name}-{suffix}", f"a state of step '{node.name}'")
         self.nodes.append(node)
         return node
 
@@ -236,10 +247,3 @@ def body_of(plan: Plan, variable: Variable) -> list[Node]:
         if not isinstance(node, Recursion) and any(source in inside for source in node.inputs):
             inside.add(node)
     return [node for node in plan.nodes if node in inside and node is not variable]
-
-
-def descends_from_recursion(node: Node) -> bool:
-    """Whether a relation's rows come out of a recursion, and may be out of order among themselves."""
-    if isinstance(node, Recursion):
-        return node.kind == "relation"
-    return node.kind == "relation" and any(map(descends_from_recursion, node.inputs))

@@ -82,6 +82,14 @@ def test_received_rows_are_told_apart_by_their_hops() -> None:
     assert list(by_hop(facts([(1, "a")]))) == [0]
 
 
+def test_rows_received_in_an_epoch_that_failed_are_forgotten() -> None:
+    """Its own rows cannot be placed; the received ones come again, with the epoch that is tried again."""
+    exchange = Exchange("x", gate(owned=frozenset({1})))
+    with pytest.raises(TypeError, match="no native form"):
+        exchange.step(facts([(object(), "a")]), Received(facts([(1, "b")]), [0]))
+    assert exchange.step(facts([(5, "c")]), EMPTY).rows == [(5, "c")]
+
+
 def test_received_rows_select_like_any_batch() -> None:
     assert Received(facts([(1, "a"), (2, "b")]), [1, 2]).select([True, False]).rows == [(1, "a")]
 

@@ -149,24 +149,23 @@ class InputTopic(Generic[K, V]):
         headers: Headers = (),
     ) -> None:
         """Write records and process them together: one epoch, as far as its settings allow."""
-        producer = self._driver.log.producer(None)
-        producer.begin()
+        encoded: list[tuple[bytes | None, bytes | None, int]] = []
         for key, value in records:
             self._time_ms = self._time_ms + 1 if timestamp_ms is None else timestamp_ms
-            data = _encode(self._source.key, key)
-            home = 0 if data is None else partition_of(data, self._partitions)
-            body = _encode(self._source.value, value)
-            producer.send(self._topic, home, [data], [body], [self._time_ms], [headers] if headers else None)
-        producer.commit({}, None)
-        producer.close()
-        self._driver.run()
+            encoded.append((_encode(self._source.key, key), _encode(self._source.value, value), self._time_ms))
+        self._write(encoded, headers)
 
     def pipe_raw(self, key: bytes | None, value: bytes | None, timestamp_ms: int = 0) -> None:
         """Write one record of bytes, whatever the serdes say, and process it."""
+        self._write([(key, value, timestamp_ms)])
+
+    def _write(self, records: Iterable[tuple[bytes | None, bytes | None, int]], headers: Headers = ()) -> None:
+        """Write (key, value, time) of bytes in one transaction, and process them."""
         producer = self._driver.log.producer(None)
         producer.begin()
-        home = 0 if key is None else partition_of(key, self._partitions)
-        producer.send(self._topic, home, [key], [value], [timestamp_ms])
+        for key, value, time in records:
+            home = 0 if key is None else partition_of(key, self._partitions)
+            producer.send(self._topic, home, [key], [value], [time], [headers] if headers else None)
         producer.commit({}, None)
         producer.close()
         self._driver.run()

@@ -100,6 +100,7 @@ class Worker:
         self.circuit, self.internal, self.ledger = parts.circuit, parts.internal, parts.ledger
         self._inbound, self._sinks = parts.inbound, parts.sinks
         self._partitions, self._new_plan = parts.partitions, parts.new_plan
+        self._restorable = {state.spec.source for state in self.circuit.states.values()} - {None}
         self._producer: Producer | None = None
         self._restoring: list[Restore] = []
         self._isolation: _Isolation | None = None
@@ -251,8 +252,8 @@ class Worker:
             prefixes = {partition: spec.prefix(partition) for partition in {row[0] for row in rows}}
             batch += [(prefixes[partition] + key, value) for partition, key, value in rows]
         offsets = {tp: end for tp, end in ends.items() if tp.topic in self.internal.changelogs}
-        restored = {state.spec.source for state in self.circuit.states.values()} - {None}
-        offsets |= {tp: offset for tp, offset in self.ledger.entry.positions.items() if tp.topic in restored}
+        positions = self.ledger.entry.positions
+        offsets |= {tp: offset for tp, offset in positions.items() if tp.topic in self._restorable}
         batch += [(offset_key(*tp), encode_offset(offset)) for tp, offset in offsets.items()]
         if batch:
             self.store.write(batch)
@@ -277,8 +278,7 @@ class Worker:
             self.statistics.skipped += 1
             where = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
             _log.warning("record left out: %s", record.error(), extra={"fields": where})
-        restored = {state.spec.source for state in self.circuit.states.values()}
-        found_late = [r for r in misfits if r.topic in restored and r not in self._inbound.misfits]
+        found_late = [r for r in misfits if r.topic in self._restorable and r not in self._inbound.misfits]
         write_left_out(producer, self.internal.plan, found_late)
         if misfits and self.config.on_error == "dead-letter":
             out.dead_letters(self.internal.dead_letter, misfits)

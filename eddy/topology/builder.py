@@ -6,7 +6,7 @@ from typing import Any, TypeVar, cast
 
 from eddy.errors import TopologyError
 from eddy.serde import Serde
-from eddy.topology.plan import Exchange, Kind, Node, Plan, Transform
+from eddy.topology.plan import REKEYING, Exchange, Kind, Node, Plan, Transform
 
 __all__ = ["Builder", "check_name", "same_topology", "serdes"]
 
@@ -49,7 +49,7 @@ class Builder:
         kind: Kind | None = None,
     ) -> Transform:
         """Add a transformation: it keeps the serdes of what it does not change."""
-        rekeys = verb in {"map", "flat-map", "select-key"}
+        rekeys = verb in REKEYING
         keeps_value = verb in {"filter", "filter-not", "peek", "select-key", "negate"}
         return self.anonymous(
             Transform,
@@ -65,12 +65,18 @@ class Builder:
             rekeyed=source.rekeyed or rekeys,
         )
 
-    def by_key(self, source: Node, name: str) -> Node:
-        """`source` with its rows at the owners of their keys: itself, or behind an exchange."""
+    def by_key(self, source: Node, name: str, key: Serde[Any] | None = None, value: Serde[Any] | None = None) -> Node:
+        """`source` with its rows at the owners of their keys: itself, or behind an exchange with these serdes."""
         if not source.rekeyed:
             return source
         return self.add(
-            Exchange, f"{name}-repartition", label=name, kind=source.kind, inputs=(source,), **serdes(source)
+            Exchange,
+            f"{name}-repartition",
+            label=name,
+            kind=source.kind,
+            inputs=(source,),
+            key=key or source.key,
+            value=value or source.value,
         )
 
 

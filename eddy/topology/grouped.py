@@ -31,17 +31,7 @@ class _Grouped(Generic[K, V]):
 
     def _source(self, name: str) -> plan.Node:
         """The rows at the owners of their groups, with the serdes that the author named for them."""
-        if not self._node.rekeyed:
-            return self._node
-        return self._builder.add(
-            plan.Exchange,
-            f"{name}-repartition",
-            label=name,
-            kind=self._node.kind,
-            inputs=(self._node,),
-            key=self._key,
-            value=self._value,
-        )
+        return self._builder.by_key(self._node, name, self._key, self._value)
 
     def count(self, name: str) -> "KTable[K, int]":
         """The number of rows of each group, in a store called `name`. A group without rows is not in it."""

@@ -17,6 +17,7 @@ from eddy.operators.recursion import Bound
 from eddy.serde import Serde
 
 __all__ = [
+    "REKEYING",
     "Aggregate",
     "Clamp",
     "Count",
@@ -42,6 +43,9 @@ Kind = Literal["stream", "table", "relation"]
 Verb = Literal[
     "filter", "filter-not", "map", "map-values", "flat-map", "flat-map-values", "select-key", "peek", "negate"
 ]
+
+REKEYING = frozenset({"map", "flat-map", "select-key"})
+"""The verbs after which rows may have other keys."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -86,7 +90,7 @@ class Transform(Node):
     @property
     def rekeys(self) -> bool:
         """Whether rows come out under other keys."""
-        return self.verb in {"map", "flat-map", "select-key"}
+        return self.verb in REKEYING
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -107,7 +107,7 @@ class Relation(Generic[K, V]):
             plan.Join,
             name,
             kind="relation",
-            inputs=(self._at_owner(left, f"{name}-left"), self._at_owner(right, f"{name}-right")),
+            inputs=(self._builder.by_key(left, f"{name}-left"), self._builder.by_key(right, f"{name}-right")),
             key=key,
             value=value,
             merge=merge,
@@ -176,9 +176,6 @@ class Relation(Generic[K, V]):
             Bound(max_depth, limit, on_limit),
         )
         return Relation(self._builder, node)
-
-    def _at_owner(self, node: plan.Node, name: str) -> plan.Node:
-        return self._builder.by_key(node, name)
 
     def _merge(self, nodes: tuple[plan.Node, ...], name: str | None) -> plan.Node:
         return self._builder.anonymous(

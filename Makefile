@@ -6,13 +6,16 @@ BIN := .venv/bin
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test bench format venv clean
+.PHONY: help demo demo-kafka test bench format venv clean
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
 demo: .venv/.core ## count all descendants of WordNet's nouns, while they move
 	@$(BIN)/python examples/wordnet/demo.py
+
+demo-kafka: .venv/.kafka ## the same on Kafka, with two workers and a crash; needs Java 17
+	@$(BIN)/python examples/wordnet/demo_kafka.py
 
 test: .venv/.dev ## check format, lint, types and layers, then run the tests
 	$(BIN)/ruff format --check .
@@ -34,14 +37,21 @@ clean: ## remove .venv, caches and builds
 	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# What the demo needs is quick to install; what development needs includes it.
+# What the demo needs is quick to install; what development needs includes it, and what Kafka needs.
 .venv/.core: $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install --quiet -e .
 	@touch $@
 
+.venv/.kafka: .venv/.core
+	@"$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version >/dev/null 2>&1 || { \
+	  echo "no Java runtime was found; a Kafka broker needs one, 17 or later." \
+	    "On Debian: apt-get install openjdk-17-jre-headless; or name its folder: make JAVA_HOME=DIR $(MAKECMDGOALS)" >&2; exit 1; }
+	$(BIN)/python -m pip install --quiet -e '.[http,kafka,spark]'
+	@touch $@
+
 .venv/.dev: $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install --quiet -e '.[dev]'
-	@touch .venv/.core $@
+	@touch .venv/.core .venv/.kafka $@
 
 $(BIN)/python:
 	@found="$$($(PYTHON) -c 'import platform; print(platform.python_version())' 2>/dev/null)"; \

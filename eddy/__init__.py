@@ -8,13 +8,17 @@ and `eddy run` runs it. `docs/ARCHITECTURE.md` leads through the inside.
 from eddy.config import Config
 from eddy.driver import OutputRecord, TopologyTestDriver
 from eddy.errors import (
+    ConfigurationError,
     ConnectorError,
     DataError,
     EddyError,
     FencedError,
+    InvariantError,
     LoopLimitError,
     NonTerminatingRecursionError,
     PlanChangedError,
+    RecordRefusedError,
+    SlotTakenError,
     StateError,
     TopologyError,
 )
@@ -29,12 +33,14 @@ from eddy.worker import Worker
 __all__ = [
     "Bytes",
     "Config",
+    "ConfigurationError",
     "ConnectorError",
     "DataError",
     "EddyError",
     "FencedError",
     "Float64",
     "Int64",
+    "InvariantError",
     "Json",
     "KGroupedStream",
     "KGroupedTable",
@@ -46,8 +52,10 @@ __all__ = [
     "OutputRecord",
     "Plain",
     "PlanChangedError",
+    "RecordRefusedError",
     "Relation",
     "Serde",
+    "SlotTakenError",
     "StateError",
     "String",
     "Struct",

@@ -26,6 +26,9 @@ class Config:
         purge_interval_s: seconds between two deletions of consumed loop and repartition records.
         cut_interval_s: seconds between two cuts while input keeps coming.
         restore_records: changelog records that one step of a restore reads.
+        retry_s: seconds for which what may pass (a broker that is away, a rebalance, a commit of unknown end) is tried
+            again before the worker gives up.
+        create_topics: make internal topics that are missing; else name them, with what an administrator has to run.
         accept_plan: start even though states have come or gone since the last run. New ones start empty, so
             that what reads them may be wrong. A state that is written otherwise under its old name is refused still.
     """
@@ -39,6 +42,8 @@ class Config:
     purge_interval_s: float = 30.0
     cut_interval_s: float = 1.0
     restore_records: int = 50_000
+    retry_s: float = 300.0
+    create_topics: bool = True
     accept_plan: bool = False
 
     def __post_init__(self) -> None:

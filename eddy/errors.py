@@ -9,14 +9,18 @@ again can help. Nothing else is raised on purpose.
 from typing import ClassVar
 
 __all__ = [
+    "ConfigurationError",
     "ConnectorError",
     "DataError",
     "EddyError",
     "FencedError",
     "IndeterminateCommitError",
+    "InvariantError",
     "LoopLimitError",
     "NonTerminatingRecursionError",
     "PlanChangedError",
+    "RecordRefusedError",
+    "SlotTakenError",
     "StateError",
     "TopologyError",
 ]
@@ -52,6 +56,12 @@ class DataError(EddyError):
     code = "DATA"
 
 
+class RecordRefusedError(DataError):
+    """A record that a topic does not take: too large, or without a key where the topic is compacted."""
+
+    code = "DATA_REFUSED"
+
+
 class LoopLimitError(DataError):
     """A recursion did not come to rest within its limit. Names the loop, the key and the path."""
 
@@ -74,13 +84,31 @@ class ConnectorError(EddyError):
         self.retriable = retriable
 
 
+class ConfigurationError(ConnectorError):
+    """The administrator's: a setting, a topic or a right without which no attempt can succeed."""
+
+    code = "CONNECTOR_CONFIGURATION"
+
+
 class FencedError(ConnectorError):
     """Another member has taken over; nothing of this transaction was or will be committed."""
 
     code = "CONNECTOR_FENCED"
 
 
+class SlotTakenError(FencedError):
+    """Another worker has joined under the same name: two cannot run in one slot."""
+
+    code = "CONNECTOR_SLOT_TAKEN"
+
+
 class IndeterminateCommitError(ConnectorError):
     """A commit may or may not have happened: only the log's committed positions can tell."""
 
     code = "CONNECTOR_COMMIT_UNKNOWN"
+
+
+class InvariantError(EddyError):
+    """Eddy's own: what must always hold does not. The states are kept as they are, to be looked at."""
+
+    code = "INVARIANT"

@@ -22,35 +22,20 @@ from eddy.connectors.inbound import Misfit, misfit
 from eddy.connectors.ledger import Entry
 from eddy.connectors.log import Log, Producer, Records, TopicPartition
 from eddy.connectors.outbound import Outbound
-from eddy.connectors.planlog import read_left_out, write_left_out, write_plan
-from eddy.connectors.restore import Restore, restores
-from eddy.errors import ConnectorError, DataError, FencedError, IndeterminateCommitError
-from eddy.partitioner import partition_of
+from eddy.connectors.placement import refuse_growth
+from eddy.connectors.planlog import write_left_out, write_plan
+from eddy.connectors.quiescence import Cut
+from eddy.connectors.recovery import Recovery
+from eddy.errors import ConnectorError, DataError, FencedError, IndeterminateCommitError, SlotTakenError
 from eddy.state.offsets import encode_offset, offset_key
 from eddy.state.spec import Change
 from eddy.state.store import Store
+from eddy.statistics import Statistics
 from eddy.topology.topology import Topology
 
-__all__ = ["Statistics", "Worker"]
+__all__ = ["Worker"]
 
 _log = logging.getLogger("eddy.worker")
-_RETRIES = 10
-
-
-@dataclass(slots=True)
-class Statistics:
-    """What a worker has done since it was made."""
-
-    records: int = 0
-    epochs: int = 0
-    written: int = 0
-    aborts: int = 0
-    skipped: int = 0
-    cut_rows: int = 0
-    restored: int = 0
-    purges: int = 0
-    waves: int = 0
-    loop_rows: int = 0
 
 
 @dataclass(slots=True)
@@ -71,6 +56,7 @@ class Worker:
         member: a stable name among the application's workers; a restart takes its predecessor's place.
         store: where states are kept, in place of `config.state_dir`.
         clock: seconds, rising.
+        wall: seconds since 1970.
         observe: called with the name of each step of an epoch; what it raises ends the epoch there.
     """
 
@@ -83,47 +69,84 @@ class Worker:
         member: str = "0",
         store: Store | None = None,
         clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
         observe: Callable[[str], None] = lambda step: None,
     ) -> None:
         self.topology, self.log, self.config = topology, log, config or Config()
         self.group, self.member = topology.name, member
         self.statistics = Statistics()
+        self.doing = ""  # the part of a step that is under way, or came last: for whoever watches from outside
+        self.failing_since: float | None = None
+        self.last_error = ""
         self._clock, self._observe = clock, observe
         self._deadline = 0.0
-        self.store = store or open_store(self.config, self.group)
+        self.store = store or open_store(self.config, self.group, member)
+        self._producer: Producer | None = None
         try:
             parts = assemble(topology, log, self.config, self.store, lambda: clock() > self._deadline)
+            self._own_producer()  # ends what a predecessor left open, before positions are asked for
             self._consumer = log.consumer(self.group, sorted(parts.partitions), member)
         except BaseException:
+            self._drop_producer()
             self.store.close()
             raise
         self.circuit, self.internal, self.ledger = parts.circuit, parts.internal, parts.ledger
         self._inbound, self._sinks = parts.inbound, parts.sinks
         self._partitions, self._new_plan = parts.partitions, parts.new_plan
+        self.recovery = Recovery(log, self.store, self.group, self.internal.plan, parts.life, wall)
         self._restorable = {state.spec.source for state in self.circuit.states.values()} - {None}
-        self._producer: Producer | None = None
-        self._restoring: list[Restore] = []
         self._isolation: _Isolation | None = None
         self._last_purge = self._last_cut = clock()
         self._uncut = self._unpurged = self._stale = False
-        self._failures = 0
+        self._last_inputs: dict[str, list[int]] = {}
 
     def step(self, timeout_s: float = 0.0) -> int:
         """Take one epoch through, waiting up to `timeout_s` for a record. Returns the records taken in.
 
-        Raises: DataError naming the record, under the policy `fail`; FencedError where another worker has
+        What may pass (a broker that is away, a rebalance in the middle of an epoch, a commit of unknown end) is
+        undone, and tried again by the next step, for `Config.retry_s` at most.
+
+        Raises: DataError naming the record, under the policy `fail`; SlotTakenError where another worker has
         taken this one's place; ConnectorError; StateError. Whatever is raised, the epoch is undone.
         """
+        try:
+            return self._step(timeout_s)
+        except ConnectorError as error:
+            if not self._may_pass(error):
+                raise
+            _log.warning("undone, trying again: %s", error)
+            return 0
+
+    def _step(self, timeout_s: float) -> int:
         room = self._isolation.room if self._isolation else self.config.max_epoch_records
-        busy = self._restoring or self._stale  # there is work to do: do not wait for a record
+        busy = not self.recovery.done or (self._stale and self.failing_since is None)  # work to do: wait for no record
+        self.doing = "poll"
         polled = self._consumer.poll(room, 0.0 if busy else timeout_s)
-        if polled.assigned or polled.revoked or self._stale:
+        moved = bool(polled.assigned or polled.revoked)
+        self.statistics.rebalances += moved
+        self._stale |= moved
+        if moved or self._stale:
             self._take_over()
-        elif self._restoring:
+        elif not self.recovery.done:
             self._restore()
         else:
             return self._epoch(polled.records)
         return 0
+
+    def _may_pass(self, error: ConnectorError) -> bool:
+        """Undo what was under way, and tell whether the next step may try again."""
+        self.last_error, now = str(error), self._clock()
+        if self.failing_since is None:
+            self.failing_since = now
+        self._abandon()
+        ended = isinstance(error, FencedError | IndeterminateCommitError)
+        if ended:
+            self.statistics.fences += isinstance(error, FencedError)
+            self._drop_producer()
+        if isinstance(error, SlotTakenError):
+            return False
+        self._stale |= ended or not self._rewound()
+        return (ended or error.retriable) and now - self.failing_since <= self.config.retry_s
 
     def run(self, stop: Callable[[], bool], timeout_s: float = 0.2, after: Callable[[], None] = lambda: None) -> None:
         """Step until `stop()`, then close; `after` is called after each step."""
@@ -157,43 +180,26 @@ class Worker:
         if not taken:
             self._idle(records)
             return 0
+        began = self._clock()
         try:
-            if not self._attempt(lambda: self._process(records)):
-                return 0
+            self._process(records)
+        except ConnectorError:
+            raise
         except DataError as error:
+            self._abandon()
+            self._rewind()
             return self._isolate(error, records, taken)
+        except BaseException:
+            self._abandon()
+            self._stale = True
+            raise
+        self.statistics.epoch_s.add(self._clock() - began)
         self._narrow(taken)
         self._after_epoch()
         return taken
 
-    def _attempt(self, work: Callable[[], None]) -> bool:
-        """Do the work of an epoch, or undo it. Returns whether it was done; if not, it is to be tried again."""
-        try:
-            work()
-        except FencedError:
-            self._undo()
-            self._drop_producer()
-            return False
-        except IndeterminateCommitError as error:
-            _log.warning("taking up again from the log: %s", error)
-            self._undo()
-            self._drop_producer()
-            self._stale = True
-            return False
-        except ConnectorError as error:
-            self._undo()
-            self._failures += 1
-            if not error.retriable or self._failures > _RETRIES:
-                raise
-            _log.warning("epoch undone, trying again: %s", error)
-            return False
-        except BaseException:
-            self._undo()
-            raise
-        self._failures = 0
-        return True
-
     def _process(self, records: list[Records]) -> None:
+        self.doing = "compute"
         batches = self._inbound.decode(records)
         misfits = self._inbound.misfits
         if misfits and self.config.on_error == "fail":
@@ -209,11 +215,17 @@ class Worker:
         self._transact(records, changes, misfits, time)
 
     def _transact(
-        self, records: list[Records], changes: dict[str, list[Change]], misfits: list[Misfit], time: int
+        self,
+        records: list[Records],
+        changes: dict[str, list[Change]],
+        misfits: list[Misfit],
+        time: int,
+        cut: Cut | None = None,
     ) -> None:
-        """Send and commit everything; then, and only then, write the store."""
+        """Send and commit everything; then, and only then, write the store. `cut` is one of a quiescent moment."""
+        self.doing = "commit"
         producer = self._begin()
-        out = Outbound(producer, partition_of)
+        out = Outbound(producer, self.log.partitioner)
         self._observe("begun")
         written = sum(out.sink(sink, self.circuit.outputs[name].batches) for name, sink in self._sinks.items())
         self._observe("outputs sent")
@@ -226,13 +238,20 @@ class Worker:
         self._observe("changelogs sent")
         ends = producer.flush()
         self._observe("flushed")
-        cut = self._send_cut(producer, entry, ends, time)
+        cut = cut or self._cut(entry, ends)
+        if cut is not None:
+            producer.send(self.internal.cuts, 0, [b"cut"], [cut.encode()], [time])
         self._observe("cut sent")
+        began = self._clock()
         producer.commit(self.ledger.moves(entry), self._consumer.group_metadata())
+        self.statistics.last_commit = self._clock()
+        self.statistics.commit_s.add(self.statistics.last_commit - began)
         self._stale = True  # until the store has what the log has
         self._observe("committed")
-        self._new_plan = []
-        self._uncut = not cut
+        self.failing_since, self._new_plan = None, []
+        self._uncut = cut is None
+        if cut is not None:
+            self._last_cut, self._last_inputs = self._clock(), cut.inputs
         self._unpurged |= entry.counters != self.ledger.entry.counters
         self.ledger.adopt(entry, ends)
         self._store(changes, ends)
@@ -256,7 +275,7 @@ class Worker:
         offsets |= {tp: offset for tp, offset in positions.items() if tp.topic in self._restorable}
         batch += [(offset_key(*tp), encode_offset(offset)) for tp, offset in offsets.items()]
         if batch:
-            self.store.write(batch)
+            self.store.write([*batch, self.recovery.stamp()])
 
     def _send_exchanges(self, out: Outbound) -> dict[str, int]:
         """Send what leaves through loops and repartitions, and report what loops had to cut."""
@@ -296,8 +315,7 @@ class Worker:
         if self.config.on_error == "fail" or culprit.topic in self.internal.exchanges:
             self._isolation = None  # what comes next may mend it: tried together again, then one by one
             raise type(error)(str(record.error())) from error
-        if not self._attempt(lambda: self._transact(records, {}, [record], record.timestamp)):
-            return 0
+        self._transact(records, {}, [record], record.timestamp)
         self._consumer.seek(self.ledger.entry.positions)  # past the record, which undoing the epoch went back to
         self._narrow(taken)
         return taken
@@ -308,8 +326,8 @@ class Worker:
             if self._isolation.left <= 0:
                 self._isolation = None
 
-    def _undo(self) -> None:
-        """As if the epoch had never begun."""
+    def _abandon(self) -> None:
+        """As if the epoch had never begun, but for where the consumer is."""
         self.statistics.aborts += 1
         if self._producer is not None:
             try:
@@ -317,12 +335,12 @@ class Worker:
             except ConnectorError:
                 self._drop_producer()
         self.circuit.rollback()
-        self._rewind()
 
     def _drop_producer(self) -> None:
         """After an end of a transaction that cannot be known, only a new producer fences the old one's traces."""
         producer, self._producer = self._producer, None
         if producer is not None:
+            self.statistics.producers_dropped += 1
             try:
                 producer.close()
             except ConnectorError as error:
@@ -330,35 +348,38 @@ class Worker:
 
     def _take_over(self) -> None:
         """Adopt a new assignment, or begin again: know what is owned, and bring its states into the store."""
-        if self._stale and self._producer is None:
-            self._producer = self.log.producer(f"{self.group}-{self.member}")  # settles the last transaction
+        self._own_producer()  # settles the last transaction
         assignment = self._consumer.assignment()
+        refuse_growth(assignment, self._partitions)
         owned: dict[int, set[int]] = {count: set() for count in self._partitions.values()}
         for topic, partition in assignment:
             owned[self._partitions[topic]].add(partition)
         ownership = self.circuit.ownership.partitions = {count: frozenset(mine) for count, mine in owned.items()}
         self._rewind()
         self.ledger.reread_ends()
-        states, left_out = self.circuit.states.values(), read_left_out(self.log, self.internal.plan)
-        self._restoring = restores(self.log, self.store, self.group, states, ownership, left_out)
+        self.recovery.begin(self.circuit.states.values(), ownership)
         self._consumer.pause(assignment)
         self._stale = False
         self._restore()
 
     def _restore(self) -> None:
         """Bring one slice of what is missing into the store; process nothing before all of it is there."""
-        if self._restoring:
-            current = self._restoring[0]
-            self.statistics.restored += current.step(self.log, self.store, self.config.restore_records)
-            if current.done:
-                self._restoring.pop(0)
-        if not self._restoring:
+        self.doing = "restore"
+        self.statistics.restored += self.recovery.step(self.config.restore_records)
+        if self.recovery.done:
             self.circuit.forget()
             self._consumer.resume(self._consumer.assignment())
 
     def _rewind(self) -> None:
         """Let the next poll start from the committed positions."""
         self._consumer.seek(self.ledger.reread(self._consumer.assignment()))
+
+    def _rewound(self) -> bool:
+        try:
+            self._rewind()
+        except ConnectorError:
+            return False
+        return True
 
     def quiescent(self) -> bool:
         """Whether, at a moment during this call, all input was taken in and nothing was under way anywhere."""
@@ -368,38 +389,47 @@ class Worker:
         """How many offsets lie between the committed positions and the ends of inputs and loops."""
         return self.ledger.lag()
 
+    def lags(self) -> dict[str, int]:
+        """The lag of the whole group, by topic."""
+        return self.ledger.lags()
+
     @property
     def restoring(self) -> int:
         """How many changelog offsets are still to be restored."""
-        return sum(restore.end - restore.position for restore in self._restoring)
+        return self.recovery.left
 
-    def _exact(self, entry: Entry) -> bool:
-        """Whether an epoch that ends with `entry` is a cut: one owner of everything, and nothing in a loop."""
-        ownership = self.circuit.ownership
-        return all(map(ownership.all_of, ownership.partitions)) and not entry.in_loops
+    def _sole(self) -> bool:
+        """Whether this worker owns everything."""
+        return all(map(self.circuit.ownership.all_of, self.circuit.ownership.partitions))
 
-    def _send_cut(self, producer: Producer, entry: Entry, ends: Mapping[TopicPartition, int], time: int) -> bool:
-        """Write a cut where the epoch is one and one is due. Returns whether it was written."""
-        if self._clock() - self._last_cut < self.config.cut_interval_s or not self._exact(entry):
-            return False
-        cut = self.ledger.cut(entry, ends)
-        producer.send(self.internal.cuts, 0, [b"cut"], [cut.encode()], [time])
+    def _cut(self, entry: Entry, ends: Mapping[TopicPartition, int]) -> Cut | None:
+        """The cut that an epoch ends with, where one is due: everything has one owner, and nothing is in a loop."""
+        if self._clock() - self._last_cut < self.config.cut_interval_s or not self._sole() or entry.in_loops:
+            return None
+        return self.ledger.cut(entry, ends)
+
+    def _cut_of_all(self) -> Cut | None:
+        """The cut of a quiescent moment among several workers: the owner of the first partition looks for it."""
+        if self._clock() - self._last_cut < self.config.cut_interval_s or self._sole() or not self.ledger.leads():
+            return None
         self._last_cut = self._clock()
-        return True
+        cut = self.ledger.quiescent_cut()
+        return None if cut is None or cut.inputs == self._last_inputs else cut
 
     def _idle(self, records: list[Records]) -> None:
         """Nothing came: commit positions that control records moved, cut, purge what is consumed."""
         entry = self.ledger.after(records, {})
         if not entry.positions:
             return  # it owns nothing
-        cut = self._uncut and self._exact(entry)
-        if cut:
+        cut = self._cut_of_all()
+        last = self._uncut and self._sole() and not entry.in_loops
+        if last:
             self._last_cut = float("-inf")
-        due = cut or self._new_plan or self.ledger.moves(entry)
-        if due and not self._attempt(lambda: self._transact(records, {}, [], 0)):
-            return
+        if cut or last or self._new_plan or self.ledger.moves(entry):
+            self._transact(records, {}, [], 0, cut)
         if self._unpurged and self.quiescent():
             self._purge()
+        self.failing_since = None
 
     def _after_epoch(self) -> None:
         loops = self.circuit.statistics().values()
@@ -411,15 +441,21 @@ class Worker:
     def _purge(self) -> None:
         self._last_purge, self._unpurged = self._clock(), False
         try:
-            self.statistics.purges += bool(self.internal.purge(self.log, self.group))
+            purged = self.internal.purge(self.log, self.group)
+            self.statistics.purges += bool(purged)
+            self.statistics.purged_offsets += sum(purged.values())
         except ConnectorError as error:
             self._unpurged = True
             _log.warning("purge put off: %s", error)
 
-    def _begin(self) -> Producer:
+    def _own_producer(self) -> Producer:
         if self._producer is None:
             self._producer = self.log.producer(f"{self.group}-{self.member}")
-        self._producer.begin()
-        if self._new_plan:
-            write_plan(self._producer, self.internal.plan, self._new_plan)
         return self._producer
+
+    def _begin(self) -> Producer:
+        producer = self._own_producer()
+        producer.begin()
+        if self._new_plan:
+            write_plan(producer, self.internal.plan, self._new_plan, self.recovery.life)
+        return producer

@@ -9,13 +9,11 @@ from typing import Any
 
 import click
 
-from eddy.cli import consume, describe, produce, reset, run, status, topics, wait
-from eddy.cli.exits import exit_status, message
+from eddy.cli import broker, consume, describe, produce, reset, run, status, topics, wait
+from eddy.cli.exits import INTERRUPTED, exit_status, message
 from eddy.errors import EddyError
 
 __all__ = ["main"]
-
-_INTERRUPTED = 130
 
 
 class _Commands(click.Group):
@@ -29,7 +27,7 @@ class _Commands(click.Group):
             click.echo(f"error [{error.code}]: {message(error)}", err=True)
             ctx.exit(exit_status(error))
         except KeyboardInterrupt:
-            ctx.exit(_INTERRUPTED)
+            ctx.exit(INTERRUPTED)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The commands in the order in which a newcomer needs them."""
@@ -41,7 +39,7 @@ def main() -> None:
     """Process streams with topologies that may be recursive.
 
     A topology is a Python file. It reads and writes topics of a log; the log is a directory on this machine,
-    .eddy/log unless --data names another.
+    .eddy/log unless --data names another, or a Kafka cluster: --bootstrap HOST:PORT.
 
     \b
     Try it:
@@ -62,6 +60,6 @@ def version() -> None:
     click.echo(f"eddy {importlib.metadata.version('eddy-streams')} (Python {platform.python_version()})")
 
 
-for _module in (run, produce, consume, status, wait, reset, topics, describe):
+for _module in (run, produce, consume, status, wait, reset, topics, describe, broker):
     main.add_command(_module.command)
 main.add_command(main.commands.pop("version"))

@@ -9,7 +9,7 @@ from eddy.operators.circuit import Circuit
 from eddy.topology.compile import Environment, compile_plan
 from eddy.topology.topology import Topology
 
-__all__ = ["Application", "compiled", "find", "user_topics"]
+__all__ = ["Application", "compiled", "find", "purposes", "user_topics"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,30 @@ def user_topics(topology: Topology) -> list[str]:
     return list(dict.fromkeys([*sources, *(sink.topic for sink in topology.plan.sinks())]))
 
 
+def purposes(topology: Topology, log: Log) -> dict[str, str]:
+    """What each topic of an application is for; internal ones only where those of the user's exist.
+
+    Raises: TopologyError.
+    """
+    sources = {source.topic for source in topology.plan.sources()}
+    sinks = {sink.topic for sink in topology.plan.sinks()}
+    found = {
+        name: ", ".join(["source"] * (name in sources) + ["sink"] * (name in sinks)) for name in user_topics(topology)
+    }
+    if len(log.topics(found)) < len(found):
+        return found
+    circuit = compiled(topology, log)
+    internal = internal_topics(topology.name, circuit)
+    loops = {loop.gate.topic for loop in circuit.recursions.values()}
+    return found | {
+        **dict.fromkeys(internal.changelogs, "changelog"),
+        **{name: "loop" if name in loops else "repartition" for name in internal.exchanges},
+        internal.cuts: "cuts",
+        internal.plan: "plan",
+        internal.dead_letter: "dead letter",
+    }
+
+
 def compiled(topology: Topology, log: Log) -> Circuit:
     """The circuit over the topics as they are. Raises: ConnectorError for a topic that is missing; TopologyError."""
     specs = partition_counts(log, user_topics(topology), f"application '{topology.name}'")
@@ -42,7 +66,7 @@ def compiled(topology: Topology, log: Log) -> Circuit:
         topology.plan,
         Environment(
             {name: spec.partitions for name, spec in specs.items()},
-            frozenset(name for name, spec in specs.items() if spec.compacted),
+            frozenset(name for name, spec in specs.items() if spec.compacted and log.compaction_waits),
         ),
     )
 

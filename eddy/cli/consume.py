@@ -1,7 +1,6 @@
 """`eddy consume`: the records of a topic to stdout."""
 
 import csv
-import pathlib
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -11,7 +10,8 @@ import click
 import msgspec
 
 from eddy.cli.fields import FIELD_TYPES, FieldType
-from eddy.cli.options import data_option, key_type_option, opened, value_type_option
+from eddy.cli.logs import Target, log_options, opened
+from eddy.cli.options import key_type_option, value_type_option
 from eddy.connectors.log import Headers, Log, Records, TopicPartition
 from eddy.errors import ConnectorError, DataError
 
@@ -19,6 +19,7 @@ __all__ = ["command"]
 
 _READ_RECORDS = 10_000
 _POLL_S = 0.1
+_OPEN_TRANSACTION_S = 10.0
 _BREAKS = str.maketrans({"\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 
@@ -104,7 +105,7 @@ class _Printer:
 
 @click.command("consume", short_help="Print the records of a topic.")
 @click.argument("topic")
-@data_option
+@log_options
 @click.option("--format", "form", type=click.Choice(["tsv", "csv", "jsonl"]), default="tsv", show_default=True)
 @key_type_option
 @value_type_option
@@ -117,7 +118,7 @@ class _Printer:
 @click.option("--partition", type=click.IntRange(min=0), metavar="N", help="Read one partition only.")
 def command(
     topic: str,
-    data: pathlib.Path,
+    target: Target,
     form: str,
     key_type: str,
     value_type: str,
@@ -146,7 +147,7 @@ def command(
     types = FIELD_TYPES[key_type], FIELD_TYPES[value_type]
     decoder, printer = _Decoder(*types), _Printer(form, sys.stdout, types, timestamps, headers)
     left = most if most is not None else sys.maxsize
-    with opened(data) as log:
+    with opened(target) as log:
         for found in _latest(log, topic, partition) if latest else _read(log, topic, partition, from_beginning, follow):
             for record in decoder.records(found):
                 printer.print(record)
@@ -158,22 +159,36 @@ def command(
 
 
 def _read(log: Log, topic: str, partition: int | None, from_beginning: bool, follow: bool) -> Iterator[Records]:
-    """The records from the beginning or the end on; with `follow`, without end."""
+    """The records from the beginning or the end on; with `follow`, without end.
+
+    Where an open transaction holds the rest of a partition back, its end is waited for, though not for ever.
+    """
     if (spec := log.topics([topic]).get(topic)) is None:
         raise ConnectorError(f"topic '{topic}' does not exist; one of the log's is needed. List them: eddy topics")
+    if partition is not None and partition >= spec.partitions:
+        raise ConnectorError(f"topic '{topic}': there is no partition {partition}; it has {spec.partitions}, from 0 on")
     chosen = range(spec.partitions) if partition is None else [partition]
     partitions = [TopicPartition(topic, p) for p in chosen]
     positions = log.begin_offsets(partitions) if from_beginning else log.end_offsets(partitions)
+    ends = log.end_offsets(partitions)
+    deadline = time.monotonic() + _OPEN_TRANSACTION_S
     while True:
-        ends = log.end_offsets(partitions)
         for tp in partitions:
             while positions[tp] < ends[tp]:
                 found = log.read(tp, positions[tp], ends[tp], _READ_RECORDS)
+                if found.next_offset == positions[tp]:
+                    break
                 positions[tp] = found.next_offset
                 yield found
-        if not follow:
+        behind = [tp for tp in partitions if positions[tp] < ends[tp]]
+        if not follow and (not behind or time.monotonic() > deadline):
+            for tp in behind:
+                text = "an open transaction holds back what is in partition %d from offset %d on"
+                click.echo(text % (tp.partition, positions[tp]), err=True)
             return
         time.sleep(_POLL_S)
+        if follow:
+            ends = log.end_offsets(partitions)
 
 
 def _latest(log: Log, topic: str, partition: int | None) -> Iterator[Records]:

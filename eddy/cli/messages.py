@@ -10,9 +10,17 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-__all__ = ["LogFormat", "show_messages"]
+__all__ = ["LogFormat", "messages_console", "show_messages"]
 
 LogFormat = Literal["text", "json"]
+
+
+class _Messages(Console):
+    """Prints on stderr. Where nobody reads it any more, work goes on in silence."""
+
+    def on_broken_pipe(self) -> None:
+        """In place of an exit in the midst of an epoch."""
+        self.quiet = True
 
 
 class _Text(logging.Handler):
@@ -44,6 +52,11 @@ class _Json(logging.Formatter):
         if record.exc_info and record.exc_info[0] is not None:
             line["traceback"] = "".join(traceback.format_exception(*record.exc_info))
         return msgspec.json.encode(line, enc_hook=repr).decode()
+
+
+def messages_console() -> Console:
+    """The console on which people see messages."""
+    return _Messages(stderr=True, highlight=False)
 
 
 def show_messages(console: Console, form: LogFormat, level: str) -> None:

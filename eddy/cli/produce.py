@@ -1,4 +1,4 @@
-"""`eddy produce`: records of files, or of stdin, into a topic of the embedded log."""
+"""`eddy produce`: records of files, or of stdin, into a topic."""
 
 import contextlib
 import gzip
@@ -11,10 +11,11 @@ from typing import IO, TextIO, cast
 import click
 
 from eddy.cli.fields import FIELD_TYPES
-from eddy.cli.options import create_missing, data_option, key_type_option, opened, value_type_option
+from eddy.cli.logs import Target, create_missing, log_options, opened
+from eddy.cli.options import key_type_option, value_type_option
 from eddy.cli.records import FORMATS, Fields, FileRecord
 from eddy.connectors.log import Log
-from eddy.errors import DataError
+from eddy.errors import ConfigurationError, DataError
 from eddy.partitioner import partition_of
 
 __all__ = ["command"]
@@ -67,7 +68,7 @@ class _Writer:
 @click.command("produce", short_help="Write records from files into a topic.")
 @click.argument("topic")
 @click.argument("files", nargs=-1, metavar="[FILES]...")
-@data_option
+@log_options
 @click.option(
     "--format",
     "form",
@@ -93,11 +94,12 @@ class _Writer:
     help="Whether an empty value column is a tombstone, which deletes its key, or an empty text.",
 )
 @click.option("--skip-bad", is_flag=True, help="Leave out and count lines that are no records, rather than stop.")
+@click.option("--create", is_flag=True, help="Make the topic on Kafka, too, where it does not exist.")
 @click.option("--partitions", type=click.IntRange(min=1), metavar="N", help="Partitions of a new topic. Default: 1.")
 def command(
     topic: str,
     files: tuple[str, ...],
-    data: pathlib.Path,
+    target: Target,
     form: str | None,
     key: str | None,
     value: str | None,
@@ -107,13 +109,15 @@ def command(
     header: bool | None,
     empty_is_null: bool,
     skip_bad: bool,
+    create: bool,
     partitions: int | None,
 ) -> None:
     """Write records from FILES, or from stdin, into TOPIC.
 
-    A topic that does not exist is made. Records of equal key go to the same partition, as Kafka's producers send
-    them. A tsv has no quotes: its columns are what stands between the tabs. Records are written in transactions of
-    10,000; at a line that is no record it stops and names the line, with the transactions before it written.
+    A topic that does not exist is made, on Kafka only with --create. Records of equal key go to the same partition,
+    the one that Kafka's Java producers choose. A tsv has no quotes: its columns are what stands between the tabs.
+    Records are written in transactions of 10,000; at a line that is no record it stops and names the line, with the
+    transactions before it written.
 
     \b
     Examples:
@@ -125,13 +129,8 @@ def command(
     forms = [(file, form or _format_of(file)) for file in files or ("-",)]
     if missing := [file for file, _ in forms if file != "-" and not pathlib.Path(file).is_file()]:
         raise click.UsageError(f"{missing[0]}: no such file.")
-    with opened(data, create=True) as log:
-        if create_missing(log, [topic], partitions or 1):
-            plural = "" if (partitions or 1) == 1 else "s"
-            click.echo(f"topic '{topic}' did not exist: made with {partitions or 1} partition{plural}", err=True)
-        count = log.topics([topic])[topic].partitions
-        if partitions not in (None, count):
-            raise click.UsageError(f"--partitions {partitions}: topic '{topic}' exists, with {count} partitions.")
+    with opened(target, create=True) as log:
+        count = _partitions(log, topic, partitions, create or not target.kafka)
         typed = any(file == "-" for file, _ in forms) and sys.stdin.isatty()
         if typed:
             click.echo("reading from the terminal, each line at once; end with Ctrl-D", err=True)
@@ -142,6 +141,23 @@ def command(
     click.echo(
         f"{writer.written:,} records into '{topic}', {writer.tombstones:,} of them tombstones{left_out}", err=True
     )
+
+
+def _partitions(log: Log, topic: str, wanted: int | None, create: bool) -> int:
+    """How many partitions the topic has, which is made where it does not exist and `create` says so."""
+    if create and create_missing(log, [topic], wanted or 1):
+        plural = "" if (wanted or 1) == 1 else "s"
+        click.echo(f"topic '{topic}' did not exist: made with {wanted or 1} partition{plural}", err=True)
+        return wanted or 1
+    spec = log.topics([topic]).get(topic)
+    if spec is None:
+        raise ConfigurationError(
+            f"topic '{topic}' does not exist; on Kafka it is made only where that is asked for. Create it: "
+            f"eddy topics create {topic} --partitions N, or add --create --partitions N"
+        )
+    if wanted not in (None, spec.partitions):
+        raise click.UsageError(f"--partitions {wanted}: topic '{topic}' exists, with {spec.partitions} partitions.")
+    return spec.partitions
 
 
 def _format_of(file: str) -> str:

@@ -1,5 +1,6 @@
 """How a worker is getting on: a line that changes on a terminal, else a message every ten seconds."""
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from eddy.errors import ConnectorError
 from eddy.worker import Worker
 
 __all__ = ["LiveLine", "LogLines", "Meter", "Progress"]
@@ -18,6 +20,7 @@ __all__ = ["LiveLine", "LogLines", "Meter", "Progress"]
 _log = logging.getLogger("eddy.cli")
 _LINE_INTERVAL_S = 0.25
 _MESSAGE_INTERVAL_S = 10.0
+_LAG_SHARE = 20
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -47,11 +50,16 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class Meter:
-    """Samples a worker's statistics; rates are those since the last sample."""
+    """Samples a worker's statistics; rates are those since the last sample.
+
+    Reading the lag takes calls to the log: at most a twentieth of the time goes there, and where the log does
+    not answer the last figure stands.
+    """
 
     def __init__(self, worker: Worker, clock: Callable[[], float] = time.monotonic) -> None:
         self._worker, self._clock = worker, clock
         self._then, self._records, self._to_restore = clock(), 0, 0
+        self._lag, self._lag_due = 0, float("-inf")
 
     def sample(self, interval_s: float) -> Progress | None:
         """The figures, where the last sample is `interval_s` ago."""
@@ -66,12 +74,21 @@ class Meter:
             statistics.epochs,
             statistics.waves,
             statistics.loop_rows,
-            self._worker.lag(),
+            self._read_lag(),
             self._to_restore - left,
             self._to_restore,
         )
         self._then, self._records = now, statistics.records
         return progress
+
+    def _read_lag(self) -> int:
+        began = self._clock()
+        if began >= self._lag_due:
+            with contextlib.suppress(ConnectorError):
+                self._lag = self._worker.lag()
+            now = self._clock()
+            self._lag_due = now + _LAG_SHARE * (now - began)
+        return self._lag
 
 
 class LiveLine:

@@ -15,10 +15,11 @@ import click
 
 from eddy.cli.application import compiled, user_topics
 from eddy.cli.load import load
-from eddy.cli.options import data_option, opened, state_option, topology_argument
+from eddy.cli.logs import Target, log_options, opened
+from eddy.cli.options import state_option, topology_argument
 from eddy.connectors.internal import InternalTopics
 from eddy.connectors.log import Log
-from eddy.connectors.planlog import read_plans
+from eddy.connectors.planlog import read_memory
 from eddy.errors import ConnectorError, EddyError
 from eddy.state.rocksdb import remove_store
 from eddy.topology.identity import identity, topics_of
@@ -27,6 +28,7 @@ from eddy.topology.topology import Topology
 __all__ = ["command"]
 
 _NOT_CONFIRMED = 2
+_SESSION = "; one that has stopped counts until its session has run out, some seconds later"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,22 +56,23 @@ class _Traces:
         log.delete_group(self.application)
         log.delete_topics(self.topics)
         if self.state:
-            remove_store(self.state)
+            _remove_states(self.state)
 
 
 @click.command("reset", short_help="Make an application start anew.")
 @topology_argument
-@data_option
+@log_options
 @state_option
 @click.option("--dry-run", is_flag=True, help="Only print what would be removed.")
 @click.option("--yes", is_flag=True, help="Remove it without asking.")
 @click.option("--dead-letter", is_flag=True, help="Remove the records that were left out, too.")
-def command(program: str, data: pathlib.Path, state: pathlib.Path, dry_run: bool, yes: bool, dead_letter: bool) -> None:
+def command(program: str, target: Target, state: pathlib.Path, dry_run: bool, yes: bool, dead_letter: bool) -> None:
     """Make an application start anew, from the first record of its inputs.
 
-    Removed are its positions, its internal topics and its folder of states. Your own topics, the inputs and the
-    outputs, are never touched: the next run writes its results behind the old ones. No worker may run meanwhile.
-    Without --yes it asks; where there is no terminal to ask on, it prints what it would remove and exits with 2.
+    Removed are its positions, its internal topics and its folder of states on this machine. Your own topics, the
+    inputs and the outputs, are never touched: the next run writes its results behind the old ones. No worker may run
+    meanwhile. Without --yes it asks; where there is no terminal to ask on, it prints what it would remove and exits
+    with 2.
 
     \b
     Examples:
@@ -77,11 +80,11 @@ def command(program: str, data: pathlib.Path, state: pathlib.Path, dry_run: bool
       eddy reset family.py --yes
     """
     topology = load(program).topology
-    with opened(data) as log:
+    with opened(target) as log:
         if log.groups().get(topology.name):
             raise ConnectorError(
                 f"application '{topology.name}': a worker runs on this log; a reset needs it stopped. "
-                "Stop eddy run first"
+                f"Stop eddy run first{_SESSION if target.kafka else ''}"
             )
         traces = _traces(log, topology, state / topology.name, dead_letter)
         if not traces:
@@ -95,6 +98,17 @@ def command(program: str, data: pathlib.Path, state: pathlib.Path, dry_run: bool
                 _confirm()
             traces.remove(log)
             click.echo(f"application {topology.name} will start anew", err=True)
+
+
+def _remove_states(folder: pathlib.Path) -> None:
+    """Remove the folder of an application, in which each worker has one of its own. Raises: StateError."""
+    entries = sorted(folder.iterdir())
+    if not all(entry.is_dir() for entry in entries):
+        remove_store(folder)  # which tells a state from what is somebody else's
+        return
+    for state in entries:
+        remove_store(state)
+    folder.rmdir()
 
 
 def _confirm() -> None:
@@ -115,7 +129,7 @@ def _traces(log: Log, topology: Topology, state: pathlib.Path, dead_letter: bool
 
 def _internal_names(log: Log, topology: Topology, dead_letter: bool) -> set[str]:
     internal = InternalTopics(topology.name, {}, {})
-    plans = read_plans(log, internal.plan)
+    plans = read_memory(log, internal.plan).plans
     try:
         plans.append(identity(topology.plan, compiled(topology, log)))
     except EddyError as error:

@@ -1,39 +1,62 @@
-"""`eddy run`: a worker in this process, until it is told to stop or has nothing left to do."""
+"""`eddy run`: a worker in this process, or several in processes of their own."""
 
-import contextlib
-import gc
 import logging
 import pathlib
+import re
+import sys
+from dataclasses import replace
 from typing import Literal
 
 import click
-from rich.console import Console
+from click.core import ParameterSource
 
-from eddy.cli.application import user_topics
 from eddy.cli.exits import exit_status, message
-from eddy.cli.load import Program, load
-from eddy.cli.messages import LogFormat, show_messages
-from eddy.cli.options import create_missing, data_option, state_option, topology_argument
-from eddy.cli.progress import LiveLine, LogLines, Meter
-from eddy.cli.signals import StopRequest, stop_on_signals
+from eddy.cli.lifeline import watch_lifeline
+from eddy.cli.load import load
+from eddy.cli.logs import Target, log_options
+from eddy.cli.messages import LogFormat, messages_console, show_messages
+from eddy.cli.options import state_option, topology_argument
+from eddy.cli.signals import stop_on_signals
+from eddy.cli.supervise import Supervisor
+from eddy.cli.work import Work
 from eddy.config import Config
-from eddy.connectors.local import LocalLog
-from eddy.connectors.log import Log
 from eddy.errors import EddyError
-from eddy.topology.topology import Topology
-from eddy.worker import Worker
+from eddy.monitor.endpoint import Endpoint, endpoint_of
 
 __all__ = ["command"]
 
 _log = logging.getLogger("eddy.cli")
-_POLL_S, _IDLE_POLL_S = 0.2, 0.02
-_GC_THRESHOLDS = (100_000, 50, 100)
+_MEMBER = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_OF_EACH_WORKER = frozenset({"processes", "member", "http"})
+
+
+def _member(context: click.Context, parameter: click.Parameter, name: str) -> str:
+    """A member's name: part of a transactional id and of a path."""
+    if _MEMBER.fullmatch(name) and name not in (".", ".."):
+        return name
+    raise click.BadParameter("1 to 100 of the characters A-Z a-z 0-9 . _ - are needed, and neither . nor .. alone.")
 
 
 @click.command("run")
 @topology_argument
-@data_option
+@log_options
 @state_option
+@click.option(
+    "--member",
+    default="0",
+    show_default=True,
+    callback=_member,
+    metavar="NAME",
+    help="This worker's name among those of the application. A restart under the same name takes up where the last "
+    "one stopped; two workers at a time cannot have one name.",
+)
+@click.option(
+    "--processes",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Start N workers, each in a process of its own, and keep them running; with --bootstrap. They are called 0 to "
+    "N-1, or NAME-0 to NAME-(N-1) where --member is given.",
+)
 @click.option(
     "--on-error",
     type=click.Choice(["fail", "skip", "dead-letter"]),
@@ -46,7 +69,13 @@ _GC_THRESHOLDS = (100_000, 50, 100)
     "--partitions",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Partitions of sources and sinks that do not exist yet. Default: as many as the others have, or 1.",
+    help="Partitions of sources and sinks that do not exist yet on the embedded log. Default: as many as the others "
+    "have, or 1.",
+)
+@click.option(
+    "--no-create-topics",
+    is_flag=True,
+    help="Do not make internal topics: where one is missing, say what an administrator has to run, and stop.",
 )
 @click.option(
     "--cache",
@@ -55,7 +84,21 @@ _GC_THRESHOLDS = (100_000, 50, 100)
     metavar="MIB",
     default=512,
     show_default=True,
-    help="Memory for states. What does not fit is read from disk again: give it more where tables are large.",
+    help="Memory for a worker's states. What does not fit is read from disk again: give more where tables are large.",
+)
+@click.option(
+    "--http",
+    metavar="[HOST:]PORT",
+    help="Serve health and metrics there, on this machine only where HOST is left out; with --processes, "
+    "each worker on a port of its own, from PORT up.",
+)
+@click.option(
+    "--http-token-file",
+    type=click.Path(path_type=pathlib.Path),
+    envvar="EDDY_HTTP_TOKEN_FILE",
+    metavar="FILE",
+    show_envvar=True,
+    help="A token that readers of --http have to show; needed where HOST is not this machine alone.",
 )
 @click.option("--until-idle", is_flag=True, help="Stop, with status 0, when everything is taken in and no loop turns.")
 @click.option(
@@ -78,96 +121,103 @@ _GC_THRESHOLDS = (100_000, 50, 100)
     show_default=True,
     help="The least urgent messages to show.",
 )
-@click.option("--bootstrap", metavar="HOST:PORT", help="A Kafka broker to run on; not in this version.")
 def command(
     program: str,
-    data: pathlib.Path,
+    target: Target,
     state: pathlib.Path,
+    member: str,
+    processes: int | None,
     on_error: Literal["fail", "skip", "dead-letter"],
     partitions: int | None,
+    no_create_topics: bool,
     cache_mib: int,
+    http: str | None,
+    http_token_file: pathlib.Path | None,
     until_idle: bool,
     accept_plan: bool,
     log_format: LogFormat,
     log_level: str,
-    bootstrap: str | None,
 ) -> None:
     """Run a topology.
 
     FILE is a Python file, or a dotted module, that defines a Topology; NAME says which, where there are several.
-    Topics that the topology reads or writes are made where they do not exist. One process runs an application at a
-    time; others may produce and consume meanwhile. Ctrl-C or SIGTERM finishes the epoch and stops; what was done
-    is kept, and the next run goes on from there.
+    Ctrl-C or SIGTERM finishes the epoch and stops; what was done is kept, and the next run goes on from there.
+
+    On the embedded log, topics that the topology reads or writes are made where they do not exist, and one process
+    runs an application at a time; others may produce and consume meanwhile. On Kafka, topics that it reads or writes
+    have to be there, and as many workers share an application as there are partitions.
 
     \b
     Examples:
       eddy run family.py
       eddy run family.py --until-idle --on-error skip
+      eddy run family.py --bootstrap localhost:9092 --processes 4
     """
-    if bootstrap is not None:
-        raise click.UsageError(
-            f"--bootstrap {bootstrap}: the Kafka connector is not in this version of eddy. "
-            "Leave the option out to run on the embedded log (--data DIR)."
-        )
-    gc.set_threshold(*_GC_THRESHOLDS)  # batches are many small objects and no cycles
-    console = Console(stderr=True, highlight=False)
-    with stop_on_signals() as stop:
-        show_messages(console, log_format, log_level)
-        config = Config(state_dir=state, on_error=on_error, accept_plan=accept_plan, cache_bytes=cache_mib << 20)
-        try:
-            _run(load(program), data, config, partitions, stop, until_idle, console if log_format == "text" else None)
-        except EddyError as error:
-            if log_format == "text":
-                raise
-            _log.error("%s", message(error), extra={"fields": {"code": error.code}})
-            raise SystemExit(exit_status(error)) from error
+    if target.kafka and partitions:
+        raise click.UsageError("--partitions is of the embedded log; on Kafka: eddy topics create NAME --partitions N")
+    if processes and not target.kafka:
+        raise click.UsageError("--processes needs Kafka (--bootstrap); on the embedded log one process runs all.")
+    console = messages_console()
+    show_messages(console, log_format, log_level)
+    config = Config(
+        state_dir=state,
+        on_error=on_error,
+        cache_bytes=cache_mib << 20,
+        create_topics=not no_create_topics,
+        accept_plan=accept_plan,
+    )
+    try:
+        endpoint = endpoint_of(http, http_token_file) if http else None
+        if processes:
+            raise SystemExit(_supervise(program, processes, endpoint, log_format == "text", until_idle))
+        with stop_on_signals() as stop:
+            watch_lifeline(stop.ask)
+            work = Work(target, config, member, partitions, until_idle, endpoint)
+            work.do(load(program), stop, console if log_format == "text" else None)
+    except EddyError as error:
+        if log_format == "text":
+            raise
+        _log.error("%s", message(error), extra={"fields": {"code": error.code}})
+        raise SystemExit(exit_status(error)) from error
 
 
-def _run(
-    program: Program,
-    data: pathlib.Path,
-    config: Config,
-    partitions: int | None,
-    stop: StopRequest,
-    until_idle: bool,
-    console: Console | None,
-) -> None:
-    topology = program.topology
-    with contextlib.closing(LocalLog(data)) as log:
-        _make_topics(log, topology, partitions)
-        with contextlib.closing(Worker(topology, log, config)) as worker:
-            gc.collect()
-            gc.freeze()
-            sources, sinks = (
-                ", ".join(n.topic for n in found) for found in (topology.plan.sources(), topology.plan.sinks())
-            )
-            _log.info("application '%s' runs on %s: %s → %s", topology.name, data, sources, sinks or "(no sink)")
-            meter = Meter(worker)
-            live = console is not None and console.is_terminal
-            line = LiveLine(topology.name, meter, console) if live and console else LogLines(topology.name, meter)
-            try:
-                with line:
-                    _step(worker, stop, until_idle, line)
-            except EddyError as error:
-                program.note_line(error)
-                raise
-            reason = f"stopped by {stop}" if stop else "idle: all input is taken in"
-            done = worker.statistics
-            _log.info("%s; %d records in, %d out, %d left out", reason, done.records, done.written, done.skipped)
+def _supervise(program: str, processes: int, endpoint: Endpoint | None, prefixed: bool, until_idle: bool) -> int:
+    """Run the workers of this machine. Returns: the exit status."""
+    if endpoint and endpoint.port and endpoint.port + processes > 1 << 16:
+        raise click.UsageError(f"--http {endpoint}: {processes} workers need as many ports from there on up to 65535.")
+    load(program)  # a mistake in it is told once
+    context = click.get_current_context()
+    commands = [_command(context, number, endpoint) for number in range(processes)]
+    supervisor = Supervisor(commands, prefixed=prefixed, until_idle=until_idle)
+    with stop_on_signals(supervisor.kill) as stop:
+        status = supervisor.run(stop)
+        _log.info("%d workers have ended%s", processes, f": stopped by {stop}" if stop else "")
+        return status
 
 
-def _step(worker: Worker, stop: StopRequest, until_idle: bool, line: LiveLine | LogLines) -> None:
-    """Take epochs through until told to stop or, with `until_idle`, nothing is left to do."""
-    while not stop:
-        taken = worker.step(_IDLE_POLL_S if until_idle else _POLL_S)
-        line.report()
-        if until_idle and not taken and not worker.restoring and worker.quiescent():
-            return
+def _command(context: click.Context, number: int, endpoint: Endpoint | None) -> list[str]:
+    """The command line of one worker: this one's, with a member's name and a port of its own."""
+    said = [
+        part
+        for parameter in context.command.params
+        if context.get_parameter_source(str(parameter.name)) is ParameterSource.COMMANDLINE
+        and parameter.name not in _OF_EACH_WORKER
+        for part in _said(parameter, context.params[str(parameter.name)])
+    ]
+    named = context.get_parameter_source("member") is ParameterSource.COMMANDLINE
+    member = f"{context.params['member']}-{number}" if named else str(number)
+    port = endpoint.port + number if endpoint and endpoint.port else 0
+    http = [f"--http={replace(endpoint, port=port)}"] if endpoint else []
+    # As this process was started, the current directory is or is not where modules are looked for.
+    safe_path = [] if pathlib.Path(sys.argv[0]).name == "__main__.py" else ["-P"]
+    return [sys.executable, *safe_path, "-m", "eddy", "run", *said, *http, f"--member={member}"]
 
 
-def _make_topics(log: Log, topology: Topology, partitions: int | None) -> None:
-    """On the embedded log there is no administrator who would have made the sources and sinks."""
-    names = user_topics(topology)
-    count = partitions or max((spec.partitions for spec in log.topics(names).values()), default=1)
-    for name in create_missing(log, names, count):
-        _log.info("topic '%s' did not exist: made with %d partition%s", name, count, "s"[: count > 1])
+def _said(parameter: click.Parameter, value: object) -> list[str]:
+    """How a value is said on a command line."""
+    if isinstance(parameter, click.Argument):
+        return [str(value)]
+    if isinstance(parameter, click.Option) and parameter.is_flag:
+        return [parameter.opts[0]]
+    values = value if isinstance(value, tuple) else (value,)
+    return [f"{parameter.opts[0]}={each}" for each in values]

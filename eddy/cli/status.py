@@ -1,13 +1,12 @@
 """`eddy status`: how far an application is, read from the log alone."""
 
-import pathlib
-
 import click
 import msgspec
 
 from eddy.cli.application import Application, find
 from eddy.cli.load import load
-from eddy.cli.options import data_option, opened, topology_argument
+from eddy.cli.logs import Target, log_options, opened
+from eddy.cli.options import topology_argument
 from eddy.cli.tables import new_table, print_table
 from eddy.connectors.log import Log, TopicPartition
 from eddy.connectors.quiescence import Cut, quiescent, tally
@@ -47,12 +46,12 @@ class _Status(msgspec.Struct, frozen=True):
 
 @click.command("status", short_help="Show how far an application is.")
 @topology_argument
-@data_option
+@log_options
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
-def command(program: str, data: pathlib.Path, form: str) -> None:
+def command(program: str, target: Target, form: str) -> None:
     """Show how far an application is, also while it runs.
 
-    It says whether a worker runs, whether everything was taken in ("quiescent"), and for each partition the position
+    It says how many workers run, whether everything was taken in ("quiescent"), and for each partition the position
     that is committed, the end, and the lag between them, in offsets. The last cut names input offsets and the output
     offsets at which the outputs were exact for them.
 
@@ -61,7 +60,7 @@ def command(program: str, data: pathlib.Path, form: str) -> None:
       eddy status family.py
     """
     topology = load(program).topology
-    with opened(data) as log:
+    with opened(target) as log:
         status = _status(log, find(topology, log))
     if form == "json":
         click.echo(msgspec.json.encode(status).decode())

@@ -1,52 +1,164 @@
-"""`eddy topics`: what is in the embedded log."""
+"""`eddy topics`: what is in a log, what an application has there, and new topics."""
 
-import pathlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import click
 import msgspec
 
-from eddy.cli.options import data_option, opened
+from eddy.cli.application import purposes
+from eddy.cli.load import load
+from eddy.cli.logs import Target, log_options, opened
 from eddy.cli.tables import new_table, print_table
-from eddy.connectors.log import Log, TopicPartition
+from eddy.connectors.log import Log, TopicPartition, TopicSpec
 
 __all__ = ["command"]
 
+_OF_KAFKA = "__"
+
 
 class _Topic(msgspec.Struct, frozen=True):
+    """A topic; what is None is so because it does not exist. `use` is what it is for, in a list of an application's."""
+
     topic: str
-    partitions: int
-    offsets: int
-    cleanup_policy: str
+    use: str | msgspec.UnsetType = msgspec.UNSET
+    partitions: int | None = None
+    offsets: int | None = None
+    cleanup_policy: str | None = None
 
 
-def _topics(log: Log) -> Iterable[_Topic]:
-    for name, spec in sorted(log.topics().items()):
-        partitions = [TopicPartition(name, p) for p in range(spec.partitions)]
-        begins, ends = log.begin_offsets(partitions), log.end_offsets(partitions)
-        offsets = sum(ends.values()) - sum(begins.values())
-        yield _Topic(name, spec.partitions, offsets, spec.configs.get("cleanup.policy", "delete"))
+class _Topics(click.Group):
+    """Lists where no other command is named, so that `eddy topics` alone does so."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put `list` in front of what is neither for another command nor a request for help."""
+        named = args and (args[0] in self.commands or args[0] in ctx.help_option_names)
+        return super().parse_args(ctx, args if named else ["list", *args])
 
 
-@click.command("topics")
-@data_option
-@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
-def command(data: pathlib.Path, form: str) -> None:
-    """List the topics of the log.
+@click.group("topics", cls=_Topics, short_help="List topics, or create some.")
+def command() -> None:
+    """List the topics of the log, or create some.
 
-    "offsets" is how many offsets a topic's records lie in: the end of each transaction takes one too, and so does a
-    record that was compacted away. There are at most that many records.
+    Without a command it lists them.
 
     \b
-    Example:
+    Examples:
       eddy topics
+      eddy topics family.py --bootstrap localhost:9092
+      eddy topics create nodes descendants --partitions 6 --bootstrap localhost:9092
     """
-    with opened(data) as log:
-        topics = list(_topics(log))
+
+
+@command.command("list", short_help="List the topics of the log, or of an application.")
+@click.argument("program", metavar="[FILE[:NAME]]", required=False)
+@log_options
+@click.option(
+    "--all", "every", is_flag=True, help="List Kafka's own topics, too, whose names begin with two underscores."
+)
+@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def _list(program: str | None, target: Target, every: bool, form: str) -> None:
+    """List the topics of the log, or with FILE those of an application and what each is for.
+
+    "offsets" is how many offsets a topic's records lie in: the end of each transaction takes one too, and so does a
+    record that was compacted away. There are at most that many records. An application's internal topics show once
+    those that it reads and writes exist.
+
+    \b
+    Examples:
+      eddy topics list
+      eddy topics list family.py
+    """
+    topology = load(program).topology if program else None
+    with opened(target) as log:
+        if topology is not None:
+            topics = _topics(log, purposes(topology, log))
+        else:
+            topics = [topic for topic in _topics(log) if every or not topic.topic.startswith(_OF_KAFKA)]
     if form == "json":
         click.echo(msgspec.json.encode(topics).decode())
         return
-    table = new_table("topic", "cleanup policy", "partitions", "offsets", numbers=2)
+    table = new_table("topic", *(["use"] if topology else []), "cleanup policy", "partitions", "offsets", numbers=2)
     for topic in topics:
-        table.add_row(topic.topic, topic.cleanup_policy, str(topic.partitions), f"{topic.offsets:,}")
+        count = ["missing", "-", "-"]
+        if topic.partitions is not None:
+            count = [str(topic.cleanup_policy), str(topic.partitions), f"{topic.offsets:,}"]
+        table.add_row(topic.topic, *([topic.use] if topic.use else []), *count)
     print_table(table)
+
+
+def _topics(log: Log, uses: Mapping[str, str] | None = None) -> list[_Topic]:
+    """All topics by name, or those that have a use, in that order."""
+    specs = log.topics(uses)
+    partitions = [TopicPartition(name, p) for name, spec in specs.items() for p in range(spec.partitions)]
+    begins, ends = log.begin_offsets(partitions), log.end_offsets(partitions)
+    offsets = dict.fromkeys(specs, 0)
+    for tp in partitions:
+        offsets[tp.topic] += ends[tp] - begins[tp]
+    found = []
+    for name in sorted(specs) if uses is None else uses:
+        use = uses[name] if uses else msgspec.UNSET
+        if (spec := specs.get(name)) is None:
+            found.append(_Topic(name, use))
+        else:
+            policy = spec.configs.get("cleanup.policy", "delete")
+            found.append(_Topic(name, use, spec.partitions, offsets[name], policy))
+    return found
+
+
+def _configs(context: click.Context, parameter: click.Parameter, pairs: Iterable[str]) -> dict[str, str]:
+    """`KEY=VALUE` as a dict."""
+    split = [pair.partition("=") for pair in pairs]
+    if not all(key and equals for key, equals, _ in split):
+        raise click.BadParameter("KEY=VALUE is needed, such as cleanup.policy=compact.")
+    return {key: value for key, _, value in split}
+
+
+@command.command("create")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@log_options
+@click.option(
+    "--partitions", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="How many each."
+)
+@click.option(
+    "--replication",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="On Kafka: how many brokers keep each partition. Default: the broker's own default.",
+)
+@click.option(
+    "--topic-config",
+    "configs",
+    multiple=True,
+    callback=_configs,
+    metavar="KEY=VALUE",
+    help="A setting of the topics, by Kafka's name; may be given many times.",
+)
+@click.option("--if-not-exists", is_flag=True, help="Pass over those that exist already, however they are.")
+def _create(
+    names: tuple[str, ...],
+    target: Target,
+    partitions: int,
+    replication: int | None,
+    configs: dict[str, str],
+    if_not_exists: bool,
+) -> None:
+    """Create topics, such as those that an application reads and writes.
+
+    Topics whose records meet by key, the sides of a join for example, need equal numbers of partitions. More
+    partitions than one let as many workers share an application.
+
+    \b
+    Examples:
+      eddy topics create nodes descendants --partitions 6 --bootstrap localhost:9092
+      eddy topics create users --topic-config cleanup.policy=compact --topic-config max.message.bytes=4194304
+    """
+    if replication and not target.kafka:
+        raise click.UsageError("--replication needs Kafka (--bootstrap); the embedded log keeps one copy.")
+    if replication:
+        target = target.with_setting(f"replication.factor={replication}")
+    with opened(target, create=True) as log:
+        existing = log.topics(names) if if_not_exists else {}
+        missing = [name for name in dict.fromkeys(names) if name not in existing]
+        log.create_topics(TopicSpec(name, partitions, configs) for name in missing)
+    for name in missing:
+        click.echo(f"topic '{name}' made with {partitions} partition{'s'[: partitions > 1]}", err=True)

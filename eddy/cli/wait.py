@@ -1,13 +1,13 @@
 """`eddy wait`: blocks until an application has nothing left to do."""
 
-import pathlib
 import time
 
 import click
 
 from eddy.cli.application import Application, find
 from eddy.cli.load import load
-from eddy.cli.options import data_option, opened, topology_argument
+from eddy.cli.logs import Target, log_options, opened
+from eddy.cli.options import topology_argument
 from eddy.connectors.log import Log
 from eddy.connectors.quiescence import lags, quiescent
 from eddy.errors import ConnectorError
@@ -20,7 +20,7 @@ _POLL_S = 0.1
 
 @click.command("wait", short_help="Wait until an application has nothing left to do.")
 @topology_argument
-@data_option
+@log_options
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0),
@@ -29,7 +29,7 @@ _POLL_S = 0.1
     metavar="S",
     help="Seconds to wait; then exit with status 1 and say what was waited for.",
 )
-def command(program: str, data: pathlib.Path, timeout: float) -> None:
+def command(program: str, target: Target, timeout: float) -> None:
     """Wait until an application has taken everything in and no loop turns.
 
     Exit status 0 says that, at a moment during the call, the outputs held all that follows from the inputs. It does
@@ -42,9 +42,9 @@ def command(program: str, data: pathlib.Path, timeout: float) -> None:
     """
     topology = load(program).topology
     deadline = time.monotonic() + timeout
-    while not data.exists():
-        _wait_on(deadline, timeout, f"there is no log in {data} yet")
-    with opened(data) as log:
+    while not target.exists():
+        _wait_on(deadline, timeout, f"there is no log in {target.data} yet")
+    with opened(target) as log:
         while (missing := _missing(log, topology)) is not None:
             _wait_on(deadline, timeout, missing)
 
@@ -58,14 +58,19 @@ def _wait_on(deadline: float, timeout: float, missing: str) -> None:
 
 
 def _missing(log: Log, topology: Topology) -> str | None:
-    """What still has to happen, None where nothing has."""
+    """What still has to happen, None where nothing has. A log that does not answer may answer later."""
     try:
         application = find(topology, log)
     except ConnectorError as error:
         return str(error)
-    if quiescent(log, application.name, application.inputs, application.exchanges):
-        return None
-    return _waiting_for(log, application)
+    try:
+        if quiescent(log, application.name, application.inputs, application.exchanges):
+            return None
+        return _waiting_for(log, application)
+    except ConnectorError as error:
+        if not error.retriable:
+            raise
+        return str(error)
 
 
 def _waiting_for(log: Log, application: Application) -> str:

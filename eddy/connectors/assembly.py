@@ -4,24 +4,27 @@ Checks come first and in this order: the user's topics exist, the plan can be pl
 that wrote what is there; only then are internal topics made.
 """
 
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from eddy.config import Config
+from eddy.connectors.administration import commands
 from eddy.connectors.inbound import Inbound
 from eddy.connectors.internal import InternalTopics, internal_topics, partition_counts
 from eddy.connectors.ledger import Ledger
 from eddy.connectors.log import Log
 from eddy.connectors.outbound import SinkTopic
-from eddy.connectors.planlog import read_plan
+from eddy.connectors.placement import Placement
+from eddy.connectors.planlog import read_memory
+from eddy.errors import ConfigurationError
 from eddy.operators.circuit import Circuit
 from eddy.operators.exchange import Budget, Ownership
-from eddy.partitioner import partition_of
 from eddy.state.memory import MemoryStore
 from eddy.state.rocksdb import RocksDBStore
 from eddy.state.store import Store
 from eddy.topology.compile import Environment, compile_plan, sink_serdes
-from eddy.topology.identity import check_identity, identity
+from eddy.topology.identity import check_identity, identity, topics_of
 from eddy.topology.topology import Topology
 
 __all__ = ["Assembly", "assemble", "open_store"]
@@ -31,7 +34,7 @@ _CELL_BYTES = 256
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """The parts of a worker. `partitions` is of the topics it reads; `new_plan` is still to be written."""
+    """The parts of a worker. `partitions` is of the topics it reads; `new_plan` is still to be written, with `life`."""
 
     circuit: Circuit
     internal: InternalTopics
@@ -40,13 +43,14 @@ class Assembly:
     ledger: Ledger
     partitions: dict[str, int]
     new_plan: list[str]
+    life: str
 
 
-def open_store(config: Config, application: str) -> Store:
-    """The store that the settings ask for."""
+def open_store(config: Config, application: str, member: str) -> Store:
+    """The store that the settings ask for: a folder for each worker of an application."""
     if config.state_dir is None:
         return MemoryStore()
-    return RocksDBStore(config.state_dir / application, application, config.cache_bytes // 2)
+    return RocksDBStore(config.state_dir / application / member, application, config.cache_bytes // 2)
 
 
 def assemble(topology: Topology, log: Log, config: Config, store: Store, expired: Callable[[], bool]) -> Assembly:
@@ -60,32 +64,39 @@ def assemble(topology: Topology, log: Log, config: Config, store: Store, expired
     outputs = {sink.topic for sink in plan.sinks()}
     specs = partition_counts(log, {*sources, *outputs}, f"application '{name}'")
     counts = {topic: spec.partitions for topic, spec in specs.items()}
-    compacted = frozenset(topic for topic in sources if specs[topic].compacted)
+    compacted = frozenset(topic for topic in sources if specs[topic].compacted and log.compaction_waits)
     environment = Environment(
         counts,
         compacted,
         Ownership(),
         Budget(config.max_loop_rows, expired),
-        partition_of,
+        log.partitioner,
         store,
         config.cache_bytes // 2 // _CELL_BYTES,
     )
     circuit = compile_plan(plan, environment)
     internal = internal_topics(name, circuit)
-    lines, known = identity(plan, circuit), read_plan(log, internal.plan)
+    memory, lines = read_memory(log, internal.plan), identity(plan, circuit)
+    known = memory.plan
     if known is not None:
         check_identity(name, known, lines, config.accept_plan)
-    internal.make(log)
+    if missing := internal.make(log, config.create_topics, topics_of(name, known or [])):
+        raise ConfigurationError(
+            f"application '{name}': internal topics do not exist, and making them is left to an administrator. Run:\n"
+            + "\n".join(f"    {line}" for line in commands(name, sources, sorted(outputs), missing))
+        )
     read = {topic: counts[topic] for topic in sources}
+    tables = frozenset(topic for topic, source in sources.items() if source.kind == "table")
     written = {topic: counts[topic] for topic in outputs} | internal.changelogs
     return Assembly(
         circuit,
         internal,
-        Inbound(sources, {gate.topic: gate for gate in circuit.gates}),
+        Inbound(sources, {gate.topic: gate for gate in circuit.gates}, Placement(read, tables, log.partitioner)),
         _sink_topics(topology, counts),
         Ledger(log, name, read, internal.exchanges, written),
         read | internal.exchanges,
-        [] if known == lines else lines,
+        [] if known == lines and memory.lives else lines,
+        min(memory.lives, default=uuid.uuid4().hex),
     )
 
 

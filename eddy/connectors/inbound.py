@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from eddy.connectors.log import Headers, Records
+from eddy.connectors.placement import Placement
 from eddy.errors import DataError
 from eddy.operators.batch import Batch, concat
 from eddy.operators.exchange import Gate, Received
@@ -43,6 +44,7 @@ class Inbound:
 
     sources: dict[str, Source]
     internal: dict[str, Gate]
+    placement: Placement
     misfits: list[Misfit] = field(default_factory=list)
 
     def decode(self, polled: Sequence[Records]) -> dict[str, Batch]:
@@ -60,6 +62,7 @@ class Inbound:
 
     def _source(self, records: Records) -> Batch:
         source = self.sources[records.topic]
+        self.placement.check(records)
         assert source.key is not None
         assert source.value is not None
         problems: dict[int, str] = {}

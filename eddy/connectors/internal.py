@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from eddy.connectors.log import Log, TopicPartition, TopicSpec
-from eddy.errors import ConnectorError
+from eddy.connectors.restore import TOMBSTONES_LAST_S
+from eddy.errors import ConfigurationError, ConnectorError
 from eddy.operators.circuit import Circuit
 
 __all__ = ["DEAD_LETTER", "InternalTopics", "internal_topics", "partition_counts"]
@@ -22,8 +23,14 @@ _EXCHANGE = {
     "segment.bytes": str(50 << 20),
     "message.timestamp.type": "CreateTime",
 }
-_COMPACT = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
+_COMPACT = {
+    "cleanup.policy": "compact",
+    "delete.retention.ms": str(TOMBSTONES_LAST_S * 1000),
+    "message.timestamp.type": "CreateTime",
+}
+_DEAD_LETTER = {"cleanup.policy": "delete", "retention.ms": "-1", "max.message.bytes": str(16 << 20)}
 DEAD_LETTER = "dead-letter"
+_CHECKED = ("cleanup.policy", "delete.retention.ms", "retention.ms", "message.timestamp.type")
 
 
 class InternalTopics(msgspec.Struct, frozen=True):
@@ -55,36 +62,62 @@ class InternalTopics(msgspec.Struct, frozen=True):
             *(TopicSpec(name, count, _COMPACT) for name, count in self.changelogs.items()),
             TopicSpec(self.cuts, 1, _COMPACT),
             TopicSpec(self.plan, 1, _COMPACT),
-            TopicSpec(self.dead_letter, 1, {"cleanup.policy": "delete", "retention.ms": "-1"}),
+            TopicSpec(self.dead_letter, 1, _DEAD_LETTER),
         ]
 
-    def make(self, log: Log) -> None:
-        """Create those that are missing. Raises: ConnectorError naming one that is not as it has to be."""
+    def make(self, log: Log, create: bool = True, known: Iterable[str] = ()) -> list[TopicSpec]:
+        """Create those that are missing, or return them where `create` is not set. `known` were made by an earlier run.
+
+        Raises: ConfigurationError naming one that is not as it has to be, or that has vanished.
+        """
         specs = {spec.name: spec for spec in self.specs()}
         existing = log.topics(specs)
+        for name in known:
+            if name in specs and name not in existing:
+                raise ConfigurationError(
+                    f"internal topic '{name}' has vanished; what was in it belongs to the states. Bring it back with "
+                    "its records, or start anew: eddy reset …"
+                )
         for name, found in existing.items():
-            wanted = specs[name]
-            if found.partitions != wanted.partitions:
-                raise ConnectorError(
-                    f"internal topic '{name}' has {found.partitions} partitions, {wanted.partitions} are needed; "
-                    "the sources' partitions have changed or the topic was made by hand. Start anew: eddy reset …"
-                )
-            if found.compacted != wanted.compacted:
-                raise ConnectorError(
-                    f"internal topic '{name}' has cleanup.policy={found.configs.get('cleanup.policy')}, "
-                    f"{wanted.configs['cleanup.policy']} is needed. Set it back, or start anew: eddy reset …"
-                )
-        log.create_topics(spec for name, spec in specs.items() if name not in existing)
+            _check(specs[name], found)
+        missing = [spec for name, spec in specs.items() if name not in existing]
+        if not create:
+            return missing
+        try:
+            log.create_topics(missing)
+        except ConnectorError:
+            if not log.topics(spec.name for spec in missing):
+                raise
+            return self.make(log)  # another worker of the application made some in between
+        return []
 
     def purge(self, log: Log, group: str) -> dict[TopicPartition, int]:
-        """Delete consumed loop and repartition records, up to what the log says is committed."""
+        """Delete consumed loop and repartition records, up to what the log says is committed.
+
+        Returns how many offsets went, by partition.
+        """
         partitions = [TopicPartition(name, p) for name, count in self.exchanges.items() for p in range(count)]
         committed = log.committed(group, partitions)
         begins = log.begin_offsets(committed)
         before = {tp: at.offset for tp, at in committed.items() if at.offset > begins[tp]}
         if before:
             log.delete_records(before)
-        return before
+        return {tp: offset - begins[tp] for tp, offset in before.items()}
+
+
+def _check(wanted: TopicSpec, found: TopicSpec) -> None:
+    """Refuse a topic that drifted. Configs that this user may not read are not checked."""
+    if found.partitions != wanted.partitions:
+        raise ConfigurationError(
+            f"internal topic '{wanted.name}' has {found.partitions} partitions, {wanted.partitions} are needed; the "
+            "sources' partitions have changed or the topic was made by hand. Start anew: eddy reset …"
+        )
+    for key, value in wanted.configs.items():
+        if key in _CHECKED and found.configs.get(key, value) != value:
+            raise ConfigurationError(
+                f"internal topic '{wanted.name}' has {key}={found.configs[key]}, {value} is needed: records would be "
+                "lost or misread. Set it back, or start anew: eddy reset …"
+            )
 
 
 def internal_topics(application: str, circuit: Circuit) -> InternalTopics:
@@ -101,13 +134,13 @@ def internal_topics(application: str, circuit: Circuit) -> InternalTopics:
 
 
 def partition_counts(log: Log, names: Iterable[str], where: str) -> Mapping[str, TopicSpec]:
-    """The specs of topics of the user's. Raises: ConnectorError naming those that do not exist."""
+    """The specs of topics of the user's. Raises: ConfigurationError naming those that do not exist."""
     wanted = list(names)
     specs = log.topics(wanted)
     missing = sorted(set(wanted) - set(specs))
     if missing:
-        raise ConnectorError(
+        raise ConfigurationError(
             f"{where}: topics {', '.join(missing)} do not exist; sources and sinks are the user's and eddy does not "
-            "make them. Create them, e.g. by: eddy produce TOPIC …, or kafka-topics.sh --create"
+            f"make them. Create them: eddy topics create {' '.join(missing)} --partitions N"
         )
     return specs

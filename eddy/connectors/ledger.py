@@ -14,7 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from eddy.connectors.log import Log, Position, Records, TopicPartition
-from eddy.connectors.quiescence import Counters, Cut, lags, quiescent
+from eddy.connectors.quiescence import Counters, Cut, lags, quiescent, quiescent_at
+from eddy.errors import InvariantError
 
 __all__ = ["Entry", "Ledger"]
 
@@ -50,10 +51,21 @@ class Ledger:
         self.entry = Entry({}, {})
 
     def reread(self, owned: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Take positions and counters from the log; return the positions."""
+        """Take positions and counters from the log; return the positions.
+
+        Raises: InvariantError where rows between workers were deleted before they were taken in.
+        """
         owned = list(owned)
         committed, begins = self._log.committed(self._group, owned), self._log.begin_offsets(owned)
         positions = {tp: committed[tp].offset if tp in committed else begins[tp] for tp in owned}
+        for tp, offset in positions.items():
+            if tp.topic in self._exchanges and offset < begins[tp]:
+                raise InvariantError(
+                    f"internal topic '{tp.topic}' partition {tp.partition} begins at offset {begins[tp]}, and rows "
+                    f"from {offset} on have yet to be taken in; only what is committed may be deleted. Somebody else "
+                    "deleted them, or eddy has a mistake: keep states and topics to be looked at, or start anew: "
+                    "eddy reset …"
+                )
         counters = {tp: Counters.of(committed.get(tp)) for tp in owned}
         self.entry = Entry(positions, counters)
         return positions
@@ -92,6 +104,28 @@ class Ledger:
         outputs = self._ends | {tp: end for tp, end in ends.items() if tp in self._ends}
         return Cut(Cut.by_topic(inputs), Cut.by_topic(outputs))
 
+    def quiescent_cut(self) -> Cut | None:
+        """The cut of a quiescent moment, None where there is none just now.
+
+        What is quiescent at the same positions before and after has written nothing between, so that
+        the ends of the outputs read there are exactly those of these inputs.
+        """
+        before = self._quiescent_at()
+        if before is None:
+            return None
+        ends = self._log.end_offsets(partitions_of(self._outputs))
+        if self._quiescent_at() != before:
+            return None
+        inputs = {tp: offset for tp, offset in before.items() if tp.topic in self._sources}
+        return Cut(Cut.by_topic(inputs), Cut.by_topic(ends))
+
+    def _quiescent_at(self) -> dict[TopicPartition, int] | None:
+        return quiescent_at(self._log, self._group, partitions_of(self._sources), partitions_of(self._exchanges))
+
+    def leads(self) -> bool:
+        """Whether this worker owns the first partition of the sources: exactly one does."""
+        return min(partitions_of(self._sources)) in self.entry.positions
+
     def adopt(self, entry: Entry, ends: Mapping[TopicPartition, int]) -> None:
         """The transaction has committed."""
         self.entry = entry
@@ -108,8 +142,15 @@ class Ledger:
 
     def lag(self) -> int:
         """How many offsets lie between the committed positions and the ends of inputs and loops."""
+        return sum(self.lags().values())
+
+    def lags(self) -> dict[str, int]:
+        """The same by topic."""
         inputs = [*partitions_of(self._sources), *partitions_of(self._exchanges)]
-        return sum(lags(self._log, self._group, inputs).values())
+        sums = dict.fromkeys([*self._sources, *self._exchanges], 0)
+        for tp, behind in lags(self._log, self._group, inputs).items():
+            sums[tp.topic] += behind
+        return sums
 
     def quiescent(self) -> bool:
         """Whether, at a moment during this call, all input was taken in and nothing was under way anywhere."""

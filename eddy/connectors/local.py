@@ -16,13 +16,15 @@ import pathlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from eddy.connectors.limits import DEFAULT_MAX_BYTES
 from eddy.connectors.local_consumer import LocalConsumer
 from eddy.connectors.local_files import check_name, open_database
 from eddy.connectors.local_group import Groups
-from eddy.connectors.local_producer import DEFAULT_MAX_BYTES, LocalProducer
+from eddy.connectors.local_producer import LocalProducer
 from eddy.connectors.local_storage import Storage
 from eddy.connectors.log import Position, Records, TopicPartition, TopicSpec
 from eddy.errors import ConnectorError
+from eddy.partitioner import partition_of
 
 __all__ = ["LocalLog"]
 
@@ -57,6 +59,16 @@ class LocalLog:
         self._groups = Groups(path, where)
         self._producers: dict[str, LocalProducer] = {}
         self._runs_groups = self._closed = False
+
+    @property
+    def partitioner(self) -> Callable[[bytes, int], int]:
+        """As `Log.partitioner`, in Python."""
+        return partition_of
+
+    @property
+    def compaction_waits(self) -> bool:
+        """True: compaction stays below the least position of any group."""
+        return True
 
     def topics(self, names: Iterable[str] | None = None) -> dict[str, TopicSpec]:
         """As `Log.topics`."""

@@ -53,7 +53,7 @@ class LocalConsumer:
         storage.announce()
 
     def poll(self, max_records: int, timeout_s: float) -> Poll:
-        """As `Consumer.poll`. Raises: ConnectorError; FencedError where another took this one's name."""
+        """As `Consumer.poll`. Raises: ConnectorError; SlotTakenError where another took this one's name."""
         deadline = self._storage.clock() + timeout_s if timeout_s > 0 else None
         while True:
             seen = self._storage.version()

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from eddy.connectors.local_files import GroupLock, check_name, locked_groups
 from eddy.connectors.log import TopicPartition
-from eddy.errors import ConnectorError, FencedError
+from eddy.errors import ConnectorError, FencedError, SlotTakenError
 
 __all__ = ["Groups", "Membership", "range_assignment"]
 
@@ -112,11 +112,11 @@ class Groups:
     def holds(self, membership: Membership) -> bool:
         """Whether the member is still in; False where it was thrown out.
 
-        Raises: FencedError where another one has joined under its name.
+        Raises: SlotTakenError where another one has joined under its name.
         """
         found = self._groups[membership.group].members.get(membership.member)
         if found is not None and found.joined != membership.joined:
-            raise FencedError(
+            raise SlotTakenError(
                 f"{self._where}: member {membership.member!r} of group {membership.group!r} was replaced by a"
                 f" later one of the same name; a name has one holder. Stop one, or give each its own name."
             )

@@ -10,15 +10,13 @@ Invariant: a producer that met `FencedError` commits nothing ever again.
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from eddy.connectors.limits import check_records
 from eddy.connectors.local_group import Groups, Membership
 from eddy.connectors.local_storage import Batch, Storage, encode_headers
 from eddy.connectors.log import Headers, Position, TopicPartition
 from eddy.errors import ConnectorError, FencedError
 
-__all__ = ["DEFAULT_MAX_BYTES", "LocalProducer"]
-
-DEFAULT_MAX_BYTES = 1 << 20
-"""How long a key and its value may be together, where the topic has no `max.message.bytes`."""
+__all__ = ["LocalProducer"]
 
 
 class LocalProducer:
@@ -44,7 +42,7 @@ class LocalProducer:
     def send(
         self,
         topic: str,
-        partition: int,
+        partition: int | Sequence[int],
         keys: Sequence[bytes | None],
         values: Sequence[bytes | None],
         timestamps: Sequence[int],
@@ -52,6 +50,12 @@ class LocalProducer:
     ) -> None:
         """As `Producer.send`."""
         batches = self._open()
+        if not isinstance(partition, int):
+            for home, rows in _rows_by_partition(partition).items():
+                own_keys, own_values = [keys[row] for row in rows], [values[row] for row in rows]
+                own_headers = None if headers is None else [headers[row] for row in rows]
+                self.send(topic, home, own_keys, own_values, [timestamps[row] for row in rows], own_headers)
+            return
         target = TopicPartition(topic, partition)
         self._check(target, keys, values, timestamps, headers)
         if keys:
@@ -67,24 +71,11 @@ class LocalProducer:
         timestamps: Sequence[int],
         headers: Sequence[Headers] | None,
     ) -> None:
-        """Raises: ConnectorError where the log would not take one of the records."""
+        """Raises: RecordRefusedError, ConnectorError where the log would not take one of the records."""
         where = f"{self._storage.where}: send to {target.topic}-{target.partition}"
-        lengths = {len(column) for column in (keys, values, timestamps, headers) if column is not None}
-        if len(lengths) > 1:
-            raise ConnectorError(
-                f"{where}: columns of {sorted(lengths)} entries; keys, values, timestamps and headers need"
-                f" equally many. Pass one entry a record."
-            )
         self._storage.extent(target)
         spec = self._storage.topics(target.topic)[target.topic]
-        if spec.compacted and None in keys:
-            raise ConnectorError(
-                f"{where}: record {list(keys).index(None)} of {len(keys)} has no key; a compacted topic keeps"
-                f" the latest of each key. Give it a key, or create the topic with cleanup.policy=delete."
-            )
-        limit = int(spec.configs.get("max.message.bytes", DEFAULT_MAX_BYTES))
-        if _longest(keys) + _longest(values) > limit:
-            _check_sizes(where, keys, values, limit)
+        check_records(where, spec, keys, values, timestamps, headers)
 
     def flush(self) -> dict[TopicPartition, int]:
         """As `Producer.flush`; from here to the end of the transaction others wait to write."""
@@ -200,15 +191,9 @@ def _count(batches: Iterable[Batch]) -> int:
     return sum(len(batch.keys) for batch in batches)
 
 
-def _longest(column: Sequence[bytes | None]) -> int:
-    return max(map(len, filter(None, column)), default=0)
-
-
-def _check_sizes(where: str, keys: Sequence[bytes | None], values: Sequence[bytes | None], limit: int) -> None:
-    """Asked only where the longest key and the longest value would be too long together."""
-    for row, (key, value) in enumerate(zip(keys, values, strict=True)):
-        if (size := len(key or b"") + len(value or b"")) > limit:
-            raise ConnectorError(
-                f"{where}: record {row} of {len(keys)} has {size} bytes; the topic takes up to {limit}."
-                f" Send less, or create the topic with a higher max.message.bytes."
-            )
+def _rows_by_partition(partitions: Sequence[int]) -> dict[int, list[int]]:
+    """The rows of each partition, in their order."""
+    rows: dict[int, list[int]] = {partition: [] for partition in sorted(set(partitions))}
+    for row, partition in enumerate(partitions):
+        rows[partition].append(row)
+    return rows

@@ -10,15 +10,15 @@ relies on, and what every implementation has to keep (the suite `tests/connector
    control record), and so does all that was aborted. Positions are compared, never counts.
 3. *One owner.* `commit` carries the group's generation as of now: a member that the group has
    left behind, or a producer whose transactional id another has taken over, gets `FencedError`
-   and commits nothing.
+   and commits nothing; a consumer whose name another has joined under gets `SlotTakenError`.
 4. *Ownership changes only inside `poll`*, which reports it; no transaction is open at that time,
    since a step ends with its commit. Records of a partition that was revoked are not returned.
 5. *A poll does not commit.* After an abort the worker seeks back to the committed positions.
-6. *Compaction waits for groups.* In a topic that is `compacted`, what a group has read can be read
+6. *Compaction.* Where `compaction_waits`, what a group has read of a compacted topic can be read
    again as it was: no record goes for the sake of one behind the group's position.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -61,10 +61,7 @@ class TopicSpec:
 
     @property
     def compacted(self) -> bool:
-        """Whether the topic keeps the latest record of each key for ever, so that it can restore a table.
-
-        That takes a log which removes no record for the sake of one that a group has yet to read.
-        """
+        """Whether the topic keeps the latest record of each key for ever."""
         return self.configs.get("cleanup.policy", "delete") == "compact"
 
 
@@ -107,7 +104,7 @@ class Consumer(Protocol):
 
         A newly assigned partition starts at the group's committed position, or at its first record.
         An empty `Records` with a higher `next_offset` is returned where only control records came.
-        Raises: ConnectorError, also where a position lies before the partition's first offset.
+        Raises: SlotTakenError; ConnectorError, also where a position lies before the partition's first offset.
         """
 
     def assignment(self) -> frozenset[TopicPartition]:
@@ -139,15 +136,15 @@ class Producer(Protocol):
     def send(
         self,
         topic: str,
-        partition: int,
+        partition: int | Sequence[int],
         keys: Sequence[bytes | None],
         values: Sequence[bytes | None],
         timestamps: Sequence[int],
         headers: Sequence[Headers] | None = None,
     ) -> None:
-        """Append records to one partition, as part of the open transaction.
+        """Append records to a partition, or each to one of its own, as part of the open transaction.
 
-        Raises: ConnectorError; a record over the log's size limit is refused before any is sent.
+        Raises: ConnectorError; RecordRefusedError before any is sent, for one that the topic does not take.
         """
 
     def flush(self) -> dict[TopicPartition, int]:
@@ -172,6 +169,14 @@ class Producer(Protocol):
 @runtime_checkable
 class Log(Protocol):
     """A place with topics: what a worker, the CLI and the tests need of it."""
+
+    @property
+    def partitioner(self) -> Callable[[bytes, int], int]:
+        """The partition of a key among so many: Kafka's murmur2, by the quickest means there is."""
+
+    @property
+    def compaction_waits(self) -> bool:
+        """Whether compaction waits for groups (rule 6), so that a compacted source can restore its table."""
 
     def topics(self, names: Iterable[str] | None = None) -> dict[str, TopicSpec]:
         """Those of `names` that exist, or all."""

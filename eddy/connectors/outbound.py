@@ -40,11 +40,8 @@ class Outbound:
             return 0
         keys = encoded([row[0] for row in batch.rows], sink.key, f"sink '{sink.topic}': key")
         values = encoded([row[1] for row in batch.rows], sink.value, f"sink '{sink.topic}': value")
-        self._scatter(
-            sink.topic,
-            self._homes(keys, sink.partitions),
-            (keys, values, batch.times_of_rows(), batch.headers),
-        )
+        homes = self._homes(keys, sink.partitions)
+        self._producer.send(sink.topic, homes, keys, values, batch.times_of_rows(), batch.headers)
         return len(keys)
 
     def exchange(self, gate: Gate, outgoing: Iterable[Outgoing]) -> int:
@@ -57,14 +54,14 @@ class Outbound:
                 PACKED.pack(weight, hop, body is not None) + (body or b"")
                 for weight, body in zip(batch.weights, bodies, strict=True)
             ]
-            self._scatter(gate.topic, partitions, (keys, values, batch.times_of_rows(), batch.headers))
+            self._producer.send(gate.topic, partitions, keys, values, batch.times_of_rows(), batch.headers)
             count += len(keys)
         return count
 
     def changelog(self, topic: str, changes: Sequence[Change], time: int) -> None:
         """Write the changed rows of a state."""
         partitions, keys, values = (list(column) for column in zip(*changes, strict=True))
-        self._scatter(topic, partitions, (keys, values, [time] * len(keys), None))
+        self._producer.send(topic, partitions, keys, values, [time] * len(keys))
 
     def dead_letters(self, topic: str, misfits: Iterable[Misfit]) -> None:
         """Write records that were left out, as they came, with where they came from in their headers."""
@@ -94,24 +91,6 @@ class Outbound:
             return [0] * len(keys)
         partitioner = self._partitioner
         return [0 if key is None else partitioner(key, partitions) for key in keys]
-
-    def _scatter(self, topic: str, homes: Sequence[int], columns: tuple[Any, Any, Any, Any]) -> None:
-        """Send columns to the partitions that `homes` names, the order within a partition kept."""
-        keys, values, times, headers = columns
-        targets = set(homes)
-        if len(targets) == 1:
-            self._producer.send(topic, homes[0], keys, values, times, headers)
-            return
-        for target in sorted(targets):
-            rows = [index for index, home in enumerate(homes) if home == target]
-            self._producer.send(
-                topic,
-                target,
-                [keys[i] for i in rows],
-                [values[i] for i in rows],
-                [times[i] for i in rows],
-                None if headers is None else [headers[i] for i in rows],
-            )
 
 
 def encoded(values: Sequence[Any], serde: Serde[Any], where: str) -> list[bytes | None]:

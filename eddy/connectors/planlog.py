@@ -1,41 +1,58 @@
-"""The topic in which an application remembers the identity of its plan, and the records it left out.
+"""What an application remembers of itself in a topic of its own.
 
-A table that is restored from its source topic has to leave out again what the error policy left out.
+    plan        the identity of the plan that writes its states
+    left out    records that the error policy kept out of tables, which a restore leaves out again
+    life        a name drawn when the application first ran, and noted in every store: after a reset
+                there is another, and states of the old life are told from those of the new one
+
+Workers that start at once may each draw a name: any of them is one of this life.
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
 import msgspec
 
 from eddy.connectors.inbound import Misfit
 from eddy.connectors.log import Log, Producer, TopicPartition
 
-__all__ = ["read_left_out", "read_plan", "read_plans", "write_left_out", "write_plan"]
+__all__ = ["Memory", "read_memory", "write_left_out", "write_plan"]
 
 _PLAN = b"plan"
+_LIFE = b"life "
 
 
-def read_plan(log: Log, topic: str) -> list[str] | None:
-    """The lines of the plan that last wrote state, None where none has."""
-    plans = read_plans(log, topic)
-    return plans[-1] if plans else None
+@dataclass(slots=True)
+class Memory:
+    """What is remembered: plans, the latest one last; records left out, as (topic, partition, offset); lives."""
+
+    plans: list[list[str]] = field(default_factory=list)
+    left_out: set[tuple[str, int, int]] = field(default_factory=set)
+    lives: set[str] = field(default_factory=set)
+
+    @property
+    def plan(self) -> list[str] | None:
+        """The lines of the plan that last wrote state, None where none has."""
+        return self.plans[-1] if self.plans else None
 
 
-def read_plans(log: Log, topic: str) -> list[list[str]]:
-    """The lines of every plan that is still in the log, the latest one last."""
-    return [msgspec.json.decode(value, type=list[str]) for key, value in _records(log, topic) if key == _PLAN]
+def read_memory(log: Log, topic: str) -> Memory:
+    """All that is still in the log."""
+    memory = Memory()
+    for key, value in _records(log, topic):
+        if key == _PLAN:
+            memory.plans.append(msgspec.json.decode(value, type=list[str]))
+        elif key is not None and key.startswith(_LIFE):
+            memory.lives.add(value.decode())
+        else:
+            memory.left_out.add(msgspec.json.decode(value, type=tuple[str, int, int]))
+    return memory
 
 
-def read_left_out(log: Log, topic: str) -> set[tuple[str, int, int]]:
-    """The records, as (topic, partition, offset), that the error policy left out of restorable tables."""
-    return {
-        msgspec.json.decode(value, type=tuple[str, int, int]) for key, value in _records(log, topic) if key != _PLAN
-    }
-
-
-def write_plan(producer: Producer, topic: str, lines: list[str]) -> None:
-    """Send the plan's lines within the open transaction."""
-    producer.send(topic, 0, [_PLAN], [msgspec.json.encode(lines)], [0])
+def write_plan(producer: Producer, topic: str, lines: list[str], life: str) -> None:
+    """Send the plan's lines and the life within the open transaction."""
+    values = [msgspec.json.encode(lines), life.encode()]
+    producer.send(topic, 0, [_PLAN, _LIFE + life.encode()], values, [0, 0])
 
 
 def write_left_out(producer: Producer, topic: str, records: Iterable[Misfit]) -> None:

@@ -19,7 +19,7 @@ import msgspec
 
 from eddy.connectors.log import Log, Position, TopicPartition
 
-__all__ = ["Counters", "Cut", "lags", "quiescent", "tally"]
+__all__ = ["Counters", "Cut", "lags", "quiescent", "quiescent_at", "tally"]
 
 
 class Counters(msgspec.Struct):
@@ -107,8 +107,18 @@ def lags(log: Log, group: str, partitions: Iterable[TopicPartition]) -> dict[Top
 
 def quiescent(log: Log, group: str, inputs: Iterable[TopicPartition], internal: Iterable[TopicPartition]) -> bool:
     """Whether, at a moment during this call, every input was taken in and nothing was under way."""
+    return quiescent_at(log, group, inputs, internal) is not None
+
+
+def quiescent_at(
+    log: Log, group: str, inputs: Iterable[TopicPartition], internal: Iterable[TopicPartition]
+) -> dict[TopicPartition, int] | None:
+    """The group's positions at a quiescent moment during this call, None where there was none."""
     partitions = [*inputs, *internal]
+    begins = log.begin_offsets(partitions)
     committed = log.committed(group, partitions)
-    if any(lags(log, group, partitions).values()):
-        return False
-    return not any(counters.under_way for counters in tally(committed).values())
+    ends = log.end_offsets(partitions)
+    positions = {tp: committed[tp].offset if tp in committed else begins[tp] for tp in partitions}
+    if positions != ends or any(counters.under_way for counters in tally(committed).values()):
+        return None
+    return positions

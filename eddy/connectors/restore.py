@@ -3,6 +3,9 @@
 A changelog holds a state's rows as they are, so replaying it from any earlier offset ends in the
 same rows. A table whose source topic is compacted is replayed from that topic, up to the position
 that the group has committed in it: further records belong to the next epochs.
+
+A changelog forgets its tombstones after a while. A store that has not been written for half of that
+time may hold rows whose deletion it would never hear of, so what it lacks is restored from nothing.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,7 +20,10 @@ from eddy.state.offsets import encode_offset, offset_key, read_offsets
 from eddy.state.spec import StateSpec
 from eddy.state.store import Store
 
-__all__ = ["Restore", "restores"]
+__all__ = ["TOMBSTONES_LAST_S", "Restore", "restores"]
+
+TOMBSTONES_LAST_S = 24 * 3600
+"""Seconds for which a changelog keeps the record of a deletion, by its `delete.retention.ms`."""
 
 
 @dataclass(slots=True)
@@ -29,6 +35,7 @@ class Restore:
     position: int
     end: int
     left_out: frozenset[int] = frozenset()
+    anew: bool = False
 
     @property
     def done(self) -> bool:
@@ -36,8 +43,17 @@ class Restore:
         return self.position >= self.end
 
     def step(self, log: Log, store: Store, max_records: int) -> int:
-        """Read up to `max_records` and write them to the store. Returns how many there were."""
+        """Read up to `max_records` and write them to the store. Returns how many there were.
+
+        There is no step forward while a transaction that has not ended holds records back.
+        """
+        if self.anew:
+            store.write([(offset_key(*self.partition), encode_offset(0))])  # first: half a deletion is no state
+            store.delete_prefix(self.spec.prefix(self.partition.partition))
+            self.anew = False
         records = log.read(self.partition, self.position, self.end, max_records)
+        if records.next_offset == self.position:
+            return 0
         changes = list(self._changes(records))
         offset = (offset_key(*self.partition), encode_offset(records.next_offset))
         store.write([*changes, offset])
@@ -82,10 +98,12 @@ def restores(
     states: Iterable[State],
     owned: dict[int, frozenset[int]],
     left_out: Iterable[tuple[str, int, int]] = (),
+    age_s: float = 0.0,
 ) -> list[Restore]:
     """What has to be restored for the partitions owned, by comparing the store with the log.
 
-    `left_out` are records, as (topic, partition, offset), that the error policy kept out of tables.
+    `left_out` are records, as (topic, partition, offset), that the error policy kept out of tables;
+    `age_s` is how long ago the store was written.
     """
     skipped: dict[tuple[str, int], set[int]] = {}
     for name, number, offset in left_out:
@@ -102,16 +120,24 @@ def restores(
     committed: dict[TopicPartition, Any] = log.committed(group, partitions)
     todo = []
     for spec, partition in found:
-        start = max(stored.get(partition, 0), begins[partition])
-        end = ends[partition]
+        start, end = stored.get(partition, 0), ends[partition]
         if spec.source is not None:
+            start = max(start, begins[partition])
             end = committed[partition].offset if partition in committed else start
-        if start > end and spec.source is None:
+        elif begins[partition] > 0:
+            raise StateError(
+                f"state '{spec.name}': changelog '{partition.topic}' partition {partition.partition} begins at offset "
+                f"{begins[partition]}; from 0 on is needed: a changelog is compacted, never cut off. Records were "
+                "deleted from it by hand. Start anew from the input: eddy reset …"
+            )
+        elif start > end:
             raise StateError(
                 f"state '{spec.name}': the store is at offset {start} of '{partition.topic}' partition "
                 f"{partition.partition}, which ends at {end}; it is of another log or the topic was remade. "
                 "Start anew from the input: eddy reset …, or bring the log back that belongs to the states"
             )
         if start < end:
-            todo.append(Restore(spec, partition, start, end, frozenset(skipped.get(partition, ()))))
+            anew = spec.source is None and start > 0 and age_s > TOMBSTONES_LAST_S / 2
+            kept = frozenset(skipped.get(partition, ()))
+            todo.append(Restore(spec, partition, 0 if anew else start, end, kept, anew))
     return todo

@@ -4,23 +4,44 @@ The keys of a store, in order:
 
     data                                          up to b"\\xff"
     b"\\xffoffset\\0" topic b"\\0" partition(4)      the next offset to read, 8 bytes big-endian
+    b"\\xffstamp"                                 whose states these are, and when they were written
     b"\\xff\\xff" …                                 the store's own, hidden and refused (`RESERVED`)
 
 Invariant: data and the offset that it stands for are written by one `Store.write`, so that after
 a crash the pair is older, never torn. Nothing here reads a log or writes a store.
 """
 
+from typing import NamedTuple
+
 from eddy.errors import StateError
 from eddy.state.store import Store
 
-__all__ = ["RESERVED", "decode_offset", "encode_offset", "offset_key", "read_offsets"]
+__all__ = ["RESERVED", "Stamp", "decode_offset", "encode_offset", "offset_key", "read_offsets", "read_stamp"]
 
 RESERVED = b"\xff\xff"
 """Keys from here on are the store's own: no write may name them, no scan yields them."""
 
 _PREFIX = b"\xffoffset\x00"
+_STAMP = b"\xffstamp"
 _PARTITION_BYTES = 4
 _OFFSET_BYTES = 8
+
+
+class Stamp(NamedTuple):
+    """The life of the application that wrote a store, and the wall clock's time of the last write, in seconds."""
+
+    life: str
+    written_s: int
+
+    def row(self) -> tuple[bytes, bytes]:
+        """The row to write with a batch."""
+        return _STAMP, encode_offset(self.written_s) + self.life.encode()
+
+
+def read_stamp(store: Store) -> Stamp | None:
+    """The stamp of a store, None where nothing was written to it yet."""
+    (value,) = store.get_many([_STAMP])
+    return None if value is None else Stamp(value[_OFFSET_BYTES:].decode(), decode_offset(value[:_OFFSET_BYTES]))
 
 
 def offset_key(topic: str, partition: int) -> bytes:

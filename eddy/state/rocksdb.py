@@ -287,7 +287,9 @@ def _claim(db: Rdict, owner: bytes) -> None:
 
 
 def _is_new(path: Path) -> bool:
-    """Whether `path` is missing or empty. Raises: StateError where it holds what eddy did not make.
+    """Whether `path` is missing, empty, or was left by a crash before there was anything in it.
+
+    Raises: StateError where it holds what eddy did not make.
 
     Told without RocksDB, which writes to whatever directory it opens, even to read.
     """
@@ -297,7 +299,7 @@ def _is_new(path: Path) -> bool:
             return True
         config = path / _CONFIG
         if config.is_file() and b'"raw_mode":false' not in config.read_bytes():
-            return False
+            return "CURRENT" not in names and not any(name.endswith(".sst") for name in names)
         raise _foreign_files(path, names)
     if path.exists():
         raise _foreign_files(path, [path.name])

@@ -64,7 +64,7 @@ class TestStatus:
 
     def test_application_that_never_ran_or_has_no_topics_is_told(self, run: Command) -> None:
         run("produce", "other", stdin="a\tb\n")
-        assert "topics descendants, nodes do not exist" in run("status", "family.py", status=1).stderr
+        assert "topics descendants, nodes do not exist" in run("status", "family.py", status=78).stderr
         run("produce", "nodes", stdin=TREE)
         run("produce", "descendants")
         told = run("status", "family.py", status=1).stderr

@@ -95,8 +95,8 @@ def test_state_that_a_worker_on_another_log_has_open_is_not_removed(
     run("produce", "nodes", stdin=TREE)
     wait_for_line(start("run", "family.py", "--data", "another-log"), "runs on")
     told = run("reset", "family.py", "--yes", status=1).stderr
-    assert "error [STATE]: state '.eddy/state/family': cannot be removed" in told
-    assert (folder / ".eddy" / "state" / "family" / "CURRENT").exists()
+    assert "error [STATE]: state '.eddy/state/family/0': cannot be removed" in told
+    assert (folder / ".eddy" / "state" / "family" / "0" / "CURRENT").exists()
 
 
 @pytest.fixture

@@ -11,26 +11,41 @@ from click.testing import Result
 import eddy
 from eddy.cli import main
 from eddy.cli.exits import exit_status
+from eddy.errors import ConfigurationError, InvariantError, SlotTakenError
 
 Command = Callable[..., Result]
 
 DOCUMENT = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
-every_command = pytest.mark.parametrize("name", main.commands)
+
+
+def commands_of(group: click.Group, name: str = "") -> dict[str, click.Command]:
+    """The commands of a group by their full names; those of a group in it follow it."""
+    found: dict[str, click.Command] = {}
+    for part, command in group.commands.items():
+        full = f"{name} {part}".strip()
+        found[full] = command
+        if isinstance(command, click.Group):
+            found |= commands_of(command, full)
+    return found
+
+
+COMMANDS = commands_of(main)
+every_command = pytest.mark.parametrize("name", COMMANDS)
 
 
 @every_command
 def test_help_says_what_it_does_with_an_example(run: Command, name: str) -> None:
-    shown = run(name, "--help").stdout
+    shown = run(*name.split(), "--help").stdout
     assert re.search(rf"(?s)\n  Examples?:\n    .*eddy {name}", shown), shown
-    undocumented = [p.opts[0] for p in main.commands[name].params if isinstance(p, click.Option) and not p.help]
+    undocumented = [p.opts[0] for p in COMMANDS[name].params if isinstance(p, click.Option) and not p.help]
     assert set(undocumented) <= {"--format"}
 
 
 @every_command
 def test_document_has_a_section_with_every_option(name: str) -> None:
-    section = DOCUMENT.partition(f"\n## eddy {name}\n")[2].partition("\n## ")[0]
-    assert f"```sh\neddy {name}" in section or f"&& eddy {name}" in section
-    options = [p for p in main.commands[name].params if isinstance(p, click.Option)]
+    section = DOCUMENT.partition(f"\n## eddy {name.split()[0]}\n")[2].partition("\n## ")[0]
+    assert re.search(rf"(```sh\n|\n|&& |`)eddy {name}\b", section)
+    options = [p for p in COMMANDS[name].params if isinstance(p, click.Option)]
     spellings = [spelling for option in options for spelling in (*option.opts, *option.secondary_opts)]
     assert [spelling for spelling in spellings if not re.search(rf"`{spelling}\b", section)] == []
 
@@ -46,6 +61,9 @@ def test_document_names_no_command_that_does_not_exist() -> None:
         (eddy.PlanChangedError("x"), 78),
         (eddy.ConnectorError("x", retriable=True), 75),
         (eddy.FencedError("x"), 75),
+        (ConfigurationError("x"), 78),
+        (SlotTakenError("x"), 78),
+        (InvariantError("x"), 70),
         (eddy.ConnectorError("x"), 1),
         (eddy.DataError("x"), 1),
         (eddy.StateError("x"), 1),
@@ -53,11 +71,6 @@ def test_document_names_no_command_that_does_not_exist() -> None:
 )
 def test_exit_status_tells_whose_fault_it_is(error: eddy.EddyError, status: int) -> None:
     assert exit_status(error) == status
-
-
-def test_kafka_is_refused_by_name(run: Command) -> None:
-    told = run("run", "family.py", "--bootstrap", "localhost:9092", status=2).stderr
-    assert "the Kafka connector is not in this version of eddy" in told
 
 
 def test_environment_names_the_log(run: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:

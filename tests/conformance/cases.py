@@ -22,8 +22,8 @@ class Case:
     batches: list[list[Record]]
     expected: dict[str, dict[Any, Any] | list[tuple[Any, Any]]]
 
-    def topology(self) -> eddy.Topology:
-        topology = eddy.Topology(self.name)
+    def topology(self, prefix: str = "") -> eddy.Topology:
+        topology = eddy.Topology(prefix + self.name)
         self.build(topology)
         return topology
 

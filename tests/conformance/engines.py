@@ -1,24 +1,42 @@
 """The engines: each runs a case and returns what its sinks hold.
 
-To add one (Kafka, Faust, Spark): a function from a case, a number of partitions and a folder to
-the records of each sink in their order by key, and a line in `ENGINES`. What it cannot do goes into
+To add one (Faust, Spark): a function from a case, a number of partitions and a folder to the
+records of each sink in their order by key, and a line in `ENGINES`. One on Kafka takes `Kafka` in
+place of the folder, and names of its own: many share a broker. What an engine cannot do goes into
 `CANNOT`, with the reason; the suite holds it to that strictly, so that a line goes when it can.
 """
 
+import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import eddy
 from eddy.connectors.local import LocalLog
-from eddy.connectors.log import TopicPartition, TopicSpec
+from eddy.connectors.log import Log, Producer, TopicPartition, TopicSpec
 from eddy.partitioner import partition_of
 from eddy.topology.compile import sink_serdes
-from tests.conformance.cases import Case
+from eddy.topology.plan import Sink, Source
+from tests.conformance.cases import Case, Record
 
 Written = dict[str, list[tuple[Any, Any]]]
 Engine = Callable[[Case, int, Path], Written]
+
+
+@dataclass(frozen=True)
+class Kafka:
+    """What all cases on Kafka share: to connect takes longer than to run one."""
+
+    log: Log
+    writer: Producer
+
+
+EngineOnKafka = Callable[[Case, int, Kafka], Written]
+
+PATIENCE_S = 60.0
 
 
 def driver(case: Case, partitions: int, folder: Path) -> Written:
@@ -32,37 +50,36 @@ def driver(case: Case, partitions: int, folder: Path) -> Written:
 
 def worker_in_memory(case: Case, partitions: int, folder: Path) -> Written:
     """One worker on the embedded log, all in memory."""
-    with _log(case, partitions, None) as log:
-        worker = eddy.Worker(case.topology(), log, clock=lambda: 0.0)
-        for batch in case.batches:
-            _write(case, log, batch)
-            worker.run_until_idle()
-        worker.close()
-        return _read(case, log)
+    with _embedded(None) as log:
+        return _one(Run(case, log, partitions))
 
 
 def worker_on_disk(case: Case, partitions: int, folder: Path) -> Written:
     """One worker on the embedded log on disk with RocksDB, started anew for every batch."""
-    with _log(case, partitions, folder / "log") as log:
+    with _embedded(folder / "log") as log:
+        run = Run(case, log, partitions)
         for batch in case.batches:
-            _write(case, log, batch)
-            worker = eddy.Worker(case.topology(), log, eddy.Config(state_dir=folder / "state"), clock=lambda: 0.0)
+            run.write(batch)
+            worker = eddy.Worker(run.topology, log, eddy.Config(state_dir=folder / "state"), clock=lambda: 0.0)
             worker.run_until_idle()
             worker.close()
-        return _read(case, log)
+        return run.read()
 
 
 def two_workers(case: Case, partitions: int, folder: Path) -> Written:
     """Two workers on the embedded log in memory, a step each in turn, until both say that all is done."""
-    with _log(case, partitions, None) as log:
-        workers = [eddy.Worker(case.topology(), log, member=member, clock=lambda: 0.0) for member in "01"]
-        for batch in case.batches:
-            _write(case, log, batch)
-            while sum(worker.step() for worker in workers) or not workers[0].quiescent():
-                pass
-        for worker in workers:
-            worker.close()
-        return _read(case, log)
+    with _embedded(None) as log:
+        return _two(Run(case, log, partitions))
+
+
+def worker_on_kafka(case: Case, partitions: int, kafka: Kafka) -> Written:
+    """One worker on Kafka."""
+    return _one(Run(case, kafka.log, partitions, f"{uuid.uuid4().hex[:8]}-", kafka.writer))
+
+
+def two_workers_on_kafka(case: Case, partitions: int, kafka: Kafka) -> Written:
+    """Two workers on Kafka, a step each in turn."""
+    return _two(Run(case, kafka.log, partitions, f"{uuid.uuid4().hex[:8]}-", kafka.writer))
 
 
 ENGINES: dict[str, Engine] = {
@@ -72,50 +89,90 @@ ENGINES: dict[str, Engine] = {
     "two workers": two_workers,
 }
 
+ON_KAFKA: dict[str, EngineOnKafka] = {
+    "worker on Kafka": worker_on_kafka,
+    "two workers on Kafka": two_workers_on_kafka,
+}
+
 CANNOT: dict[tuple[str, str], str] = {}
 """(engine, case) to the reason why not."""
 
 
 @contextmanager
-def _log(case: Case, partitions: int, path: Path | None) -> Iterator[LocalLog]:
+def _embedded(path: Path | None) -> Iterator[LocalLog]:
     log = LocalLog(path)
-    plan = case.topology().plan
-    names = {node.topic for node in plan.sources()} | {node.topic for node in plan.sinks()}
-    log.create_topics(TopicSpec(name, partitions) for name in sorted(names))
     try:
         yield log
     finally:
         log.close()
 
 
-def _write(case: Case, log: LocalLog, batch: list[tuple[str, Any, Any]]) -> None:
-    specs = log.topics()
-    sources = {source.topic: source for source in case.topology().plan.sources()}
-    producer = log.producer(None)
-    producer.begin()
-    for time, (topic, key, value) in enumerate(batch):
-        source = sources[topic]
-        assert source.key is not None
-        assert source.value is not None
-        data = source.key.encode(key)
-        body = None if value is None else source.value.encode(value)
-        producer.send(topic, partition_of(data, specs[topic].partitions), [data], [body], [time])
-    producer.commit({}, None)
-    producer.close()
+class Run:
+    """A case on a log, with its topics made. The names of application and topics get `prefix` before them."""
 
+    def __init__(self, case: Case, log: Log, partitions: int, prefix: str = "", writer: Producer | None = None) -> None:
+        self.case, self.log, self.partitions, self.prefix = case, log, partitions, prefix
+        self.writer = writer or log.producer(None)
+        self.topology = case.topology(prefix)
+        for node in self.topology.plan.nodes:
+            if isinstance(node, Source | Sink):
+                object.__setattr__(node, "topic", prefix + node.topic)  # a plan is not made to be changed; here it is
+        ends = [*self.topology.plan.sources(), *self.topology.plan.sinks()]
+        self.counts = dict.fromkeys(sorted(node.topic for node in ends), partitions)
+        # Times are those of 1970 here, which a broker would find old.
+        log.create_topics(TopicSpec(name, partitions, {"retention.ms": "-1"}) for name in self.counts)
 
-def _read(case: Case, log: LocalLog) -> Written:
-    counts = {name: spec.partitions for name, spec in log.topics().items()}
-    written: Written = {}
-    for sink, (key, value) in sink_serdes(case.topology().plan, counts).items():
-        topic = sink.topic  # type: ignore[attr-defined]
-        found = written.setdefault(topic, [])
-        for partition in (TopicPartition(topic, p) for p in range(counts[topic])):
-            position, end = 0, log.end_offsets([partition])[partition]
-            while position < end:
-                records = log.read(partition, position, end, 1_000)
-                position = records.next_offset
-                for data, body in zip(records.keys, records.values, strict=True):
+    def write(self, batch: list[Record]) -> None:
+        """Write a batch, each record to the partition of its key."""
+        sources = {source.topic: source for source in self.topology.plan.sources()}
+        self.writer.begin()
+        for time_ms, (topic, key, value) in enumerate(batch, 1):
+            source = sources[self.prefix + topic]
+            assert source.key is not None
+            assert source.value is not None
+            data = source.key.encode(key)
+            body = None if value is None else source.value.encode(value)
+            self.writer.send(source.topic, partition_of(data, self.partitions), [data], [body], [time_ms])
+        self.writer.commit({}, None)
+
+    def read(self) -> Written:
+        """What the sinks hold."""
+        written: Written = {}
+        for sink, (key, value) in sink_serdes(self.topology.plan, self.counts).items():
+            assert isinstance(sink, Sink)
+            found = written.setdefault(sink.topic.removeprefix(self.prefix), [])
+            for partition in range(self.partitions):
+                for data, body in self._records(TopicPartition(sink.topic, partition)):
                     assert data is not None
                     found.append((key.decode(data), None if body is None else value.decode(body)))
-    return written
+        return written
+
+    def _records(self, partition: TopicPartition) -> Iterator[tuple[bytes | None, bytes | None]]:
+        position, end = 0, self.log.end_offsets([partition])[partition]
+        while position < end:
+            records = self.log.read(partition, position, end, 1_000)
+            position = records.next_offset
+            yield from zip(records.keys, records.values, strict=True)
+
+
+def _one(run: Run) -> Written:
+    """One worker, until it is idle after each batch."""
+    worker = eddy.Worker(run.topology, run.log, clock=lambda: 0.0)
+    for batch in run.case.batches:
+        run.write(batch)
+        worker.run_until_idle()
+    worker.close()
+    return run.read()
+
+
+def _two(run: Run) -> Written:
+    """Two workers, until nothing is under way anywhere after each batch."""
+    workers = [eddy.Worker(run.topology, run.log, member=member, clock=lambda: 0.0) for member in "01"]
+    for batch in run.case.batches:
+        run.write(batch)
+        deadline = time.monotonic() + PATIENCE_S
+        while sum(worker.step() for worker in workers) or not workers[0].quiescent():
+            assert time.monotonic() < deadline, "the workers come to no end"
+    for worker in workers:
+        worker.close()
+    return run.read()

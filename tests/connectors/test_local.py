@@ -16,7 +16,7 @@ import pytest
 from eddy.connectors.local import LocalLog
 from eddy.connectors.local_group import range_assignment
 from eddy.connectors.log import Log, Position, Records, TopicPartition, TopicSpec
-from eddy.errors import ConnectorError, FencedError
+from eddy.errors import ConnectorError, FencedError, RecordRefusedError
 
 FILE = "eddy-log.sqlite3"
 PATIENCE_S = 20.0
@@ -431,7 +431,7 @@ class TestCompaction:
     def test_a_record_without_key_is_refused(self, compacted: LocalLog) -> None:
         producer = compacted.producer(None)
         producer.begin()
-        with pytest.raises(ConnectorError, match="record 1 of 2 has no key"):
+        with pytest.raises(RecordRefusedError, match="record 1 of 2 has no key"):
             producer.send("c", 0, [b"k", None], [b"v", b"v"], [0, 0])
 
     @pytest.mark.parametrize(("keys", "left"), [(10, 10), (60_001, 120_002)])

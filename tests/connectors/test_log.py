@@ -8,32 +8,51 @@ counted: where the control records are is a log's own business.
 import pathlib
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import pytest
 
+from eddy.connectors.kafka import KafkaSettings
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import (
-    Consumer,
     Headers,
     Log,
-    Poll,
     Position,
-    Producer,
     Records,
     TopicPartition,
     TopicSpec,
 )
-from eddy.errors import ConnectorError, FencedError
+from eddy.errors import ConnectorError, FencedError, RecordRefusedError
+from tests.connectors.steps import (
+    KEPT,
+    PATIENCE_S,
+    QUICK_SESSIONS,
+    TidyKafkaLog,
+    commit_one,
+    drain,
+    drained,
+    ends,
+    numbered,
+    read_all,
+    send,
+    settle,
+    settled_end,
+    values_of,
+    wait_for,
+    write,
+)
 
-PATIENCE_S = 20.0
 Name = Callable[[str], str]
 Row = tuple[bytes | None, bytes | None]
 
 
-@pytest.fixture(params=["memory", "disk"])
+@pytest.fixture(params=["memory", "disk", "kafka"])
 def log(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[Log]:
-    made = LocalLog(None if request.param == "memory" else tmp_path / "log")
+    made: Log
+    if request.param == "kafka":
+        made = TidyKafkaLog(KafkaSettings.of(request.getfixturevalue("broker"), pairs=QUICK_SESSIONS))
+    else:
+        made = LocalLog(None if request.param == "memory" else tmp_path / "log")
     yield made
     made.close()
 
@@ -47,73 +66,8 @@ def name() -> Name:
 @pytest.fixture
 def topic(log: Log, name: Name) -> str:
     """A topic of three partitions."""
-    log.create_topics([TopicSpec(name("topic"), 3)])
+    log.create_topics([TopicSpec(name("topic"), 3, KEPT)])
     return name("topic")
-
-
-def write(log: Log, topic: str, partition: int, values: Iterable[bytes]) -> None:
-    """Append records in one transaction, the key being the value too."""
-    producer = log.producer(None)
-    producer.begin()
-    send(producer, topic, partition, values)
-    producer.commit({}, None)
-    producer.close()
-
-
-def send(producer: Producer, topic: str, partition: int, values: Iterable[bytes]) -> None:
-    column = list(values)
-    producer.send(topic, partition, column, column, [1_000] * len(column))
-
-
-def commit_one(producer: Producer, topic: str) -> None:
-    producer.begin()
-    send(producer, topic, 0, [b"x"])
-    producer.commit({}, None)
-
-
-def numbered(stem: str, count: int) -> list[bytes]:
-    return [f"{stem}{i}".encode() for i in range(count)]
-
-
-def read_all(log: Log, topic: str, partition: int) -> Records:
-    where = TopicPartition(topic, partition)
-    return log.read(where, log.begin_offsets([where])[where], log.end_offsets([where])[where], 1_000_000)
-
-
-def values_of(log: Log, topic: str, partition: int = 0) -> list[bytes | None]:
-    return list(read_all(log, topic, partition).values)
-
-
-def drain(consumer: Consumer, count: int, max_records: int = 1_000) -> list[Records]:
-    """Poll until `count` records came."""
-    came: list[Records] = []
-    deadline = time.monotonic() + PATIENCE_S
-    while sum(map(len, came)) < count and time.monotonic() < deadline:
-        came += consumer.poll(max_records, 0.1).records
-    assert sum(map(len, came)) == count
-    return came
-
-
-def drained(consumer: Consumer, count: int) -> list[bytes | None]:
-    return [value for records in drain(consumer, count) for value in records.values]
-
-
-def settle(consumers: Sequence[Consumer], partitions: int) -> list[Poll]:
-    """Poll all members in turn until every partition has an owner; what they were told meanwhile."""
-    polls = []
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        polls += [consumer.poll(1_000, 0.05) for consumer in consumers]
-        owned = [consumer.assignment() for consumer in consumers]
-        if sum(map(len, owned)) == len(frozenset().union(*owned)) == partitions:
-            return polls
-    raise AssertionError(f"no settled assignment: {[sorted(c.assignment()) for c in consumers]}")
-
-
-def ends(log: Log, topic: str) -> dict[TopicPartition, Position]:
-    """Positions at the end of all three partitions."""
-    partitions = [TopicPartition(topic, i) for i in range(3)]
-    return {partition: Position(end) for partition, end in log.end_offsets(partitions).items()}
 
 
 class TestTopics:
@@ -156,11 +110,11 @@ class TestRecords:
         rows: list[Row] = [(None, None), (b"", b""), (b"k", None), (None, b"v"), (b"\0\xff", b"x" * 10_000)]
         producer = log.producer(None)
         producer.begin()
-        producer.send(topic, 0, [k for k, _ in rows], [v for _, v in rows], range(5))
+        producer.send(topic, 0, [k for k, _ in rows], [v for _, v in rows], range(1, 6))
         producer.commit({}, None)
         records = read_all(log, topic, 0)
         assert list(zip(records.keys, records.values, strict=True)) == rows
-        assert list(records.timestamps) == [0, 1, 2, 3, 4]
+        assert list(records.timestamps) == [1, 2, 3, 4, 5]
         assert (records.topic, records.partition, len(records)) == (topic, 0, 5)
         assert records.headers is None
 
@@ -208,9 +162,8 @@ class TestRecords:
     def test_a_record_over_the_limit_is_refused_and_none_is_sent(self, log: Log, topic: str) -> None:
         producer = log.producer(None)
         producer.begin()
-        with pytest.raises(ConnectorError, match="1048576") as refused:
+        with pytest.raises(RecordRefusedError, match=r"1048\d\d\d"):
             producer.send(topic, 0, [b"small", b"big"], [b"x", b"x" * (1 << 20)], [0, 0])
-        assert not refused.value.retriable
         producer.commit({}, None)
         assert values_of(log, topic) == []
 
@@ -237,8 +190,7 @@ class TestRecords:
 
     def test_records_may_be_deleted_up_to_the_end_and_not_beyond(self, log: Log, topic: str) -> None:
         write(log, topic, 0, numbered("v", 6))
-        where = TopicPartition(topic, 0)
-        end = log.end_offsets([where])[where]
+        where, end = TopicPartition(topic, 0), settled_end(log, topic)
         log.delete_records({where: end})
         assert log.begin_offsets([where]) == log.end_offsets([where]) == {where: end}
         with pytest.raises(ConnectorError):
@@ -390,6 +342,7 @@ class TestPositions:
 
     def test_positions_alone_write_no_control_record(self, log: Log, topic: str, name: Name) -> None:
         write(log, topic, 0, [b"x"])
+        settled_end(log, topic)
         before = ends(log, topic)
         consumer = log.consumer(name("group"), [topic], "m")
         drain(consumer, 1)
@@ -486,7 +439,8 @@ class TestPolls:
                 first_polls += poll.records
             count += sum(map(len, poll.records))
         assert count == 86
-        assert {records.partition for records in first_polls if records} == {0, 1, 2}
+        if isinstance(log, LocalLog):  # Kafka is fair by what it fetches, up to a mebibyte of each partition in turn
+            assert {records.partition for records in first_polls if records} == {0, 1, 2}
 
     def test_poll_without_records_returns_after_its_timeout(self, log: Log, topic: str, name: Name) -> None:
         consumer = log.consumer(name("group"), [topic], "m")
@@ -568,7 +522,7 @@ class TestGroups:
         assert a.assignment() | c.assignment() == {TopicPartition(topic, i) for i in range(3)}
         for member in (a, c):
             member.close()
-        assert log.groups().get(name("group"), 0) == 0
+        wait_for(lambda: log.groups().get(name("group"), 0) == 0)
 
     def test_what_was_revoked_brings_no_records(self, log: Log, topic: str, name: Name) -> None:
         a = log.consumer(name("group"), [topic], "a")
@@ -627,7 +581,7 @@ class TestGroups:
         producer.commit({mine: Position(0)}, members[0].group_metadata())
         for member in members:
             member.close()
-        assert log.groups()[name("group")] == 0
+        wait_for(lambda: log.groups()[name("group")] == 0)
 
     def test_delete_group_forgets_positions_once_it_is_empty(self, log: Log, topic: str, name: Name) -> None:
         consumer = log.consumer(name("group"), [topic], "m")
@@ -639,6 +593,7 @@ class TestGroups:
         with pytest.raises(ConnectorError, match="member"):
             log.delete_group(name("group"))
         consumer.close()
+        wait_for(lambda: log.groups()[name("group")] == 0)
         log.delete_group(name("group"))
         assert log.committed(name("group"), [where]) == {}
         assert name("group") not in log.groups()

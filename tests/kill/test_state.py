@@ -51,8 +51,8 @@ def test_the_state_of_another_application_is_refused_and_not_touched(build: Buil
 
 def test_a_directory_of_something_else_is_refused_and_not_touched(build: Build) -> None:
     rig = build("materials")
-    (rig.state / "materials").mkdir(parents=True)
-    (rig.state / "materials" / "thesis.txt").write_text("irreplaceable")
+    (rig.state / "materials" / "0").mkdir(parents=True)
+    (rig.state / "materials" / "0" / "thesis.txt").write_text("irreplaceable")
     before = contents(rig)
     outcome = rig.run()
     assert outcome.status == 1

@@ -6,16 +6,17 @@ A seed that fails is printed with its trace, and replayed by `python -m tests.si
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 import eddy
-from eddy.connectors import ledger, local_group
+from eddy.connectors import ledger, local_group, quiescence
 from eddy.connectors.internal import InternalTopics
 from eddy.connectors.ledger import Entry, Ledger
 from eddy.connectors.local import LocalLog
+from eddy.connectors.log import TopicPartition
 from eddy.operators.circuit import Circuit
 from eddy.state.spec import Change
 from tests.simulation.programs import PROGRAMS
@@ -104,7 +105,7 @@ def stay_after_an_abort(patch: pytest.MonkeyPatch) -> None:
     rewind = eddy.Worker._rewind
 
     def only_at_takeover(worker: eddy.Worker) -> None:
-        if sys._getframe(1).f_code.co_name != "_undo":
+        if sys._getframe(1).f_code.co_name == "_take_over":
             rewind(worker)
 
     patch.setattr(eddy.Worker, "_rewind", only_at_takeover)
@@ -142,7 +143,16 @@ def cut_with_rows_in_loops(patch: pytest.MonkeyPatch) -> None:
 
 def call_it_done_by_counters_alone(patch: pytest.MonkeyPatch) -> None:
     """Positions are ignored where the end is detected."""
-    patch.setattr("eddy.connectors.quiescence.lags", lambda log, group, partitions: {})
+
+    def by_counters(
+        log: LocalLog, group: str, inputs: Iterable[TopicPartition], internal: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int] | None:
+        committed = log.committed(group, [*inputs, *internal])
+        done = not any(counters.under_way for counters in quiescence.tally(committed).values())
+        return {tp: at.offset for tp, at in committed.items()} if done else None
+
+    patch.setattr("eddy.connectors.quiescence.quiescent_at", by_counters)
+    patch.setattr("eddy.connectors.ledger.quiescent_at", by_counters)
 
 
 def keep_the_outbox_of_an_undone_epoch(patch: pytest.MonkeyPatch) -> None:
@@ -165,7 +175,7 @@ def let_zombies_commit(patch: pytest.MonkeyPatch) -> None:
 
 def restore_nothing(patch: pytest.MonkeyPatch) -> None:
     """A takeover goes on with the store as it is."""
-    patch.setattr("eddy.worker.restores", lambda *arguments: [])
+    patch.setattr("eddy.connectors.recovery.restores", lambda *arguments: [])
 
 
 def keep_memory_after_a_takeover(patch: pytest.MonkeyPatch) -> None:

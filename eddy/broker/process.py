@@ -1,0 +1,112 @@
+"""A process that outlives the one that started it, known by a folder.
+
+The process holds an advisory lock on a file of the folder, which the one that starts it takes and hands down. The
+system lets go of a lock when its holder ends, however it ends, and not before.
+
+Invariant: at most one process runs in a folder; and while the lock is held, the process id written there is its own.
+An id that another process was given since is never taken for it.
+"""
+
+import contextlib
+import fcntl
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+__all__ = ["LOCK", "LOG", "PID", "claimed", "gone", "held", "launch", "process_id", "send_signal"]
+
+LOCK, PID, LOG = "lock", "pid", "broker.log"
+"""The files of the folder."""
+
+_POLL_S = 0.02
+_DETACH = 'pid=$1; shift; "$@" & echo $! > "$pid"'
+
+
+@contextlib.contextmanager
+def claimed(folder: Path) -> Iterator[int | None]:
+    """Hold the lock within the block: a descriptor that `launch` hands down. None if someone else has it."""
+    lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        if _lock(lock, fcntl.LOCK_EX) and _is_at(lock, folder / LOCK):
+            (folder / PID).unlink(missing_ok=True)
+            yield lock
+        else:
+            yield None
+    finally:
+        os.close(lock)
+
+
+def held(folder: Path) -> bool:
+    """Whether a process runs in the folder, or is about to."""
+    try:
+        lock = os.open(folder / LOCK, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        return not _lock(lock, fcntl.LOCK_SH)
+    finally:
+        os.close(lock)
+
+
+def launch(command: Sequence[str], folder: Path, lock: int) -> None:
+    """Start `command` in the folder, in a session of its own. It has the lock too, and keeps it after `claimed`."""
+    with (folder / LOG).open("wb") as log:
+        # The shell ends at once, so that the process is nobody's child that would have to be waited for.
+        subprocess.run(
+            ["/bin/sh", "-c", _DETACH, "sh", PID, *command],
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=[lock],
+            start_new_session=True,
+            check=True,
+        )
+
+
+def process_id(folder: Path) -> int | None:
+    """The id of the process that runs in the folder; None if none does, or not yet."""
+    if not held(folder):
+        return None
+    try:
+        return int((folder / PID).read_text())
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def send_signal(folder: Path, number: signal.Signals) -> None:
+    """Send a signal to the process that runs in the folder, if one does."""
+    if (pid := process_id(folder)) is not None:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            return
+
+
+def gone(folder: Path, timeout_s: float) -> bool:
+    """Wait until no process runs in the folder. Returns whether that came about."""
+    deadline = time.monotonic() + timeout_s
+    while held(folder):
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_POLL_S)
+    return True
+
+
+def _lock(file: int, kind: int) -> bool:
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_at(file: int, path: Path) -> bool:
+    """Whether the open file is still the one at `path`: the folder may have been removed in between."""
+    try:
+        return os.path.samestat(os.fstat(file), path.stat())
+    except FileNotFoundError:
+        return False

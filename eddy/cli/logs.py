@@ -1,0 +1,162 @@
+"""Which log a command works on: the options that name it, and the log itself, opened.
+
+    --data DIR                                              the embedded log in a folder
+    --bootstrap HOST:PORT, --config FILE, --set KEY=VALUE   a Kafka cluster
+
+What the command line says goes before what the environment says. The client of Kafka is imported only
+where Kafka is named, so that all else works without it.
+"""
+
+import contextlib
+import functools
+import pathlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from eddy.connectors.local import LocalLog
+from eddy.connectors.log import Log, TopicSpec
+from eddy.errors import ConnectorError
+
+if TYPE_CHECKING:
+    from eddy.connectors.kafka.settings import KafkaSettings
+
+__all__ = ["Target", "create_missing", "log_options", "opened"]
+
+_WRITER_PATIENCE_S = 30.0
+_KAFKA_OPTIONS = ("bootstrap", "config", "settings")
+
+_data = click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=pathlib.Path),
+    default=".eddy/log",
+    envvar="EDDY_DATA",
+    metavar="DIR",
+    show_default=True,
+    show_envvar=True,
+    help="Where the embedded log is.",
+)
+_bootstrap = click.option(
+    "--bootstrap",
+    envvar="EDDY_BOOTSTRAP",
+    metavar="HOST:PORT",
+    show_envvar=True,
+    help="Brokers of a Kafka cluster, with commas between them: work there, and not on the embedded log.",
+)
+_config = click.option(
+    "--config",
+    type=click.Path(exists=True, dir_okay=False, path_type=pathlib.Path),
+    envvar="EDDY_CONFIG",
+    metavar="FILE",
+    show_envvar=True,
+    help="Kafka's settings, as a .properties file; values may be ${env:NAME} and ${file:PATH}.",
+)
+_set = click.option(
+    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="One of Kafka's settings; may be given many times."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The log that the options name: the embedded one in `data`, or a Kafka cluster."""
+
+    data: pathlib.Path
+    kafka: bool = False
+    bootstrap: str | None = None
+    config: pathlib.Path | None = None
+    settings: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if not self.kafka:
+            return str(self.data)
+        return f"kafka {self.bootstrap}" if self.bootstrap else f"the cluster that {self.config or '--set'} names"
+
+    def exists(self) -> bool:
+        """Whether there is a log to open; of a cluster, only a request can tell."""
+        return self.kafka or self.data.is_dir()
+
+    def kafka_settings(self) -> "KafkaSettings":
+        """How to reach the cluster. Raises: ConfigurationError."""
+        from eddy.connectors.kafka import KafkaSettings
+
+        return KafkaSettings.of(self.bootstrap, [self.config] if self.config else [], self.settings)
+
+    def with_setting(self, pair: str) -> "Target":
+        """The same with one setting more, `KEY=VALUE`."""
+        return replace(self, settings=(*self.settings, pair))
+
+
+def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that name a log, as one argument `target`."""
+
+    @_data
+    @_bootstrap
+    @_config
+    @_set
+    @functools.wraps(command)
+    def collected(
+        data: pathlib.Path,
+        bootstrap: str | None,
+        config: pathlib.Path | None,
+        settings: tuple[str, ...],
+        **others: Any,
+    ) -> Any:
+        return command(target=_target(data, bootstrap, config, settings), **others)
+
+    return collected
+
+
+def _target(
+    data: pathlib.Path, bootstrap: str | None, config: pathlib.Path | None, settings: tuple[str, ...]
+) -> Target:
+    context = click.get_current_context()
+    said = {
+        name for name in ("data", *_KAFKA_OPTIONS) if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    }
+    if "data" in said and len(said) > 1:
+        raise click.UsageError(
+            "--data names the embedded log, and --bootstrap, --config and --set a Kafka cluster; leave one side out."
+        )
+    if "data" in said or not (bootstrap or config or settings):
+        return Target(data)
+    return Target(data, True, bootstrap, config, settings)
+
+
+@contextlib.contextmanager
+def opened(target: Target, *, create: bool = False, patience_s: float = _WRITER_PATIENCE_S) -> Iterator[Log]:
+    """The log, closed afterwards. `create` and `patience_s`, for other writers, are of the embedded one.
+
+    Raises: ConnectorError where there is no embedded log to read; ConfigurationError.
+    """
+    with contextlib.closing(_log(target, create, patience_s)) as log:
+        yield log
+
+
+def _log(target: Target, create: bool, patience_s: float) -> Log:
+    if target.kafka:
+        from eddy.connectors.kafka import KafkaLog
+
+        return KafkaLog(target.kafka_settings())
+    if not create and not target.exists():
+        raise ConnectorError(
+            f"local log {target.data}: there is no such directory; a log that was written before is needed. "
+            "eddy produce and eddy run make one; or name it: --data DIR"
+        )
+    return LocalLog(target.data, busy_timeout_s=patience_s)
+
+
+def create_missing(log: Log, names: list[str], partitions: int) -> list[str]:
+    """Create those topics that do not exist. Returns their names."""
+    existing = log.topics(names)
+    missing = [name for name in names if name not in existing]
+    try:
+        log.create_topics(TopicSpec(name, partitions) for name in missing)
+    except ConnectorError:
+        if log.topics(names).keys() == existing.keys():
+            raise
+        # Another process, such as the producer of a source, made one of them in between.
+        return create_missing(log, names, partitions)
+    return missing

@@ -1,0 +1,16 @@
+"""Kafka, by confluent-kafka: the only place that imports it."""
+
+try:
+    import confluent_kafka  # noqa: F401
+except ImportError as error:
+    from eddy.errors import ConfigurationError
+
+    raise ConfigurationError(
+        "kafka: confluent-kafka is not installed; it is what speaks to brokers. "
+        "Install it: pip install 'eddy-streams[kafka]'"
+    ) from error
+
+from eddy.connectors.kafka.log import KafkaLog
+from eddy.connectors.kafka.settings import KafkaSettings
+
+__all__ = ["KafkaLog", "KafkaSettings"]

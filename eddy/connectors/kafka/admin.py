@@ -1,0 +1,248 @@
+"""The admin client: topics, offsets and groups, each asked for until there is an answer.
+
+A transient failure is tried again for as long as one request may take; what then still fails is
+raised as eddy's error, retriable or not.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+import confluent_kafka
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.admin._resource import ResourceType
+from confluent_kafka.cimpl import NewTopic
+
+from eddy.connectors.kafka.errors import error_of, is_transient, kafka_error, the_error
+from eddy.connectors.kafka.trouble import Trouble
+from eddy.connectors.log import Position, TopicPartition, TopicSpec
+from eddy.errors import ConnectorError
+
+__all__ = ["Admin"]
+
+T = TypeVar("T")
+
+_REQUEST_S = 10.0
+_SLICE_S = 1.0
+_PAUSE_S = 0.01
+_LISTING_S = 2.0  # it says only that there was no answer: the cause shows in between
+_SHOWN = (
+    "cleanup.policy",
+    "retention.ms",
+    "retention.bytes",
+    "segment.bytes",
+    "max.message.bytes",
+    "message.timestamp.type",
+    "min.compaction.lag.ms",
+    "delete.retention.ms",
+)
+
+
+class Admin:
+    """What can be asked of a cluster.
+
+    `where` names it in errors; `unstable_s` is how long a transaction may stay open; `outsider` makes a consumer
+    that knows a group's name, reads what is committed and never joins. Through it positions are asked for: where a
+    coordinator has moved or is still loading, the admin client crashes (librdkafka issue 5040).
+    """
+
+    def __init__(
+        self,
+        client: AdminClient,
+        where: str,
+        unstable_s: float,
+        outsider: Callable[[str], Consumer],
+        trouble: Trouble,
+    ) -> None:
+        self._client, self._where, self._unstable_s = client, where, unstable_s
+        self._outsider, self._trouble = outsider, trouble
+        self._outsiders: dict[str, Consumer] = {}
+
+    def _ask(self, what: str, request: Callable[[], T]) -> T:
+        deadline = time.monotonic() + _REQUEST_S
+        while True:
+            try:
+                return request()
+            except KafkaException as exception:
+                error = the_error(exception)
+                self._client.poll(0)
+                self._trouble.check(self._where)
+                if not is_transient(error) or time.monotonic() > deadline:
+                    raise kafka_error(f"{self._where}: {what}", error) from exception
+                time.sleep(_PAUSE_S)
+
+    def _result(self, what: str, future: "Future[T]") -> T:
+        try:
+            return future.result()
+        except KafkaException as exception:
+            raise kafka_error(f"{self._where}: {what}", the_error(exception)) from exception
+
+    # Topics
+
+    def partitions(self) -> dict[str, int]:
+        """All topics whose partitions have leaders, with the number of these."""
+        topics = self._ask("list topics", lambda: self._client.list_topics(timeout=_LISTING_S)).topics
+        return {
+            name: len(topic.partitions)
+            for name, topic in topics.items()
+            if topic.error is None and all(partition.error is None for partition in topic.partitions.values())
+        }
+
+    def configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
+        """The configs of topics that matter to eddy; none of a topic whose configs this user may not read."""
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+        if not resources:
+            return {}
+        futures = self._client.describe_configs(resources, request_timeout=_REQUEST_S)
+        return {resource.name: self._config(resource.name, future) for resource, future in futures.items()}
+
+    def _config(self, name: str, future: "Future[Any]") -> dict[str, str]:
+        try:
+            entries = future.result()
+        except KafkaException as exception:
+            error = the_error(exception)
+            if error.code() in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_TOPIC_OR_PART):
+                return {}
+            raise kafka_error(f"{self._where}: describe topic '{name}'", error) from exception
+        return {key: entries[key].value for key in _SHOWN if key in entries and entries[key].value is not None}
+
+    def create(self, specs: Iterable[TopicSpec], replication: int, configs: Mapping[str, str]) -> None:
+        """Make topics, with `configs` where a spec says nothing else; return once they have leaders."""
+        wanted = {spec.name: spec for spec in specs}
+        if not wanted:
+            return
+        if existing := sorted(self.partitions().keys() & wanted):
+            raise ConnectorError(f"{self._where}: topic '{existing[0]}' exists already; a new name is needed")
+        new = [NewTopic(s.name, s.partitions, replication, config={**configs, **s.configs}) for s in wanted.values()]
+        futures = self._client.create_topics(new, operation_timeout=_REQUEST_S)
+        try:
+            for name, future in futures.items():
+                self._result(f"create topic '{name}'", future)
+        finally:  # also where another has made one at the same time: the caller may look for it next
+            made = {name for name, future in futures.items() if _is_there(future)}
+            self._wait_until(lambda known: known.keys() >= made, "new topics show in the metadata")
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Remove those that exist; return once they are gone from the metadata."""
+        wanted = self.partitions().keys() & set(names)
+        if not wanted:
+            return
+        for name, future in self._client.delete_topics(sorted(wanted), operation_timeout=_REQUEST_S).items():
+            self._result(f"delete topic '{name}'", future)
+        self._wait_until(lambda known: not known.keys() & wanted, "deleted topics are gone from the metadata")
+
+    def _wait_until(self, holds: Callable[[dict[str, int]], bool], what: str) -> None:
+        deadline = time.monotonic() + _REQUEST_S
+        while not holds(self.partitions()):
+            if time.monotonic() > deadline:
+                raise ConnectorError(f"{self._where}: waited {_REQUEST_S:.0f} s until {what}", retriable=True)
+            time.sleep(_PAUSE_S)
+
+    # Offsets
+
+    def begins(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The first offset that is kept."""
+        return self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+
+    def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The high watermark."""
+        return self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+
+    def _offsets(self, partitions: Iterable[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
+        wanted = {confluent_kafka.TopicPartition(*tp): spec for tp in partitions}
+        if not wanted:
+            return {}
+
+        def request() -> dict[TopicPartition, int]:
+            futures = self._client.list_offsets(
+                wanted, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=_REQUEST_S
+            )
+            return {TopicPartition(tp.topic, tp.partition): future.result().offset for tp, future in futures.items()}
+
+        return self._ask("list offsets", request)
+
+    def delete_before(self, before: Mapping[TopicPartition, int]) -> None:
+        """Delete records; offsets that are gone already are passed over."""
+        begins = self.begins(before)
+        wanted = [confluent_kafka.TopicPartition(*tp, offset) for tp, offset in before.items() if offset > begins[tp]]
+        if not wanted:
+            return
+        for tp, future in self._client.delete_records(wanted, request_timeout=_REQUEST_S).items():
+            self._result(f"delete records of '{tp.topic}' partition {tp.partition}", future)
+
+    # Groups
+
+    def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
+        """The group's stable positions. One of an open transaction is waited for until that has to have timed out."""
+        wanted = [confluent_kafka.TopicPartition(*tp) for tp in partitions]
+        if not wanted:
+            return {}
+        deadline = time.monotonic() + self._unstable_s
+        while True:
+            found, error = self._positions(group, wanted)
+            if error is None:
+                return {
+                    TopicPartition(tp.topic, tp.partition): Position(tp.offset, tp.metadata or "")
+                    for tp in found
+                    if tp.offset >= 0
+                }
+            if not is_transient(error) or time.monotonic() > deadline:
+                raise kafka_error(f"{self._where}: positions of group '{group}'", error)
+            time.sleep(_PAUSE_S)
+
+    def _positions(
+        self, group: str, wanted: list[confluent_kafka.TopicPartition]
+    ) -> tuple[list[confluent_kafka.TopicPartition], KafkaError | None]:
+        if group not in self._outsiders:
+            self._outsiders[group] = self._outsider(group)
+        try:
+            found = self._outsiders[group].committed(wanted, _SLICE_S)
+        except KafkaException as exception:
+            return [], the_error(exception)
+        return found, next((tp.error for tp in found if tp.error is not None), None)
+
+    def groups(self) -> dict[str, int]:
+        """All groups, with the number of their members."""
+        listed = self._ask(
+            "list groups", lambda: self._client.list_consumer_groups(request_timeout=_REQUEST_S).result()
+        )
+        names = [group.group_id for group in listed.valid]
+        described = self._client.describe_consumer_groups(names, request_timeout=_REQUEST_S) if names else {}
+        return {name: len(self._result(f"describe group '{name}'", f).members) for name, f in described.items()}
+
+    def holder(self, group: str, name: str) -> str | None:
+        """The id of the group's static member of that name, None where it has none."""
+        (future,) = self._client.describe_consumer_groups([group], request_timeout=_REQUEST_S).values()
+        members = self._result(f"describe group '{group}'", future).members
+        return next((member.member_id for member in members if member.group_instance_id == name), None)
+
+    def delete_group(self, group: str) -> None:
+        """Forget a group; one that does not exist is passed over."""
+        (future,) = self._client.delete_consumer_groups([group], request_timeout=_REQUEST_S).values()
+        try:
+            future.result()
+        except KafkaException as exception:
+            error = the_error(exception)
+            if error.code() == KafkaError.NON_EMPTY_GROUP:
+                raise ConnectorError(
+                    f"{self._where}: group '{group}' has members; only an empty group can be deleted. Stop its "
+                    "workers, and wait until their sessions have run out"
+                ) from exception
+            if error.code() != KafkaError.GROUP_ID_NOT_FOUND:
+                raise kafka_error(f"{self._where}: delete group '{group}'", error) from exception
+
+    def close(self) -> None:
+        """Close the clients that asked for positions."""
+        for outsider in self._outsiders.values():
+            outsider.close()
+
+
+def _is_there(future: "Future[Any]") -> bool:
+    """Whether a request to make a topic leaves it in the cluster."""
+    failure = future.exception()
+    error = None if failure is None else error_of(failure)
+    return failure is None or (error is not None and error.code() == KafkaError.TOPIC_ALREADY_EXISTS)

@@ -1,0 +1,210 @@
+"""Kafka as a log: the port of `eddy/connectors/log.py` over confluent-kafka.
+
+    KafkaLog → consumer, producer, reader → librdkafka
+             → the admin client: topics, offsets, groups
+
+What the port asks beyond what Kafka gives, and how it is had:
+
+    stable positions   a position of an open transaction is waited for: it ends, or times out
+    co-partitioning    the assignor is `range`; it gives partition i of every topic to one member
+    nothing skipped    positions are explicit; `auto.offset.reset` is `error`
+    one owner          generation at commit, transactional id, static membership
+
+What it cannot give is rule 6: Kafka compacts whether a group has read or not, so that a table's
+source topic cannot stand in for its changelog (ADR 9).
+"""
+
+import logging
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+import confluent_kafka
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from eddy.connectors.kafka.admin import Admin
+from eddy.connectors.kafka.consumer import KafkaConsumer
+from eddy.connectors.kafka.errors import error_of
+from eddy.connectors.kafka.producer import KafkaProducer
+from eddy.connectors.kafka.reader import KafkaReader
+from eddy.connectors.kafka.settings import KafkaSettings
+from eddy.connectors.kafka.trouble import Trouble
+from eddy.connectors.log import Position, Records, TopicPartition, TopicSpec
+from eddy.errors import ConfigurationError
+
+__all__ = ["KafkaLog"]
+
+T = TypeVar("T")
+
+_TRANSACTION_TIMEOUT_MS = 20_000
+_SILENT = 0  # the admin client's log lines would go to stderr as they are; its errors come as exceptions
+_SWEEP_S = 20.0
+"""How long a broker may take beyond a transaction's time limit until it has ended it."""
+_COMMON: dict[str, object] = {"retry.backoff.ms": 10, "topic.metadata.propagation.max.ms": 30_000}
+_CONSUMER: dict[str, object] = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "error",
+    "isolation.level": "read_committed",
+    "enable.partition.eof": True,
+    "fetch.wait.max.ms": 50,
+    "fetch.queue.backoff.ms": 10,
+    "queued.max.messages.kbytes": 32_768,
+}
+_READER: dict[str, object] = {"fetch.wait.max.ms": 10, "queued.max.messages.kbytes": 16_384}
+_MEMBER: dict[str, object] = {
+    "partition.assignment.strategy": "range",
+    "session.timeout.ms": 10_000,
+    "heartbeat.interval.ms": 3_000,
+}
+_PRODUCER: dict[str, object] = {
+    "linger.ms": 5,
+    "compression.type": "lz4",
+    "queue.buffering.max.messages": 2_000_000,
+    "queue.buffering.max.kbytes": 262_144,
+    "message.max.bytes": 100_000_000,
+    "transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS,
+}
+
+
+class KafkaLog:
+    """A `Log` on a Kafka cluster. Not for several threads."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self.settings = settings
+        self.where = f"kafka {settings.bootstrap}"
+        timeout_ms = int(settings.for_producer().get("transaction.timeout.ms", _TRANSACTION_TIMEOUT_MS))
+        self._trouble = Trouble()
+        quiet = {"log_level": _SILENT, "error_cb": self._trouble.report}
+        client = self._made(lambda given: AdminClient(dict(given)), _COMMON | settings.for_admin() | quiet)  # type: ignore[arg-type]
+        of_groups = ("group.", "session.", "heartbeat.", "partition.assignment", "max.poll")
+        asked = {key: value for key, value in settings.for_consumer().items() if not key.startswith(of_groups)}
+        alone = _COMMON | _CONSUMER | asked | self._reports()
+        self._admin = Admin(
+            client,
+            self.where,
+            timeout_ms / 1000 + _SWEEP_S,
+            lambda group: confluent_kafka.Consumer(alone | {"group.id": group}),
+            self._trouble,
+        )
+        self._reader = KafkaReader(alone | _READER | {"group.id": f"eddy-reader-{uuid.uuid4().hex}"})
+        self._specs: dict[str, TopicSpec] = {}
+        self._consumers: list[KafkaConsumer] = []
+
+    @property
+    def partitioner(self) -> Callable[[bytes, int], int]:
+        """As `Log.partitioner`, in C."""
+        return confluent_kafka.murmur2
+
+    @property
+    def compaction_waits(self) -> bool:
+        """False: Kafka compacts what a group has yet to read."""
+        return False
+
+    def _reports(self) -> dict[str, object]:
+        """Where a client that is polled puts its log lines, and its troubles."""
+        return {"error_cb": self._trouble.report, "logger": logging.getLogger("eddy.kafka.client")}
+
+    def _made(self, client: Callable[[Mapping[str, object]], T], settings: Mapping[str, object]) -> T:
+        try:
+            return client(settings)
+        except (KafkaException, ValueError, TypeError) as exception:
+            error = error_of(exception)
+            reason = error.str() if error else str(exception)
+            raise ConfigurationError(
+                f"{self.where}: the client refuses a setting: {reason}. Check what --config and --set give"
+            ) from exception
+
+    def topics(self, names: Iterable[str] | None = None) -> dict[str, TopicSpec]:
+        """As `Log.topics`. Configs that this user may not read are left out."""
+        known = self._admin.partitions()
+        found = known if names is None else {name: known[name] for name in names if name in known}
+        configs = self._admin.configs(found)
+        return {name: TopicSpec(name, count, configs[name]) for name, count in found.items()}
+
+    def create_topics(self, specs: Iterable[TopicSpec]) -> None:
+        """As `Log.create_topics`, with the settings' `replication.factor` and `topic.…` configs."""
+        self._admin.create(specs, self.settings.replication_factor, self.settings.topic_configs)
+
+    def delete_topics(self, names: Iterable[str]) -> None:
+        """As `Log.delete_topics`."""
+        wanted = set(names)
+        self._admin.delete(wanted)
+        self._specs = {name: spec for name, spec in self._specs.items() if name not in wanted}
+
+    def begin_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """As `Log.begin_offsets`."""
+        return self._admin.begins(partitions)
+
+    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """As `Log.end_offsets`: high watermarks."""
+        return self._admin.ends(partitions)
+
+    def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
+        """As `Log.committed`: waits for open transactions, until they have to have timed out."""
+        return self._admin.committed(group, partitions)
+
+    def read(self, partition: TopicPartition, start: int, end: int, max_records: int) -> Records:
+        """As `Log.read`."""
+        return self._reader.read(partition, start, end, max_records)
+
+    def delete_records(self, before: Mapping[TopicPartition, int]) -> None:
+        """As `Log.delete_records`."""
+        self._admin.delete_before(before)
+
+    def delete_group(self, group: str) -> None:
+        """As `Log.delete_group`."""
+        self._admin.delete_group(group)
+
+    def groups(self) -> dict[str, int]:
+        """As `Log.groups`."""
+        return self._admin.groups()
+
+    def consumer(self, group: str, topics: Sequence[str], member: str) -> KafkaConsumer:
+        """As `Log.consumer`. Raises: ConfigurationError where a topic does not exist."""
+        if missing := sorted(set(topics) - self._admin.partitions().keys()):
+            raise ConfigurationError(
+                f"{self.where}: group '{group}' subscribes to topic '{missing[0]}', which does not exist; topics are "
+                "made before they are read. Create it: eddy topics --create …"
+            )
+        asked = self.settings.for_consumer()
+        defaults = _CONSUMER | ({} if asked.get("group.protocol") == "consumer" else _MEMBER)
+        names = {"group.id": group, "group.instance.id": f"{group}-{member}", "client.id": f"{group}-{member}"}
+        settings = _COMMON | defaults | asked | names | self._reports()
+
+        def starts(wanted: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+            return self._starts(group, wanted)
+
+        def holder() -> str | None:
+            return self._admin.holder(group, f"{group}-{member}")
+
+        made = self._made(lambda s: KafkaConsumer(s, topics, starts, holder, self._trouble), settings)
+        self._consumers.append(made)
+        return made
+
+    def _starts(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where a group goes on: its position, or the first offset."""
+        wanted = list(partitions)
+        committed, begins = self._admin.committed(group, wanted), self._admin.begins(wanted)
+        return {tp: committed[tp].offset if tp in committed else begins[tp] for tp in wanted}
+
+    def producer(self, transactional_id: str | None) -> KafkaProducer:
+        """As `Log.producer`."""
+        name = transactional_id or f"eddy-{uuid.uuid4().hex}"
+        names = {"transactional.id": name, "client.id": name}
+        settings = _COMMON | _PRODUCER | self.settings.for_producer() | names | self._reports()
+        return self._made(lambda s: KafkaProducer(s, self._spec_of, self._trouble), settings)
+
+    def _spec_of(self, topic: str) -> TopicSpec:
+        """What a topic is like, as it was when it was first asked for."""
+        if topic not in self._specs:
+            self._specs |= self.topics([topic])
+        return self._specs.get(topic, TopicSpec(topic, 0))
+
+    def close(self) -> None:
+        """As `Log.close`."""
+        for consumer in self._consumers:
+            consumer.close()
+        self._reader.close()
+        self._admin.close()

@@ -1,0 +1,259 @@
+"""A transactional producer: what `Producer` promises, over librdkafka's producer.
+
+Records are handed over one by one without a callback each, which is what the client is quickest at;
+only the last one of each partition in a call asks for its offset: order within a partition then tells
+where all the others are.
+
+An end of a transaction that took long, or saw the network fail, may have left a request on its way
+that could end the *next* transaction (Kafka before KIP-890's second part, which librdkafka does
+not speak). A producer that was made anew fences it: so before the next `begin`, it is.
+Source: Jepsen, "Bufstream 0.1.0", 2024, §3; librdkafka issue 5423.
+"""
+
+import contextlib
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
+from operator import length_hint
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka import KafkaError, KafkaException
+
+from eddy.connectors.kafka.errors import is_transient, kafka_error, the_error
+from eddy.connectors.kafka.trouble import Trouble
+from eddy.connectors.limits import check_records
+from eddy.connectors.log import Headers, Position, TopicPartition, TopicSpec
+from eddy.errors import ConnectorError, FencedError, IndeterminateCommitError, SlotTakenError
+
+__all__ = ["KafkaProducer"]
+
+_log = logging.getLogger("eddy.kafka")
+_SLICE_S = 1.0
+_PAUSE_S = 0.005
+_FULL_QUEUE_PAUSE_S = 0.05
+_PATIENCE_S = 30.0
+_SUSPICIOUS_S = 1.0
+_OVERHEAD_BYTES = 96
+"""What a record takes beside its key, value and headers, in a batch of its own, at most."""
+
+
+class _Reports:
+    """What the client reports of one transaction's records: where partitions end, and the first failure."""
+
+    def __init__(self) -> None:
+        self.ends: dict[TopicPartition, int] = {}
+        self.failed: KafkaError | None = None
+
+    def take(self, error: KafkaError | None, message: confluent_kafka.Message) -> None:
+        """A callback of the client's: whatever it raised would make a commit fail that succeeded."""
+        if error is not None:
+            self.failed = self.failed or error
+        else:
+            self.ends[TopicPartition(message.topic(), message.partition())] = message.offset() + 1  # type: ignore
+
+
+class KafkaProducer:
+    """A `Producer`. `spec_of` tells what a topic is like; of one that does not exist, that it has no partitions."""
+
+    def __init__(self, settings: Mapping[str, object], spec_of: Callable[[str], TopicSpec], trouble: Trouble) -> None:
+        self._settings, self._spec_of, self._trouble = dict(settings), spec_of, trouble
+        self._where = f"producer '{settings['transactional.id']}'"
+        self._pid = os.getpid()
+        self._open = self._done = self._suspicious = False
+        self._reports = _Reports()
+        self._client = self._made()
+
+    def _made(self) -> confluent_kafka.Producer:
+        client = confluent_kafka.Producer(self._settings | {"error_cb": self._on_error})
+        self._insist(client.init_transactions, "init_transactions")
+        return client
+
+    def _on_error(self, error: KafkaError) -> None:
+        self._trouble.report(error)
+        self._suspicious = True
+
+    def begin(self) -> None:
+        """As `Producer.begin`. Makes the client anew where the last transaction's end was suspicious."""
+        if self._done:
+            raise FencedError(f"{self._where}: fenced; another worker has taken over. Make another: log.producer(…)")
+        if self._open:
+            raise ConnectorError(f"{self._where}: begin within a transaction; commit or abort it first")
+        if self._pid != os.getpid():
+            raise ConnectorError(f"{self._where}: used in a forked process; a client of its own is needed there")
+        if self._suspicious:
+            self._suspicious = False
+            _log.info("%s: made anew, since the network failed during its last transaction", self._where)
+            with contextlib.suppress(KafkaException, RuntimeError, SystemError):
+                self._client.close()
+            self._client = self._made()
+        self._insist(lambda _: self._client.begin_transaction(), "begin_transaction")
+        self._open = True
+
+    def send(
+        self,
+        topic: str,
+        partition: int | Sequence[int],
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        timestamps: Sequence[int],
+        headers: Sequence[Headers] | None = None,
+    ) -> None:
+        """As `Producer.send`."""
+        self._demand_open("send")
+        if not keys:
+            return
+        spec = self._spec_of(topic)
+        where = f"{self._where}: send to '{topic}'"
+        partitions = [partition] * len(keys) if isinstance(partition, int) else partition
+        if not 0 <= max(partitions) < spec.partitions:
+            raise ConnectorError(f"{where} partition {max(partitions)}; the topic has {spec.partitions} partitions")
+        check_records(where, spec, keys, values, timestamps, headers, _OVERHEAD_BYTES)
+        reports: list[object] = [None] * len(keys)
+        for last in dict(zip(partitions, range(len(keys)), strict=True)).values():
+            reports[last] = self._reports.take
+        columns: list[Sequence[Any]] = [values, keys, partitions, reports, reports, timestamps]
+        if headers is not None:
+            columns.append([list(pairs) for pairs in headers])
+        self._produce(topic, columns)
+
+    def _produce(self, topic: str, columns: list[Sequence[Any]]) -> None:
+        """Hand records to the client, in a loop without bytecode; wait where its queue is full."""
+        count = len(columns[0])
+        deadline, start = time.monotonic() + _PATIENCE_S, 0
+        while start < count:
+            first, *others = (iter(column[start:]) if start else iter(column) for column in columns)
+            try:
+                deque(map(self._client.produce, repeat(topic), first, *others), maxlen=0)
+                return
+            except BufferError:
+                taken = count - length_hint(first) - 1  # the one that was refused comes again
+                if taken > start:
+                    deadline = time.monotonic() + _PATIENCE_S
+                start = taken
+                self._client.poll(_FULL_QUEUE_PAUSE_S)
+                if time.monotonic() > deadline:
+                    raise ConnectorError(
+                        f"{self._where}: the queue has been full for {_PATIENCE_S:.0f} s; the broker does not take "
+                        "what is sent",
+                        retriable=True,
+                    ) from None
+            except KafkaException as exception:
+                raise self._error(exception, f"send to '{topic}'") from exception
+
+    def flush(self) -> dict[TopicPartition, int]:
+        """As `Producer.flush`."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while self._flush():
+            if time.monotonic() > deadline:
+                self._suspicious = True
+                raise ConnectorError(
+                    f"{self._where}: {len(self._client)} records were not taken by the broker within "
+                    f"{_PATIENCE_S:.0f} s",
+                    retriable=True,
+                )
+        if self._reports.failed is not None:
+            raise kafka_error(f"{self._where}: send", self._reports.failed)
+        return dict(self._reports.ends)
+
+    def _flush(self) -> int:
+        """One slice of the client's flush: how many records are left."""
+        try:
+            return self._client.flush(_SLICE_S)
+        except SystemError as trouble:  # the client's way to report a fatal error while it calls us back
+            self._done = True
+            raise FencedError(
+                f"{self._where}: flush: {trouble.__cause__ or 'a fatal error'}; this producer is done"
+            ) from trouble
+        except KafkaException as exception:
+            raise self._error(exception, "flush") from exception
+
+    def commit(self, positions: Mapping[TopicPartition, Position], group: object) -> None:
+        """As `Producer.commit`."""
+        self._demand_open("commit")
+        if positions and group is None:
+            raise ConnectorError(f"{self._where}: positions without a group; give the consumer's group_metadata()")
+        self.flush()
+        if positions:
+            moved = [confluent_kafka.TopicPartition(*where, at.offset, at.metadata) for where, at in positions.items()]
+            self._insist(
+                lambda wait_s: self._client.send_offsets_to_transaction(moved, group, wait_s),
+                "send_offsets_to_transaction",
+            )
+        started = time.monotonic()
+        self._commit()
+        if time.monotonic() - started > _SUSPICIOUS_S:
+            self._suspicious = True
+        self._close_transaction()
+
+    def _commit(self) -> None:
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                self._client.commit_transaction(_SLICE_S)
+                return
+            except KafkaException as exception:
+                error = the_error(exception)
+                if not error.fatal() and not error.txn_requires_abort() and is_transient(error):
+                    if time.monotonic() < deadline:
+                        continue
+                    self._done = True
+                    raise IndeterminateCommitError(
+                        f"{self._where}: no answer to a commit within {_PATIENCE_S:.0f} s: {error.str()}"
+                    ) from exception
+                raise self._error(exception, "commit") from exception
+
+    def _close_transaction(self) -> None:
+        """Late reports of this transaction's records go to what nobody asks any more."""
+        self._open = False
+        self._reports = _Reports()
+
+    def abort(self) -> None:
+        """As `Producer.abort`. Raises: ConnectorError where the client is of no use any more."""
+        if not self._open:
+            return
+        self._close_transaction()
+        started = time.monotonic()
+        self._insist(self._client.abort_transaction, "abort")
+        if time.monotonic() - started > _SUSPICIOUS_S:
+            self._suspicious = True
+
+    def close(self) -> None:
+        """As `Producer.close`; the second time, do nothing."""
+        self._open, self._done = False, True
+        with contextlib.suppress(KafkaException, RuntimeError, SystemError):
+            self._client.close()
+
+    def _demand_open(self, what: str) -> None:
+        if not self._open:
+            raise ConnectorError(f"{self._where}: {what} without a transaction; begin one first")
+
+    def _insist(self, call: Callable[[float], object], what: str) -> None:
+        """Make a call of the transactional API until it is done, in slices that a signal can come between."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                call(_SLICE_S)
+                return
+            except KafkaException as exception:
+                error = the_error(exception)
+                self._trouble.check(self._where)
+                again = not error.fatal() and not error.txn_requires_abort() and is_transient(error)
+                if not again or time.monotonic() > deadline:
+                    raise self._error(exception, what) from exception
+                time.sleep(_PAUSE_S)
+
+    def _error(self, exception: KafkaException, what: str) -> ConnectorError:
+        """The error to raise; one that is fatal or fences is the last of this producer.
+
+        Whether the worker's name is lost the consumer tells, which asks who has it.
+        """
+        error = the_error(exception)
+        made = kafka_error(f"{self._where}: {what}", error)
+        if isinstance(made, SlotTakenError) or (error.fatal() and not isinstance(made, FencedError)):
+            made = FencedError(f"{made}; this producer is done")
+        self._done |= error.fatal()
+        return made

@@ -1,0 +1,119 @@
+"""Reading a partition without a group: restores, plans, cuts and the command line.
+
+One client serves all: it stays where the last read ended, and fetches ahead, so that reads of
+consecutive slices cost no seek.
+"""
+
+import time
+from collections.abc import Mapping
+from itertools import groupby
+
+import confluent_kafka
+from confluent_kafka import KafkaError, KafkaException, Message
+
+from eddy.connectors.kafka.columns import Columns
+from eddy.connectors.kafka.errors import kafka_error, the_error
+from eddy.connectors.log import Records, TopicPartition
+from eddy.errors import ConnectorError
+
+__all__ = ["KafkaReader"]
+
+_CHUNK = 500
+_SLICE_S = 0.5
+_PATIENCE_S = 30.0
+_METADATA_S = 10.0
+_PASSED_OVER = {
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._TIMED_OUT,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,  # the client wants a group's name, and looks for a coordinator in vain
+}
+
+
+class KafkaReader:
+    """Reads committed records between two offsets."""
+
+    def __init__(self, settings: Mapping[str, object]) -> None:
+        self._settings = dict(settings)
+        self._client: confluent_kafka.Consumer | None = None
+        self._at: tuple[TopicPartition, int] | None = None
+        self._known: set[str] = set()
+
+    def read(self, partition: TopicPartition, start: int, end: int, max_records: int) -> Records:
+        """As `Log.read`. `next_offset` tells how far it got, where an open transaction holds back what follows."""
+        columns, position = Columns(), start
+        if start < end and max_records:
+            try:
+                position = self._read(columns, partition, start, end, max_records)
+            except KafkaException as exception:
+                self._at = None
+                error = the_error(exception)
+                raise kafka_error(f"reading '{partition.topic}' partition {partition.partition}", error) from exception
+        return columns.records(*partition, position)
+
+    def _read(self, columns: Columns, partition: TopicPartition, start: int, end: int, room: int) -> int:
+        client = self._placed(partition, start)
+        self._at = None  # until all that is taken out of the queue is accounted for
+        position = start
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            first = client.poll(_SLICE_S)
+            batch = [] if first is None else [first, *client.consume(min(room, _CHUNK) - 1, 0.0)]
+            for is_record, run in groupby(batch, _is_record):
+                messages = list(run)
+                if is_record:
+                    wanted = [message for message in messages if message.offset() < end]  # type: ignore[operator]
+                    columns.add(wanted)
+                    if len(wanted) < len(messages):
+                        return end
+                    position, room = columns.offsets[-1] + 1, room - len(wanted)
+                    continue
+                for message in messages:
+                    error: KafkaError = message.error()  # type: ignore[assignment]
+                    if error.code() == KafkaError._PARTITION_EOF:
+                        return min(message.offset(), end)  # type: ignore[type-var, return-value]
+                    self._event(partition, start, error)
+            if not room or position >= end:
+                self._at = (partition, position)
+                return position
+            if batch:
+                deadline = time.monotonic() + _PATIENCE_S
+            elif time.monotonic() > deadline:
+                raise ConnectorError(
+                    f"reading '{partition.topic}' partition {partition.partition} from offset {position}: no answer "
+                    f"for {_PATIENCE_S:.0f} s; the broker has to be reachable",
+                    retriable=True,
+                )
+
+    def _placed(self, partition: TopicPartition, start: int) -> confluent_kafka.Consumer:
+        if self._client is None:
+            self._client = confluent_kafka.Consumer(self._settings)
+        if self._at != (partition, start):
+            if partition.topic not in self._known:  # else the client would look for its leader once a second
+                self._client.list_topics(partition.topic, _METADATA_S)
+                self._known.add(partition.topic)
+            self._client.assign([confluent_kafka.TopicPartition(*partition, start)])
+        return self._client
+
+    def _event(self, partition: TopicPartition, start: int, error: KafkaError) -> None:
+        where = f"reading '{partition.topic}' partition {partition.partition}"
+        if error.code() == KafkaError._AUTO_OFFSET_RESET:
+            assert self._client is not None
+            first, _ = self._client.get_watermark_offsets(confluent_kafka.TopicPartition(*partition), timeout=10.0)
+            raise ConnectorError(
+                f"position {start} of '{partition.topic}' partition {partition.partition} lies outside what is kept, "
+                f"from offset {first} on; what was there before is gone"
+            )
+        if error.code() not in _PASSED_OVER:
+            raise kafka_error(where, error)
+
+    def close(self) -> None:
+        """Close the client, if there is one."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+
+def _is_record(message: Message) -> bool:
+    """Whether it is no event. Errors themselves are not compared: the client's do not compare with None."""
+    return message.error() is None

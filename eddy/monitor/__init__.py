@@ -1,0 +1,1 @@
+"""Health for operations: what a worker says about itself over HTTP, while it runs."""

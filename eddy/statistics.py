@@ -1,0 +1,62 @@
+"""What a worker counts while it works: plain numbers, which other threads may read at any time.
+
+The worker adds to them in its own thread, at some ten nanoseconds each. A reader in another thread sees each
+number whole; two of them may be of two moments.
+"""
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+
+__all__ = ["SECONDS", "Histogram", "Statistics"]
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""The upper bounds of a histogram's buckets."""
+
+
+class Histogram:
+    """How often a duration fell into each bucket; the last bucket is of those beyond all bounds.
+
+    >>> histogram = Histogram()
+    >>> histogram.add(0.001)
+    >>> histogram.add(60.0)
+    >>> histogram.counts[0], histogram.counts[-1], histogram.sum_s
+    (1, 1, 60.001)
+    """
+
+    __slots__ = ("counts", "sum_s")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(SECONDS) + 1)
+        self.sum_s = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Count one duration; a bound belongs to the bucket below it."""
+        self.counts[bisect_left(SECONDS, seconds)] += 1
+        self.sum_s += seconds
+
+
+@dataclass(slots=True)
+class Statistics:
+    """What a worker has done since it was made.
+
+    `epochs` are commits, those without records included. `aborts` are attempts that were undone, and `fences` those
+    of them that another worker's coming caused. `last_commit` is the clock's time of the latest commit.
+    """
+
+    records: int = 0
+    epochs: int = 0
+    written: int = 0
+    aborts: int = 0
+    skipped: int = 0
+    cut_rows: int = 0
+    restored: int = 0
+    purges: int = 0
+    purged_offsets: int = 0
+    waves: int = 0
+    loop_rows: int = 0
+    fences: int = 0
+    producers_dropped: int = 0
+    rebalances: int = 0
+    last_commit: float | None = None
+    commit_s: Histogram = field(default_factory=Histogram)
+    epoch_s: Histogram = field(default_factory=Histogram)

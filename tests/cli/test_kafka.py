@@ -1,0 +1,171 @@
+"""The commands on Kafka, as a user has them: from the first topic to the reset, with several workers."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import time
+import uuid
+from collections.abc import Callable
+
+import pytest
+from click.testing import Result
+
+from tests.kafka import ADMIN, USERS, Secured
+
+PATIENCE_S = 60.0
+TREE = "leaf\ttwig\ntwig\tbranch\nbranch\ttree\n"
+COUNTS = {"twig\t1", "branch\t2", "tree\t3"}
+QUICK = ("--set", "session.timeout.ms=6000")
+STARTED = re.compile(r"worker (\d) started, process (\d+)")
+
+Start = Callable[..., subprocess.Popen[str]]
+Command = Callable[..., Result]
+
+
+@pytest.fixture
+def name(folder: pathlib.Path, broker: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An application of the test's own: `family.py`, with this name and topics whose names begin with it."""
+    monkeypatch.setenv("EDDY_BOOTSTRAP", broker)
+    name = f"family-{uuid.uuid4().hex[:8]}"
+    source = (folder / "family.py").read_text()
+    for before, new in [("Topology", name), ("topology.table", f"{name}-in"), ("descendants.to", f"{name}-out")]:
+        source, found = re.subn(rf'{before}\("\w+"', f'{before}("{new}"', source)
+        assert found == 1
+    (folder / "family.py").write_text(source)
+    return name
+
+
+def table(run: Command, name: str) -> set[str]:
+    return set(run("consume", f"{name}-out", "--latest", "--value-type", "int64").stdout.splitlines())
+
+
+def lines_until(process: subprocess.Popen[str], parts: set[str]) -> list[str]:
+    """What it says until each of the parts was said."""
+    assert process.stderr is not None
+    seen = []
+    for line in process.stderr:
+        seen.append(line)
+        parts = {part for part in parts if part not in line}
+        if not parts:
+            return seen
+    raise AssertionError(f"never said: {parts}, but {''.join(seen)}")
+
+
+def finish(process: subprocess.Popen[str], status: int = 0) -> str:
+    _, messages = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == status, messages
+    return messages
+
+
+def test_journey_of_a_newcomer_with_two_workers(start: Start, run: Command, name: str) -> None:
+    told = run("produce", f"{name}-in", stdin=TREE, status=78).stderr
+    assert f"Create it: eddy topics create {name}-in --partitions N" in told
+    told = finish(start("run", "family.py"), 78)
+    assert f"Create them: eddy topics create {name}-in {name}-out --partitions N" in told
+    run("topics", "create", f"{name}-in", f"{name}-out", "--partitions", "4")
+    run("produce", f"{name}-in", stdin=TREE)
+    told = finish(start("run", "family.py", "--processes", "2", "--until-idle", *QUICK))
+    taken = [
+        int(found) for found in re.findall(r"^\[[01]\] .*idle: all input is taken in; (\d) records in", told, re.M)
+    ]
+    assert (len(taken), sum(taken)) == (2, 3)
+    assert table(run, name) == COUNTS
+    status = json.loads(run("status", "family.py", "--format", "json").stdout)
+    assert (status["application"], status["quiescent"], len(status["partitions"])) == (name, True, 8)
+    run("wait", "family.py", "--timeout", "5")
+    uses = {line.split()[0]: line.split()[1] for line in run("topics", "family.py").stdout.splitlines()}
+    assert (uses[f"{name}-in"], uses[f"{name}-out"], uses[f"{name}-plan"]) == ("source", "sink", "plan")
+    assert sorted(entry.name for entry in pathlib.Path(".eddy/state", name).iterdir()) == ["0", "1"]
+
+
+def test_reset_waits_for_the_session_and_takes_all_away(start: Start, run: Command, name: str) -> None:
+    run("topics", "create", f"{name}-in", f"{name}-out")
+    run("produce", f"{name}-in", stdin=TREE)
+    finish(start("run", "family.py", "--until-idle", "--log-format", "json", *QUICK))
+    state = pathlib.Path(".eddy/state", name)
+    shown = run("reset", "family.py", "--dry-run", status=None)
+    deadline = time.monotonic() + PATIENCE_S
+    while shown.exit_code:
+        assert "one that has stopped counts until its session has run out" in shown.stderr
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
+        shown = run("reset", "family.py", "--dry-run", status=None)
+    internal = {line.split()[0] for line in run("topics", "family.py").stdout.splitlines()[3:]}
+    gone = {f"topic {topic}" for topic in internal if not topic.endswith("dead-letter")}
+    assert set(shown.stdout.splitlines()) == gone | {f"positions of group {name}", f"directory {state}"}
+    run("reset", "family.py", "--yes")
+    assert not state.exists()
+    left = {found["topic"] for found in json.loads(run("topics", "--format", "json").stdout)}
+    assert {topic for topic in left if topic.startswith(name)} == {f"{name}-in", f"{name}-out", f"{name}-dead-letter"}
+    finish(start("run", "family.py", "--until-idle"))
+    assert table(run, name) == COUNTS
+
+
+def test_topics_of_kafka_itself_are_hidden(run: Command, name: str) -> None:
+    run("produce", f"{name}-in", "--create", "--partitions", "2", stdin=TREE)
+    shown = run("topics").stdout
+    assert f"\n{name}-in " in shown
+    assert "\n__" not in shown
+    assert "\n__" in run("topics", "--all").stdout
+
+
+def test_killed_worker_is_started_again_and_all_stop_together(
+    start: Start, run: Command, name: str, processes: list[subprocess.Popen[str]]
+) -> None:
+    run("topics", "create", f"{name}-in", f"{name}-out", "--partitions", "2")
+    supervisor = start("run", "family.py", "--processes", "2", "--member", "a")
+    said = "".join(lines_until(supervisor, {"[0] ", "[1] "}))
+    victim = next(int(process) for number, process in STARTED.findall(said) if number == "1")
+    run("produce", f"{name}-in", stdin=TREE)
+    run("wait", "family.py", "--timeout", str(PATIENCE_S))
+    os.kill(victim, signal.SIGKILL)
+    lines_until(supervisor, {"worker 1 ended by SIGKILL", "worker 1 started", "[1] "})
+    run("produce", f"{name}-in", stdin="bud\ttwig\n")
+    run("wait", "family.py", "--timeout", str(PATIENCE_S))
+    assert table(run, name) == {"twig\t2", "branch\t3", "tree\t4"}
+    assert sorted(entry.name for entry in pathlib.Path(".eddy/state", name).iterdir()) == ["a-0", "a-1"]
+    supervisor.send_signal(signal.SIGTERM)
+    told = finish(supervisor)
+    assert told.count("stopped by the supervisor") == 2
+    assert "2 workers have ended: stopped by SIGTERM" in told
+
+
+def test_workers_end_with_their_supervisor_however_it_ends(start: Start, run: Command, name: str) -> None:
+    run("topics", "create", f"{name}-in", f"{name}-out", "--partitions", "2")
+    supervisor = start("run", "family.py", "--processes", "2", "--log-format", "json")
+    lines_until(supervisor, {'"worker 0 started', '"worker 1 started', " runs on "})
+    supervisor.kill()
+    supervisor.communicate(timeout=PATIENCE_S)  # the end of stdout is the end of all who have it
+
+
+def test_missing_topics_are_named_with_what_an_administrator_runs(start: Start, run: Command, name: str) -> None:
+    run("topics", "create", f"{name}-in", f"{name}-out")
+    told = finish(start("run", "family.py", "--no-create-topics"), 78)
+    assert f"--create --topic {name}-ancestors-loop --partitions 1" in told
+    assert f"--group {name}" in told
+
+
+def test_broker_that_does_not_answer_is_a_temporary_failure(start: Start, folder: pathlib.Path, broker: str) -> None:
+    settings = "socket.connection.setup.timeout.ms=1000"
+    told = finish(start("topics", "--bootstrap", "127.0.0.1:1", "--set", settings), 75)
+    assert "\nerror [CONNECTOR]: kafka 127.0.0.1:1: " in f"\n{told}"
+
+
+def test_login_comes_from_a_file_for_java_and_is_never_shown(
+    run: Command, folder: pathlib.Path, secured_broker: Secured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "client.properties").write_text(
+        f"bootstrap.servers={secured_broker.bootstrap}\n"
+        "security.protocol=SASL_PLAINTEXT\n"
+        "sasl.mechanism=PLAIN\n"
+        "sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \\\n"
+        f'  username="{ADMIN}" password="${{env:PASSWORD}}";\n'
+    )
+    monkeypatch.setenv("PASSWORD", USERS[ADMIN])
+    run("topics", "--config", "client.properties")
+    monkeypatch.setenv("PASSWORD", "hunter2")
+    failed = run("topics", "--config", "client.properties", status=78)
+    assert "hunter2" not in failed.output

@@ -1,0 +1,117 @@
+"""Steps on a log that its tests share. A log may take its time, so these wait for conditions; none counts offsets."""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from eddy.connectors.kafka import KafkaLog
+from eddy.connectors.kafka.producer import KafkaProducer
+from eddy.connectors.log import Consumer, Log, Poll, Position, Producer, Records, TopicPartition
+
+KEPT = {"retention.ms": "-1"}
+"""For topics whose records are of 1970: a broker would find them old, and delete them."""
+
+QUICK_SESSIONS = ["consumer.session.timeout.ms=2000", "consumer.heartbeat.interval.ms=200"]
+PATIENCE_S = 20.0
+MOMENT_S = 0.2
+
+
+class TidyKafkaLog(KafkaLog):
+    """Closes the producers too that a test leaves open: their threads would talk to a broker that has gone."""
+
+    def producer(self, transactional_id: str | None) -> KafkaProducer:
+        made = super().producer(transactional_id)
+        self.__dict__.setdefault("made", []).append(made)
+        return made
+
+    def close(self) -> None:
+        for producer in self.__dict__.get("made", []):
+            producer.close()
+        super().close()
+
+
+def write(log: Log, topic: str, partition: int, values: Iterable[bytes]) -> None:
+    """Append records in one transaction, the key being the value too."""
+    producer = log.producer(None)
+    producer.begin()
+    send(producer, topic, partition, values)
+    producer.commit({}, None)
+    producer.close()
+
+
+def send(producer: Producer, topic: str, partition: int, values: Iterable[bytes]) -> None:
+    column = list(values)
+    producer.send(topic, partition, column, column, [1_000] * len(column))
+
+
+def commit_one(producer: Producer, topic: str) -> None:
+    producer.begin()
+    send(producer, topic, 0, [b"x"])
+    producer.commit({}, None)
+
+
+def numbered(stem: str, count: int) -> list[bytes]:
+    return [f"{stem}{i}".encode() for i in range(count)]
+
+
+def read_all(log: Log, topic: str, partition: int) -> Records:
+    """All that is there by now; what a transaction has just committed may take a moment to show."""
+    where = TopicPartition(topic, partition)
+    begin, end = log.begin_offsets([where])[where], log.end_offsets([where])[where]
+    deadline = time.monotonic() + MOMENT_S
+    while (records := log.read(where, begin, end, 1_000_000)).next_offset < end and time.monotonic() < deadline:
+        pass
+    return records
+
+
+def settled_end(log: Log, topic: str, partition: int = 0) -> int:
+    """The end of a partition that holds committed records, its last control record included."""
+    where = TopicPartition(topic, partition)
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        end = log.end_offsets([where])[where]
+        if end > read_all(log, topic, partition).offsets[-1] + 1:
+            return end
+    raise AssertionError("no control record came")
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline
+
+
+def values_of(log: Log, topic: str, partition: int = 0) -> list[bytes | None]:
+    return list(read_all(log, topic, partition).values)
+
+
+def drain(consumer: Consumer, count: int, max_records: int = 1_000) -> list[Records]:
+    """Poll until `count` records came."""
+    came: list[Records] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while sum(map(len, came)) < count and time.monotonic() < deadline:
+        came += consumer.poll(max_records, 0.1).records
+    assert sum(map(len, came)) == count
+    return came
+
+
+def drained(consumer: Consumer, count: int) -> list[bytes | None]:
+    return [value for records in drain(consumer, count) for value in records.values]
+
+
+def settle(consumers: Sequence[Consumer], partitions: int) -> list[Poll]:
+    """Poll all members in turn until every partition and member has its share; what they were told meanwhile."""
+    polls = []
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        polls += [consumer.poll(1_000, 0.05) for consumer in consumers]
+        owned = [consumer.assignment() for consumer in consumers]
+        shared = sum(map(len, owned)) == len(frozenset().union(*owned)) == partitions
+        if shared and sum(map(bool, owned)) == min(len(consumers), partitions):
+            return polls
+    raise AssertionError(f"no settled assignment: {[sorted(c.assignment()) for c in consumers]}")
+
+
+def ends(log: Log, topic: str) -> dict[TopicPartition, Position]:
+    """Positions at the end of all three partitions."""
+    partitions = [TopicPartition(topic, i) for i in range(3)]
+    return {partition: Position(end) for partition, end in log.end_offsets(partitions).items()}

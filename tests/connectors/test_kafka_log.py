@@ -1,0 +1,332 @@
+"""What is Kafka's own, beside what every log has to keep (`test_log.py`)."""
+
+import logging
+import os
+import threading
+import time
+import traceback
+import uuid
+import warnings
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import eddy
+from eddy.connectors.kafka import KafkaSettings
+from eddy.connectors.log import Headers, Log, Poll, Position, TopicPartition, TopicSpec
+from eddy.errors import ConfigurationError, ConnectorError, EddyError
+from eddy.partitioner import partition_of
+from tests.connectors.steps import (
+    KEPT,
+    PATIENCE_S,
+    QUICK_SESSIONS,
+    TidyKafkaLog,
+    commit_one,
+    drain,
+    numbered,
+    read_all,
+    send,
+    settle,
+    values_of,
+    wait_for,
+    write,
+)
+from tests.kafka import OwnBroker, Secured
+
+Name = Callable[[str], str]
+Connect = Callable[..., TidyKafkaLog]
+
+
+@pytest.fixture
+def connect(broker: str) -> Iterator[Connect]:
+    """Make a log with settings of the test's own."""
+    made: list[TidyKafkaLog] = []
+
+    def connect(*pairs: str) -> TidyKafkaLog:
+        made.append(TidyKafkaLog(KafkaSettings.of(broker, pairs=pairs)))
+        return made[-1]
+
+    yield connect
+    for log in made:
+        log.close()
+
+
+@pytest.fixture
+def log(connect: Connect) -> Log:
+    return connect(*QUICK_SESSIONS)
+
+
+@pytest.fixture
+def name() -> Name:
+    suffix = uuid.uuid4().hex[:8]
+    return lambda stem: f"{stem}-{suffix}"
+
+
+@pytest.fixture
+def topic(log: Log, name: Name) -> str:
+    """A topic of three partitions."""
+    log.create_topics([TopicSpec(name("topic"), 3, KEPT)])
+    return name("topic")
+
+
+class TestRecords:
+    def test_a_timestamp_of_0_becomes_the_time_of_writing(self, log: Log, topic: str) -> None:
+        """The client takes 0 for none given; a record without one has that of its writing in Kafka."""
+        before_ms = int(time.time() * 1000)
+        producer = log.producer(None)
+        producer.begin()
+        producer.send(topic, 0, [b"a", b"b"], [b"a", b"b"], [0, 1])
+        producer.commit({}, None)
+        now, then = read_all(log, topic, 0).timestamps
+        assert before_ms <= now <= time.time() * 1000
+        assert then == 1
+
+    def test_large_headers_and_names_in_any_language_come_back(self, log: Log, topic: str) -> None:
+        headers: list[Headers] = [
+            (("größe", b"x" * 10_240), ("größe", b"\0\xff"), ("", b"")),
+            tuple((f"h{i}", bytes([i])) for i in range(200)),
+            (),
+        ]
+        producer = log.producer(None)
+        producer.begin()
+        producer.send(topic, 0, [None] * 3, [b"1", None, b"3"], [1, 2, 3], headers)
+        producer.commit({}, None)
+        records = read_all(log, topic, 0)
+        assert records.headers is not None
+        assert list(records.headers) == headers
+        assert list(records.keys) == [None] * 3
+
+    def test_large_polls_bring_all_in_order(self, log: Log, topic: str, name: Name) -> None:
+        sent = {partition: numbered(f"{partition}-", 20_000) for partition in range(3)}
+        for partition, values in sent.items():
+            write(log, topic, partition, values)
+        consumer = log.consumer(name("group"), [topic], "m")
+        came: dict[int, list[bytes | None]] = {partition: [] for partition in range(3)}
+        for records in drain(consumer, 60_000, max_records=50_000):
+            came[records.partition] += records.values
+        assert came == sent
+
+    def test_records_of_several_partitions_are_deleted_at_once(self, log: Log, topic: str) -> None:
+        for partition in range(3):
+            write(log, topic, partition, numbered("v", 5))
+        before = {TopicPartition(topic, 0): 2, TopicPartition(topic, 1): 0, TopicPartition(topic, 2): 5}
+        log.delete_records(before)
+        assert log.begin_offsets(before) == before
+        assert [values_of(log, topic, p) for p in range(3)] == [numbered("v", 5)[2:], numbered("v", 5), []]
+        log.delete_records({})
+        with pytest.raises(ConnectorError, match=topic):
+            log.delete_records({TopicPartition(topic, 7): 1})
+
+    def test_records_of_a_compacted_topic_are_not_deleted(self, log: Log, name: Name) -> None:
+        log.create_topics([TopicSpec(name("table"), 1, {"cleanup.policy": "compact"})])
+        write(log, name("table"), 0, numbered("v", 3))
+        with pytest.raises(ConnectorError, match=name("table")):
+            log.delete_records({TopicPartition(name("table"), 0): 2})
+        assert values_of(log, name("table")) == numbered("v", 3)
+
+
+class TestOpenTransactions:
+    """Those of others hold back what lies behind their first record, and positions that they will move."""
+
+    def test_read_stops_before_one_and_goes_on_when_it_ends(self, log: Log, topic: str, name: Name) -> None:
+        where = TopicPartition(topic, 0)
+        write(log, topic, 0, [b"before"])
+        other = log.producer(name("other"))
+        other.begin()
+        send(other, topic, 0, [b"held"])
+        other.flush()
+        write(log, topic, 0, [b"behind"])
+        end = log.end_offsets([where])[where]
+        records = log.read(where, 0, end, 100)
+        assert list(records.values) == [b"before"]
+        assert records.next_offset < end
+        other.commit({}, None)
+        wait_for(lambda: log.read(where, 0, end, 100).next_offset == end)
+        assert values_of(log, topic) == [b"before", b"held", b"behind"]
+
+    def test_a_group_waits_for_one_and_takes_all_when_it_ends(self, log: Log, topic: str, name: Name) -> None:
+        other = log.producer(name("other"))
+        other.begin()
+        send(other, topic, 0, [b"held"])
+        other.flush()
+        write(log, topic, 0, [b"behind"])
+        consumer = log.consumer(name("group"), [topic], "m")
+        settle([consumer], 3)
+        assert [records for records in consumer.poll(10, 0.2).records if records] == []
+        other.abort()
+        assert [value for records in drain(consumer, 1) for value in records.values] == [b"behind"]
+
+    def test_committed_waits_for_one_that_moves_it(self, log: Log, connect: Connect, topic: str, name: Name) -> None:
+        where, group = TopicPartition(topic, 0), name("group")
+        consumer = log.consumer(group, [topic], "m")
+        settle([consumer], 3)
+        other = log.producer(name("other"))
+        other.begin()
+        other.commit({where: Position(1, "first")}, consumer.group_metadata())
+        held = held_position(connect(), name("other"), where, group, consumer.group_metadata())
+        ended = threading.Timer(0.5, held.commit_transaction, [10.0])
+        ended.start()
+        try:
+            assert log.committed(group, [where]) == {where: Position(2, "second")}
+        finally:
+            ended.join()
+
+    def test_committed_is_as_before_where_one_times_out(
+        self, log: Log, connect: Connect, topic: str, name: Name
+    ) -> None:
+        where, group = TopicPartition(topic, 0), name("group")
+        consumer = log.consumer(group, [topic], "m")
+        settle([consumer], 3)
+        other = log.producer(name("other"))
+        other.begin()
+        other.commit({where: Position(1, "first")}, consumer.group_metadata())
+        quick = connect("producer.transaction.timeout.ms=1000")
+        held_position(quick, name("other"), where, group, consumer.group_metadata())
+        assert log.committed(group, [where]) == {where: Position(1, "first")}
+
+
+def held_position(log: Log, transactional_id: str, where: TopicPartition, group: str, metadata: object):  # type: ignore[no-untyped-def]
+    """The client of a transaction that has moved a position to 2, and is left open."""
+    import confluent_kafka
+
+    producer = log.producer(transactional_id)
+    producer.begin()
+    client = producer._client  # type: ignore[attr-defined]
+    client.send_offsets_to_transaction([confluent_kafka.TopicPartition(*where, 2, "second")], metadata, 10.0)
+    return client
+
+
+class TestProducers:
+    def test_one_is_made_anew_after_a_commit_that_took_long(
+        self, own_broker: OwnBroker, name: Name, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """A late request of the old one could end the next transaction; the new one's epoch fences it."""
+        caplog.set_level(logging.INFO, "eddy.kafka")
+        broker = own_broker()
+        broker.start()
+        log = TidyKafkaLog(KafkaSettings.of(broker.bootstrap))
+        log.create_topics([TopicSpec(name("topic"), 1, KEPT)])
+        producer = log.producer(name("id"))
+        commit_one(producer, name("topic"))
+        producer.begin()
+        send(producer, name("topic"), 0, [b"y"])
+        producer.flush()
+        broker.pause()
+        resumed = threading.Timer(1.5, broker.resume)
+        resumed.start()
+        producer.commit({}, None)
+        resumed.join()
+        assert "made anew" not in caplog.text
+        commit_one(producer, name("topic"))
+        assert f"producer '{name('id')}': made anew" in caplog.text
+        assert values_of(log, name("topic")) == [b"x", b"y", b"x"]
+        log.close()
+
+    def test_one_is_refused_in_a_forked_process(self, log: Log, topic: str, name: Name) -> None:
+        """The client's threads stay behind in the parent: a call would wait for ever."""
+        producer = log.producer(name("id"))
+        told, tell = os.pipe()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of forking with threads, which is what is tried
+            child = os.fork()
+        if child == 0:
+            try:
+                producer.begin()
+            except ConnectorError as error:
+                os.write(tell, str(error).encode())
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        os.close(tell)
+        with os.fdopen(told) as answer:
+            assert "forked" in answer.read()
+        commit_one(producer, topic)
+        assert values_of(log, topic) == [b"x"]
+
+
+class TestSecrets:
+    def test_no_error_and_no_line_shows_a_password(
+        self, secured_broker: Secured, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        caplog.set_level(logging.DEBUG)
+        password = "kept-to-itself-4711"
+        client = secured_broker.client("eddy", password)
+        settings = KafkaSettings.of(pairs=[f"{key}={value}" for key, value in client.items()])
+        log = TidyKafkaLog(settings)
+        with pytest.raises(ConfigurationError, match="uthentication") as refused:
+            log.topics()
+        log.close()
+        error = "".join(traceback.format_exception(refused.value))
+        told = [repr(settings), str(settings), repr(log), error, caplog.text, *capfd.readouterr()]
+        assert not [text for text in told if password in text]
+
+
+class TestGroups:
+    def test_equal_partitions_of_two_topics_go_to_the_same_of_three_members(self, log: Log, name: Name) -> None:
+        topics = [name("a"), name("b")]
+        log.create_topics(TopicSpec(topic, 5) for topic in topics)
+        members = [log.consumer(name("group"), topics, f"m{i}") for i in range(3)]
+        settle(members, 10)
+        for member in members:
+            owned = member.assignment()
+            mine = [{p.partition for p in owned if p.topic == topic} for topic in topics]
+            assert mine[0] == mine[1]
+            assert len(mine[0]) in {1, 2}
+
+    def test_a_restart_takes_its_place_and_the_others_notice_nothing(self, log: Log, topic: str, name: Name) -> None:
+        stays, leaves = (log.consumer(name("group"), [topic], member) for member in "ab")
+        settle([stays, leaves], 3)
+        before = stays.assignment(), leaves.assignment()
+        leaves.close()
+        back = log.consumer(name("group"), [topic], "b")
+        polls: list[Poll] = []
+        deadline = time.monotonic() + PATIENCE_S
+        while not back.assignment():
+            assert time.monotonic() < deadline
+            polls += [stays.poll(10, 0.05)]
+            back.poll(10, 0.05)
+        polls += [stays.poll(10, 0.05) for _ in range(5)]
+        assert not [poll for poll in polls if poll.assigned or poll.revoked]
+        assert (stays.assignment(), back.assignment()) == before
+
+    @pytest.mark.parametrize("protocol", ["classic", "consumer"])
+    def test_two_workers_share_the_work_by_either_protocol(self, connect: Connect, name: Name, protocol: str) -> None:
+        """KIP-848 is a matter of two settings: the broker assigns, by the same `range`."""
+        assignor = ["group.remote.assignor=range"] if protocol == "consumer" else []
+        log = connect(f"group.protocol={protocol}", *assignor)
+        log.create_topics([TopicSpec(name("in"), 4, KEPT), TopicSpec(name("out"), 4, KEPT)])
+        topology = eddy.Topology(name("app"))
+        words = topology.stream(name("in"), eddy.String, eddy.String)
+        words.group_by(lambda _, word: word, key=eddy.String).count("counts").to(name("out"))
+        workers = [eddy.Worker(topology, log, member=member) for member in "01"]
+        counts: dict[bytes, int] = {}
+        for turn in range(3):
+            if turn == 2:
+                workers[1].close()
+                workers[1] = eddy.Worker(topology, log, member="1")
+            for n in range(7):
+                word = b"w%d" % n
+                counts[word] = counts.get(word, 0) + 10 + n
+                write(log, name("in"), partition_of(word, 4), [word] * (10 + n))
+            deadline = time.monotonic() + PATIENCE_S
+            while sum(worker.step(0.01) for worker in workers) or not workers[0].quiescent():
+                assert time.monotonic() < deadline
+        assert all(worker.statistics.records for worker in workers)
+        for worker in workers:
+            worker.close()
+        found = {}
+        for partition in range(4):
+            records = read_all(log, name("out"), partition)
+            found |= dict(zip(records.keys, records.values, strict=True))
+        assert found == {word: eddy.Int64.encode(count) for word, count in counts.items()}
+
+
+def test_errors_of_every_kind_are_eddys(log: Log) -> None:
+    for attempt in (
+        lambda: log.read(TopicPartition("absent", 0), 0, 10, 10),
+        lambda: log.begin_offsets([TopicPartition("absent", 0)]),
+        lambda: log.consumer("group", ["absent"], "m"),
+        lambda: log.delete_records({TopicPartition("absent", 0): 1}),
+    ):
+        with pytest.raises(EddyError, match="absent"):
+            attempt()

@@ -1,0 +1,177 @@
+"""Real Kafka brokers for tests: one that all tests of a session share, and others that a test has for itself.
+
+A test that takes `broker` gets the address of one that is started by the first test that asks for it and that all
+pytest-xdist workers use: choose names of topics and groups that no other test has. `secured_broker` is the same with
+passwords and ACLs. `own_broker` starts one for the test alone, and `cluster` a cluster, to be killed and paused.
+
+They end with the session, however it ends: a process of its own, the keeper, waits for a lock that the pytest process
+holds as long as it lives.
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import sys
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from eddy.broker import Broker, free_port
+from eddy.broker.process import claimed, launch
+
+SESSION = "EDDY_TESTS_SESSION"
+"""The environment variable that tells workers and keeper which file the pytest process has locked."""
+
+QUICK_TO_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""A JVM with these starts in two thirds of the time; what it runs for long would be slower."""
+
+ADMIN, ADMIN_PASSWORD = "admin", "admin-secret"
+USERS = {ADMIN: ADMIN_PASSWORD, "eddy": "eddy-secret", "stranger": "stranger-secret"}
+
+OwnBroker = Callable[..., Broker]
+
+
+def hold_session(config: pytest.Config) -> None:
+    """Lock a file for as long as this process lives, and name it to its workers. Workers themselves lock none."""
+    if hasattr(config, "workerinput"):
+        return
+    file = tempfile.NamedTemporaryFile(prefix="eddy-tests-")  # noqa: SIM115
+    config.add_cleanup(file.close)
+    fcntl.flock(file, fcntl.LOCK_EX)
+    os.environ[SESSION] = file.name
+
+
+def keep(session: Path, folder: Path) -> None:
+    """The keeper: wait for the end of the session, then end its brokers and remove their data."""
+    with contextlib.suppress(FileNotFoundError), session.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+    for home in folder.iterdir():
+        if home.is_dir():
+            Broker(home).kill()
+    shutil.rmtree(folder, ignore_errors=True)
+    session.unlink(missing_ok=True)
+
+
+def start_keeper(session: Path, folder: Path) -> None:
+    """Start the keeper of what runs in the folders of `folder`, unless there is one."""
+    folder.mkdir(exist_ok=True)
+    with claimed(folder) as lock:
+        if lock is not None:
+            launch([sys.executable, "-P", __file__, str(session), str(folder)], folder, lock)
+
+
+@pytest.fixture(scope="session")
+def brokers_folder(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """Where the session's brokers are, those of all workers."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if hasattr(request.config, "workerinput") else base) / "brokers"
+    start_keeper(Path(os.environ[SESSION]), folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def broker(brokers_folder: Path) -> str:
+    """The address of a broker without passwords, which the tests of the session share."""
+    shared = Broker(brokers_folder / "shared")
+    shared.start()
+    return shared.bootstrap
+
+
+@dataclass(frozen=True)
+class Secured:
+    """A broker where every client has a password, and may do what an ACL lets it. ADMIN may do everything."""
+
+    bootstrap: str
+
+    def client(self, user: str = ADMIN, password: str | None = None) -> dict[str, str]:
+        """What librdkafka needs to come in as `user`; with its own password unless another is given."""
+        return {
+            "bootstrap.servers": self.bootstrap,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": user,
+            "sasl.password": USERS[user] if password is None else password,
+        }
+
+
+def security() -> dict[str, str]:
+    """Kafka's settings for `Secured`."""
+    users = " ".join(f'user_{name}="{password}"' for name, password in USERS.items())
+    login = f'username="{ADMIN}" password="{ADMIN_PASSWORD}" {users}'
+    return {
+        "listener.security.protocol.map": "CLIENTS:SASL_PLAINTEXT,CONTROLLERS:PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "listener.name.clients.plain.sasl.jaas.config": (
+            f"org.apache.kafka.common.security.plain.PlainLoginModule required {login};"
+        ),
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        # The node's own controller comes in without a password; no client can reach that port as anyone else.
+        "super.users": f"User:{ADMIN};User:ANONYMOUS",
+    }
+
+
+@pytest.fixture(scope="session")
+def secured_broker(brokers_folder: Path) -> Secured:
+    """A broker with passwords and ACLs, which the tests of the session share."""
+    shared = Broker(brokers_folder / "secured", settings=security(), heap_mib=256)
+    shared.start()
+    return Secured(shared.bootstrap)
+
+
+@pytest.fixture
+def own_broker(brokers_folder: Path) -> Iterator[OwnBroker]:
+    """Make a broker for the test alone, not yet started. It is killed and removed with the test."""
+    made: list[Broker] = []
+
+    def make(**arguments: object) -> Broker:
+        folder = brokers_folder / uuid.uuid4().hex[:12]
+        made.append(Broker(folder, **{"heap_mib": 256, "java_options": QUICK_TO_START, **arguments}))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.kill()
+        shutil.rmtree(one.folder, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Nodes that run; each is a broker and a controller."""
+
+    nodes: list[Broker]
+
+    @property
+    def bootstrap(self) -> str:
+        """All addresses."""
+        return ",".join(node.bootstrap for node in self.nodes)
+
+
+StartCluster = Callable[..., Cluster]
+
+
+@pytest.fixture
+def cluster(own_broker: OwnBroker) -> StartCluster:
+    """Start a cluster of three nodes for the test alone; settings of Kafka's may be given."""
+
+    def start(nodes: int = 3, settings: Mapping[str, str] | None = None) -> Cluster:
+        voters = {node: free_port() for node in range(1, nodes + 1)}
+        ports = [free_port() for _ in voters]
+        same = {"voters": voters, "cluster_id": "eddyTestsClusterAAAAAA", "settings": settings}
+        made = [own_broker(node_id=node, port=port, **same) for node, port in zip(voters, ports, strict=True)]
+        for node in made:
+            node.launch()
+        for node in made:
+            node.wait()
+        return Cluster(made)
+
+    return start
+
+
+if __name__ == "__main__":
+    keep(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,0 +1,97 @@
+"""The demonstrations do what they say, and leave nothing behind."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from eddy.broker.ports import listens
+
+EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "wordnet"
+PATIENCE_S = 120.0
+COUNTED = "✓ all {} counts equal those counted from scratch"
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start a demonstration. Its temporary folders are in `tmp_path`."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(name: str, *arguments: str) -> subprocess.Popen[str]:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("EDDY_")}
+        process = subprocess.Popen(
+            [sys.executable, EXAMPLE / name, *arguments],
+            env=environment | {"TMPDIR": str(tmp_path), "COLUMNS": "120", "PYTHONUNBUFFERED": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield begin
+    for process in started:
+        process.terminate()
+        process.communicate(timeout=PATIENCE_S)
+
+
+def all_of(process: subprocess.Popen[str]) -> str:
+    said, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, said
+    return said
+
+
+def lines_until(process: subprocess.Popen[str], part: str) -> str:
+    assert process.stdout is not None
+    said = ""
+    for line in process.stdout:
+        said += line
+        if part in line:
+            return said
+    raise AssertionError(f"never said {part!r}, but {said}")
+
+
+def running_in(folder: Path) -> list[str]:
+    """The command lines of processes that name the folder."""
+    listed = subprocess.run(["ps", "-A", "-ww", "-o", "args="], capture_output=True, text=True, check=True)
+    return [line for line in listed.stdout.splitlines() if str(folder) in line]
+
+
+def test_demo_counts_all_concepts(start: Start, tmp_path: Path) -> None:
+    said = all_of(start("demo.py"))
+    assert [found.group(1) for found in re.finditer(COUNTED.format("([\\d,]+)"), said)] == [
+        "16,897",
+        "16,897",
+        "16,684",
+    ]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_demo_on_kafka_counts_right_over_a_crash(start: Start, broker: str, tmp_path: Path) -> None:
+    said = all_of(start("demo_kafka.py", "--quick", "--bootstrap", broker))
+    epochs, taken = re.findall(r"✗ worker b gets SIGKILL at its work, after ([\d,]+) epochs, ([\d,]+) records", said)[0]
+    assert min(int(number.replace(",", "")) for number in (epochs, taken)) > 0
+    assert "✓ worker b is back" in said
+    assert [found.group(1) for found in re.finditer(COUNTED.format("([\\d,]+)"), said)] == ["1,108", "1,108", "895"]
+    assert "both workers stopped by SIGTERM, with statuses 0 and 0" in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_demo_on_kafka_ends_all_that_it_started_when_it_is_interrupted(start: Start, tmp_path: Path) -> None:
+    demo = start("demo_kafka.py", "--quick")
+    port = int(re.findall(r"runs on 127\.0\.0\.1:(\d+)", lines_until(demo, "two workers share"))[0])
+    assert listens(port)
+    assert len(running_in(tmp_path)) == 2
+    demo.send_signal(signal.SIGINT)
+    demo.communicate(timeout=PATIENCE_S)
+    assert demo.returncode == 130
+    assert running_in(tmp_path) == []
+    assert not listens(port)
+    assert list(tmp_path.iterdir()) == []

@@ -13,7 +13,10 @@ from pathlib import Path
 from benchmarks.report import Section, machine, print_section, print_targets
 from benchmarks.runs import busy_cores
 
-_NAMES = ("descendants", "live", "end-to-end", "restart", "larger-than-cache")
+_NAMES = (
+    *("descendants", "live", "end-to-end", "restart", "larger-than-cache"),
+    *("kafka", "kafka-latency", "kafka-deep", "kafka-restore"),
+)
 
 
 def main() -> int:
@@ -26,7 +29,8 @@ def main() -> int:
     for name in arguments.names or _NAMES:
         others = busy_cores()
         section = sections[name] = importlib.import_module(f"benchmarks.{name.replace('-', '_')}").run(arguments.quick)
-        section.notes.append(f"meanwhile others kept {others():.2f} cores busy.")
+        busy = others() if section.others_cores is None else section.others_cores
+        section.notes.append(f"meanwhile others kept {busy:.2f} cores busy.")
         print_section(section)
         sys.stdout.flush()
     print_targets([target for section in sections.values() for target in section.targets])

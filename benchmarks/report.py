@@ -38,7 +38,10 @@ class Target:
 
 @dataclass(slots=True)
 class Section:
-    """One benchmark's result: rows to print, notes, targets, and the single runs for `--json`."""
+    """One benchmark's result: rows to print, notes, targets, and the single runs for `--json`.
+
+    `others_cores`: how many cores others kept busy meanwhile, where the benchmark knows better than who called it.
+    """
 
     title: str
     columns: Sequence[str]
@@ -47,6 +50,7 @@ class Section:
     targets: list[Target] = field(default_factory=list)
     runs: dict[str, Any] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
+    others_cores: float | None = None
 
     def as_json(self) -> dict[str, Any]:
         """All of it, for a machine."""

@@ -2,21 +2,31 @@
 
 import json
 import os
-import resource
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from benchmarks.processes import busy_seconds, cpu_seconds, tree
 from benchmarks.workloads import ROOT
 
 __all__ = ["Figures", "Program", "busy_cores", "interleave", "median", "ratios"]
 
 Figures = dict[str, Any]
 """What a program reported: seconds, memory in bytes, latencies; `wrong` says what its result lacks, or ''."""
+
+
+class Runnable(Protocol):
+    """What can be measured again and again."""
+
+    @property
+    def name(self) -> str:
+        """What tables call it."""
+
+    def run(self) -> Figures:
+        """Run it once."""
 
 
 @dataclass
@@ -47,7 +57,7 @@ class Program:
         return figures | {"wall_seconds": time.perf_counter() - begun, "wrong": self.check()}
 
 
-def interleave(programs: Sequence[Program], repetitions: int) -> dict[str, list[Figures]]:
+def interleave(programs: Sequence[Runnable], repetitions: int) -> dict[str, list[Figures]]:
     """Run every program `repetitions` times, in turn, so that a noisy moment meets all of them."""
     found: dict[str, list[Figures]] = {program.name: [] for program in programs}
     for _ in range(repetitions):
@@ -67,17 +77,14 @@ def ratios(ours: Sequence[Figures], theirs: Sequence[Figures], figure: str) -> l
     return [a[figure] / b[figure] for a, b in zip(ours, theirs, strict=False) if figure in a and figure in b]
 
 
-def busy_cores() -> Callable[[], float]:
-    """Begin to watch; the function returned tells how many cores others than our children kept busy since."""
+def busy_cores(ours: Sequence[int] = ()) -> Callable[[], float]:
+    """Begin to watch; the function returned tells how many cores others kept busy since.
+
+    Others are all but this process, its children, and those of `ours`.
+    """
 
     def spent() -> tuple[float, float, float]:
-        own = resource.getrusage(resource.RUSAGE_CHILDREN)
-        try:
-            fields: Mapping[int, str] = dict(enumerate(Path("/proc/stat").read_text().splitlines()[0].split()[1:]))
-        except OSError:
-            return time.monotonic(), 0.0, 0.0
-        busy = sum(int(fields[i]) for i in (0, 1, 2, 5, 6, 7)) / os.sysconf("SC_CLK_TCK")
-        return time.monotonic(), busy, own.ru_utime + own.ru_stime
+        return time.monotonic(), busy_seconds(), cpu_seconds([*tree(os.getpid()), *ours], waited_for=True)
 
     start = spent()
 

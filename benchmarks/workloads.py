@@ -26,6 +26,7 @@ SUM_EVERY = 100
 _FILES = CACHE / "workloads-1"  # another number for other workloads
 _WORDNET = ROOT / "examples" / "wordnet" / "nouns.tsv.gz"
 _NO_PARENT = -1
+_DEEP = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +42,12 @@ class Workload:
 
 
 def tree(shape: str, nodes: int = 0) -> Workload:
-    """`random`: `nodes` nodes, each under a random earlier one; `wordnet`: the 82,115 nouns."""
-    parents = _wordnet_parents() if shape == "wordnet" else _random_parents(nodes)
-    name = "wordnet" if shape == "wordnet" else f"random-{nodes}"
+    """`random`: each of `nodes` under a random earlier one; `deep`: one of the last 50; `wordnet`: the 82,115 nouns."""
+    if shape == "wordnet":
+        parents = _wordnet_parents()
+    else:
+        parents = _random_parents(nodes, nearest=_DEEP if shape == "deep" else None)
+    name = "wordnet" if shape == "wordnet" else f"{shape}-{nodes}"
     records, expected = _FILES / f"{name}.txt", _FILES / f"{name}.expected"
     _make(records, lambda: _shuffled(f"{node} {up}\n" for node, up in enumerate(parents) if up != _NO_PARENT))
     _make(expected, lambda: _lines_of_counts(enumerate(counts(parents))))
@@ -83,9 +87,10 @@ def read_counts(path: Path) -> dict[str, str]:
         return dict(line.split() for line in lines)
 
 
-def _random_parents(nodes: int, seed: int = 7) -> list[int]:
-    below = random.Random(seed).randrange
-    return [_NO_PARENT, *(below(node) for node in range(1, nodes))]
+def _random_parents(nodes: int, seed: int = 7, *, nearest: int | None = None) -> list[int]:
+    """Parents among the `nearest` earlier nodes, or all of them."""
+    among = random.Random(seed).randrange
+    return [_NO_PARENT, *(among(max(0, node - (nearest or node)), node) for node in range(1, nodes))]
 
 
 def _wordnet_parents() -> list[int]:

@@ -28,7 +28,7 @@ from eddy.connectors.quiescence import Cut
 from eddy.connectors.recovery import Recovery
 from eddy.errors import ConnectorError, DataError, FencedError, IndeterminateCommitError, SlotTakenError
 from eddy.state.offsets import encode_offset, offset_key
-from eddy.state.spec import Change
+from eddy.state.spec import Changes
 from eddy.state.store import Store
 from eddy.statistics import Statistics
 from eddy.topology.topology import Topology
@@ -97,7 +97,7 @@ class Worker:
         self._restorable = {state.spec.source for state in self.circuit.states.values()} - {None}
         self._isolation: _Isolation | None = None
         self._last_purge = self._last_cut = clock()
-        self._uncut = self._unpurged = self._stale = False
+        self._uncut = self._unpurged = self._stale = self._owing = False
         self._last_inputs: dict[str, list[int]] = {}
 
     def step(self, timeout_s: float = 0.0) -> int:
@@ -125,6 +125,7 @@ class Worker:
         moved = bool(polled.assigned or polled.revoked)
         self.statistics.rebalances += moved
         self._stale |= moved
+        self._owing &= not moved
         if moved or self._stale:
             self._take_over()
         elif not self.recovery.done:
@@ -184,6 +185,7 @@ class Worker:
         try:
             self._process(records)
         except ConnectorError:
+            self._owing = True
             raise
         except DataError as error:
             self._abandon()
@@ -217,7 +219,7 @@ class Worker:
     def _transact(
         self,
         records: list[Records],
-        changes: dict[str, list[Change]],
+        changes: dict[str, Changes],
         misfits: list[Misfit],
         time: int,
         cut: Cut | None = None,
@@ -248,7 +250,7 @@ class Worker:
         self.statistics.commit_s.add(self.statistics.last_commit - began)
         self._stale = True  # until the store has what the log has
         self._observe("committed")
-        self.failing_since, self._new_plan = None, []
+        self.failing_since, self._owing, self._new_plan = None, False, []
         self._uncut = cut is None
         if cut is not None:
             self._last_cut, self._last_inputs = self._clock(), cut.inputs
@@ -263,13 +265,11 @@ class Worker:
         self._stale = False
         self._observe("done")
 
-    def _store(self, changes: dict[str, list[Change]], ends: Mapping[TopicPartition, int]) -> None:
+    def _store(self, changes: dict[str, Changes], ends: Mapping[TopicPartition, int]) -> None:
         """One batch: the changed rows, and how far the changelogs are in the store with them."""
         batch: list[tuple[bytes, bytes | None]] = []
         for name, rows in changes.items():
-            spec = self.circuit.states[name].spec
-            prefixes = {partition: spec.prefix(partition) for partition in {row[0] for row in rows}}
-            batch += [(prefixes[partition] + key, value) for partition, key, value in rows]
+            batch += self.circuit.states[name].spec.stored(rows)
         offsets = {tp: end for tp, end in ends.items() if tp.topic in self.internal.changelogs}
         positions = self.ledger.entry.positions
         offsets |= {tp: offset for tp, offset in positions.items() if tp.topic in self._restorable}
@@ -358,7 +358,8 @@ class Worker:
         self._rewind()
         self.ledger.reread_ends()
         self.recovery.begin(self.circuit.states.values(), ownership)
-        self._consumer.pause(assignment)
+        if not self.recovery.done:
+            self._consumer.pause(assignment)
         self._stale = False
         self._restore()
 
@@ -429,7 +430,8 @@ class Worker:
             self._transact(records, {}, [], 0, cut)
         if self._unpurged and self.quiescent():
             self._purge()
-        self.failing_since = None
+        if not self._owing:  # else what failed comes again
+            self.failing_since = None
 
     def _after_epoch(self) -> None:
         loops = self.circuit.statistics().values()

@@ -26,9 +26,11 @@ INTERRUPTED = 130
 
 def exit_status(error: EddyError) -> int:
     """The status of a process that `error` ends."""
+    if isinstance(error, ConnectorError) and error.retriable:
+        return os.EX_TEMPFAIL
     if isinstance(error, TopologyError | ConfigurationError | SlotTakenError):
         return os.EX_CONFIG
-    if isinstance(error, FencedError) or (isinstance(error, ConnectorError) and error.retriable):
+    if isinstance(error, FencedError):
         return os.EX_TEMPFAIL
     return os.EX_SOFTWARE if isinstance(error, InvariantError) else 1
 

@@ -11,7 +11,7 @@ from eddy.operators.batch import Batch, concat, keys_of
 from eddy.operators.exchange import Gate, Outgoing
 from eddy.operators.stateless import latest_of
 from eddy.serde import Serde
-from eddy.state.spec import Change
+from eddy.state.spec import Changes
 
 __all__ = ["Outbound", "SinkTopic"]
 
@@ -58,10 +58,9 @@ class Outbound:
             count += len(keys)
         return count
 
-    def changelog(self, topic: str, changes: Sequence[Change], time: int) -> None:
+    def changelog(self, topic: str, changes: Changes, time: int) -> None:
         """Write the changed rows of a state."""
-        partitions, keys, values = (list(column) for column in zip(*changes, strict=True))
-        self._producer.send(topic, partitions, keys, values, [time] * len(keys))
+        self._producer.send(topic, changes.partitions, changes.keys, changes.values, [time] * len(changes))
 
     def dead_letters(self, topic: str, misfits: Iterable[Misfit]) -> None:
         """Write records that were left out, as they came, with where they came from in their headers."""

@@ -16,7 +16,7 @@ from eddy.operators.batch import EMPTY, Batch
 from eddy.operators.exchange import Budget, Exchange, Gate, Ownership
 from eddy.operators.operator import Operator, State
 from eddy.operators.recursion import Body, FactWaves, Step, Waves
-from eddy.state.spec import Change
+from eddy.state.spec import Changes
 
 __all__ = ["Circuit", "LoopStatistics", "Output", "Recursive"]
 
@@ -47,7 +47,10 @@ class LoopStatistics:
 
 
 class Circuit:
-    """Operators in topological order over numbered slots; `inputs` names those that sources fill."""
+    """Operators in topological order over numbered slots; `inputs` names those that sources fill.
+
+    `max_cells` bounds what all states hold in memory between epochs.
+    """
 
     def __init__(
         self,
@@ -56,11 +59,12 @@ class Circuit:
         inputs: Mapping[str, int],
         ownership: Ownership,
         budget: Budget,
+        max_cells: int | None = None,
     ) -> None:
         self._steps = [(step, last) for step, last in zip(steps, _last_uses(steps), strict=True)]
         self._empty = [EMPTY] * slots
         self._inputs = dict(inputs)
-        self.ownership, self.budget = ownership, budget
+        self.ownership, self.budget, self.max_cells = ownership, budget, max_cells
         self._running = ""
         self.operators = operators = list(_with_bodies(step.operator for step in steps))
         self.outputs = {op.name: op for op in operators if isinstance(op, Output)}
@@ -90,7 +94,7 @@ class Circuit:
         except Exception as error:
             raise DataError(f"step '{self._running}': the function raised {error!r}") from error
 
-    def changes(self) -> dict[str, list[Change]]:
+    def changes(self) -> dict[str, Changes]:
         """What the epoch changed in each state.
 
         Raises: DataError where a key or value does not fit the serde of its state.
@@ -116,6 +120,16 @@ class Circuit:
         for state in self.states.values():
             state.commit()
         self._clear()
+        self._fit()
+
+    def _fit(self) -> None:
+        """Let the largest states age until all cells are within the bound, or none can."""
+        if self.max_cells is None:
+            return
+        states = list(self.states.values())
+        while states and sum(state.cells for state in states) > self.max_cells:
+            if not max(states, key=lambda state: state.cells).age():
+                return
 
     def rollback(self) -> None:
         """Forget the epoch."""

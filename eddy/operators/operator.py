@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from eddy.operators.batch import Batch
-from eddy.state.spec import Change, StateSpec
+from eddy.state.spec import Changes, StateSpec
 
 __all__ = ["Operator", "State"]
 
@@ -13,9 +13,15 @@ class State(Protocol):
     """What an epoch's end does with a state. Tables and arrangements are states."""
 
     spec: StateSpec
-    max_cells: int | None
 
-    def changes(self) -> list[Change]:
+    @property
+    def cells(self) -> int:
+        """How many cells it has in memory."""
+
+    def age(self) -> int:
+        """Forget half of them, between epochs. Returns how many went."""
+
+    def changes(self) -> Changes:
         """The rows that the running epoch has changed."""
 
     def commit(self) -> None:

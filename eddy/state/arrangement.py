@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 
 from eddy.serde import Int64
 from eddy.state.cache import Cache
-from eddy.state.spec import Change, StateSpec
+from eddy.state.spec import Changes, StateSpec
 from eddy.state.store import Store
 
 __all__ = ["Arrangement", "Bag", "pairs_of"]
@@ -35,10 +35,10 @@ _LENGTH = struct.Struct(">I")
 class Arrangement(Cache[K, Bag], Generic[K, V]):
     """Bags of values by key. Without a store it is in memory alone and has no bound."""
 
-    def __init__(self, spec: StateSpec, store: Store | None = None, max_cells: int | None = None) -> None:
+    def __init__(self, spec: StateSpec, store: Store | None = None) -> None:
         self._undo: list[Mapping[tuple[K, V], int]] = []
         self._touched: set[K] = set()
-        super().__init__(spec, store, max_cells)
+        super().__init__(spec, store)
 
     def integrate(self, delta: Mapping[tuple[K, V], int]) -> None:
         """Add the weights of `delta`, a consolidated Z-set of rows, which is kept until the epoch ends.
@@ -68,24 +68,22 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
         bags = self.get_many([key for key, _ in rows])
         return [weight_in(bag, row[1]) for bag, row in zip(bags, rows, strict=True)]
 
-    def changes(self) -> list[Change]:
+    def changes(self) -> Changes:
         """What the running epoch has changed, as rows for the store and the changelog."""
         rows = [row for row, weight in self._changed().items() if weight]
         news = [weight_in(self._fresh.get(key), value) for key, value in rows]
         keys = self.spec.key.identify_many([key for key, _ in rows])
         values = self.spec.value.identify_many([value for _, value in rows])
         as_came = self.spec.value.encode_many([value for _, value in rows]) if self.spec.value.identify else values
-        pack = _LENGTH.pack
-        return [
-            (
-                partition,
-                pack(len(key)) + key + value,
-                (Int64.encode(new) + (came if came != value else b"") if new else None),
-            )
-            for partition, key, value, came, new in zip(
-                self.spec.partitions_of(keys), keys, values, as_came, news, strict=True
-            )
-        ]
+        pack, encode = _LENGTH.pack, Int64.encode
+        return Changes(
+            self.spec.partitions_of(keys),
+            [pack(len(key)) + key + value for key, value in zip(keys, values, strict=True)],
+            [
+                (encode(new) + (came if came != value else b"") if new else None)
+                for value, came, new in zip(values, as_came, news, strict=True)
+            ],
+        )
 
     def commit(self) -> None:
         """Take the running epoch's changes as done; the store has them."""
@@ -94,7 +92,6 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
             for key in self._touched:
                 self._aged.pop(key, None)
             self._touched = set()
-        self._rotate()
 
     def rollback(self) -> None:
         """Return to the last commit."""

@@ -1,15 +1,16 @@
 """The part of a state that is in memory: cells by key, in two generations.
 
 A lookup that misses the fresh generation finds its cell in the aged one or in the store and takes
-it over. When the fresh generation has grown to half the budget it becomes the aged one, and what
-was aged and never asked for again is forgotten. No bookkeeping by access, so that whole batches
-are looked up by one `map(dict.get, keys)`.
+it over. When there are too many cells the newer half of them becomes the aged generation, and the
+older half is forgotten. No bookkeeping by access, so that whole batches are looked up by one
+`map(dict.get, keys)`.
 
 Invariant: while `complete`, a key that is not in memory is nowhere, and the store is not asked.
 Invariant: every cell that the running epoch has changed is in the fresh generation, or absent.
 """
 
 from collections.abc import Container, Iterator, Sequence
+from itertools import islice
 from typing import Generic, TypeVar
 
 from eddy.state.spec import StateSpec
@@ -24,13 +25,12 @@ C = TypeVar("C")  # a cell: what one key maps to
 class Cache(Generic[K, C]):
     """Cells by key. Subclasses say how a cell is read from the store, and which keys are changed."""
 
-    def __init__(self, spec: StateSpec, store: Store | None, max_cells: int | None) -> None:
+    def __init__(self, spec: StateSpec, store: Store | None) -> None:
         self.spec = spec
         self._store = store
         self._fresh: dict[K, C] = {}
         self._aged: dict[K, C] = {}
         self._complete = self._store_is_empty()
-        self.max_cells = None if store is None else max_cells
 
     def get_many(self, keys: Sequence[K]) -> list[C | None]:
         """The cell of each key, None where there is none.
@@ -66,10 +66,23 @@ class Cache(Generic[K, C]):
             found = list(map(fresh.get, keys))
         return found
 
-    def _rotate(self) -> None:
-        """Let the fresh generation age once it is half the budget. All cells must be in the store by now."""
-        if self.max_cells is not None and len(self._fresh) * 2 > self.max_cells:
-            self._aged, self._fresh, self._complete = self._fresh, {}, False
+    @property
+    def cells(self) -> int:
+        """How many cells are in memory."""
+        return len(self._fresh) + len(self._aged)
+
+    def age(self) -> int:
+        """Forget the older half of the cells; all have to be in the store. Returns how many went."""
+        if self._store is None:
+            return 0
+        before, fresh, aged = self.cells, self._fresh, self._aged
+        kept = before // 2
+        if len(fresh) >= kept:
+            self._aged = dict(islice(fresh.items(), len(fresh) - kept, None))
+        else:
+            self._aged = dict(islice(aged.items(), before - kept, None)) | fresh
+        self._fresh, self._complete = {}, False
+        return before - self.cells
 
     def _load(self, keys: list[K]) -> dict[K, C]:
         raise NotImplementedError

@@ -16,10 +16,12 @@ It does not repair, retry or wait. Values are never pickled.
 import fcntl
 import shutil
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
-from itertools import islice
+from itertools import islice, starmap
+from operator import itemgetter
 from pathlib import Path
 
 from rocksdict import (
@@ -105,7 +107,7 @@ class RocksDBStore:
     def write(self, changes: Iterable[tuple[bytes, bytes | None]]) -> None:
         """Put or delete each key in one batch: all of them or none. Cost: 1.3 µs a key."""
         rows = list(changes)
-        if (last := max((key for key, _ in rows), default=b"")) >= RESERVED:
+        if (last := max(map(itemgetter(0), rows), default=b"")) >= RESERVED:
             raise _reserved(self._path, last)
         self._commit(lambda: _batch(rows))
 
@@ -219,14 +221,17 @@ class _Scan(Iterator[tuple[bytes, bytes]]):
         self.release()
 
 
-def _batch(changes: Iterable[tuple[bytes, bytes | None]], ends: tuple[bytes, bytes] | None = None) -> WriteBatch:
+def _batch(changes: Sequence[tuple[bytes, bytes | None]], ends: tuple[bytes, bytes] | None = None) -> WriteBatch:
     """Rows to put or delete, and a range to delete. A batch can be written once only."""
     batch = WriteBatch(raw_mode=True)
-    for key, value in changes:
-        if value is None:
-            batch.delete(key)
-        else:
-            batch.put(key, value)
+    if None not in map(itemgetter(1), changes):
+        deque(starmap(batch.put, changes), maxlen=0)  # a loop without bytecode
+    else:
+        for key, value in changes:
+            if value is None:
+                batch.delete(key)
+            else:
+                batch.put(key, value)
     if ends is not None:
         batch.delete_range(*ends)
     return batch

@@ -5,16 +5,28 @@ reads a partition, and in the changelog's partition under row-key alone. Prefixe
 hold no zero byte and meta keys begin with FF, which no name does.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from eddy.serde import Serde
 
-__all__ = ["Change", "StateSpec"]
+__all__ = ["Changes", "StateSpec"]
 
-Change = tuple[int, bytes, bytes | None]
-"""(partition, row key, value or None for a deletion): one changed row of a state, as bytes."""
+
+@dataclass(slots=True)
+class Changes:
+    """The changed rows of a state, in columns: partition, row key, value or None for a deletion."""
+
+    partitions: Sequence[int]
+    keys: Sequence[bytes]
+    values: Sequence[bytes | None]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __iter__(self) -> Iterator[tuple[int, bytes, bytes | None]]:
+        return zip(self.partitions, self.keys, self.values, strict=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +45,11 @@ class StateSpec:
     def prefix(self, partition: int) -> bytes:
         """Where the rows of a partition begin in the store."""
         return self.name.encode() + b"\x00" + partition.to_bytes(2, "big")
+
+    def stored(self, changes: Changes) -> list[tuple[bytes, bytes | None]]:
+        """Changed rows as a store takes them."""
+        prefixes = {partition: self.prefix(partition) for partition in set(changes.partitions)}
+        return [(prefixes[partition] + key, value) for partition, key, value in changes]
 
     def partitions_of(self, keys: Sequence[bytes]) -> list[int]:
         """The partition of each encoded key."""

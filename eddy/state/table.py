@@ -10,7 +10,7 @@ from itertools import compress
 from typing import Generic, TypeVar
 
 from eddy.state.cache import Cache
-from eddy.state.spec import Change, StateSpec
+from eddy.state.spec import Changes, StateSpec
 from eddy.state.store import Store
 
 __all__ = ["Table"]
@@ -22,10 +22,10 @@ V = TypeVar("V")
 class Table(Cache[K, V], Generic[K, V]):
     """Keys to values; None is no value. Without a store it is in memory alone and has no bound."""
 
-    def __init__(self, spec: StateSpec, store: Store | None = None, max_cells: int | None = None) -> None:
+    def __init__(self, spec: StateSpec, store: Store | None = None) -> None:
         self._undo: list[tuple[list[K], Sequence[V | None]]] = []
         self._changed: dict[K, None] | None = None  # the keys in `_undo`, made when asked for
-        super().__init__(spec, store, max_cells)
+        super().__init__(spec, store)
 
     def put_many(self, news: Mapping[K, V | None], olds: Sequence[V | None]) -> None:
         """Replace the values `olds`, as `get_many` gave them for the keys of `news`; None deletes."""
@@ -41,18 +41,17 @@ class Table(Cache[K, V], Generic[K, V]):
             else:
                 fresh[key] = new
 
-    def changes(self) -> list[Change]:
+    def changes(self) -> Changes:
         """What the running epoch has changed, as rows for the store and the changelog."""
         keys = list(self._changed_keys())
         news = list(map(self._fresh.get, keys))
         encoded = self.spec.key.identify_many(keys)
-        partitions = self.spec.partitions_of(encoded)
+        if None not in news:
+            return Changes(self.spec.partitions_of(encoded), encoded, self.spec.value.encode_many(news))
         present = [new is not None for new in news]
-        values = iter(self.spec.value.encode_many(list(compress(news, present))))
-        return [
-            (partition, key, next(values) if there else None)
-            for partition, key, there in zip(partitions, encoded, present, strict=True)
-        ]
+        encodings = iter(self.spec.value.encode_many(list(compress(news, present))))
+        values = [next(encodings) if there else None for there in present]
+        return Changes(self.spec.partitions_of(encoded), encoded, values)
 
     def commit(self) -> None:
         """Take the running epoch's changes as done; the store has them."""
@@ -60,7 +59,6 @@ class Table(Cache[K, V], Generic[K, V]):
             for key in self._changed_keys():
                 self._aged.pop(key, None)
         self._undo, self._changed = [], None
-        self._rotate()
 
     def rollback(self) -> None:
         """Return to the last commit."""

@@ -96,11 +96,8 @@ class _Compiler:
             self._check_scope(node)
             if node not in self._inside:
                 self._compile(node)
-        circuit = Circuit(scope.steps, scope.count, self._inputs, self._world.ownership, self._world.budget)
-        if self._world.store is not None and self._world.max_cells is not None:
-            for state in circuit.states.values():
-                state.max_cells = self._world.max_cells // len(circuit.states)
-        return circuit
+        world = self._world
+        return Circuit(scope.steps, scope.count, self._inputs, world.ownership, world.budget, world.max_cells)
 
     def _check_scope(self, node: Node) -> None:
         for source in node.inputs:

@@ -73,13 +73,13 @@ class Wiring:
         return self._slots - 1
 
     def table(self, name: str) -> Table[Any, Any]:
-        return Table(spec(name, "table"), self.store, self.max_cells)
+        return Table(spec(name, "table"), self.store)
 
     def arrangement(self, name: str) -> Arrangement[Any, Any]:
-        return Arrangement(spec(name, "arrangement"), self.store, self.max_cells)
+        return Arrangement(spec(name, "arrangement"), self.store)
 
     def circuit(self) -> Circuit:
-        return Circuit(self.steps, self._slots, self.inputs, Ownership(), Budget(1 << 60))
+        return Circuit(self.steps, self._slots, self.inputs, Ownership(), Budget(1 << 60), self.max_cells)
 
 
 Build = Callable[[Wiring], int]

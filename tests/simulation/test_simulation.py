@@ -18,7 +18,7 @@ from eddy.connectors.ledger import Entry, Ledger
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import TopicPartition
 from eddy.operators.circuit import Circuit
-from eddy.state.spec import Change
+from eddy.state.spec import Changes
 from tests.simulation.programs import PROGRAMS
 from tests.simulation.world import FATES, STEPS, World
 
@@ -126,7 +126,7 @@ def write_the_store_before_the_commit(patch: pytest.MonkeyPatch) -> None:
     """The rows of an epoch are in the store already when its transaction begins."""
     changes = Circuit.changes
 
-    def written(circuit: Circuit) -> dict[str, list[Change]]:
+    def written(circuit: Circuit) -> dict[str, Changes]:
         rows = changes(circuit)
         for name, changed in rows.items():
             state = circuit.states[name]

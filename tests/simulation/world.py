@@ -265,8 +265,7 @@ class World:
             clock=self._clock,
             observe=lambda step: self._observe(actor, step),
         )
-        for state in actor.worker.circuit.states.values():
-            state._max_cells = self.cells  # type: ignore[attr-defined]  # a cache of 1,000 cells is the least that can be set
+        actor.worker.circuit.max_cells = self.cells  # fewer than a setting in bytes can ask for
         self.actors.append(actor)
         self.say(f"{name} joins")
 

@@ -4,6 +4,7 @@ A transient failure is tried again for as long as one request may take; what the
 raised as eddy's error, retriable or not.
 """
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
@@ -47,18 +48,20 @@ class Admin:
 
     `where` names it in errors; `unstable_s` is how long a transaction may stay open; `outsider` makes a consumer
     that knows a group's name, reads what is committed and never joins. Through it positions are asked for: where a
-    coordinator has moved or is still loading, the admin client crashes (librdkafka issue 5040).
+    coordinator has moved or is still loading, the admin client crashes (librdkafka issue 5040). Other requests about
+    a group get a client of their own: where a coordinator was away for a while, one that knew it waits for ever (5511).
     """
 
     def __init__(
         self,
-        client: AdminClient,
+        made: Callable[[], AdminClient],
         where: str,
         unstable_s: float,
         outsider: Callable[[str], Consumer],
         trouble: Trouble,
     ) -> None:
-        self._client, self._where, self._unstable_s = client, where, unstable_s
+        self._made, self._where, self._unstable_s = made, where, unstable_s
+        self._client = made()
         self._outsider, self._trouble = outsider, trouble
         self._outsiders: dict[str, Consumer] = {}
 
@@ -161,9 +164,22 @@ class Admin:
             futures = self._client.list_offsets(
                 wanted, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=_REQUEST_S
             )
-            return {TopicPartition(tp.topic, tp.partition): future.result().offset for tp, future in futures.items()}
+            found = {TopicPartition(tp.topic, tp.partition): future.result().offset for tp, future in futures.items()}
+            if any(offset < 0 for offset in found.values()):  # what the client says where the connection broke
+                raise KafkaException(KafkaError(KafkaError._TRANSPORT, "the broker did not answer"))
+            return found
 
-        return self._ask("list offsets", request)
+        return self._ask("list offsets", lambda: self._with_leaders(request))
+
+    def _with_leaders(self, request: Callable[[], T]) -> T:
+        """A request to the leaders of partitions: who they are is remembered, and not asked again when one fails."""
+        try:
+            return request()
+        except KafkaException as exception:
+            if is_transient(the_error(exception)):
+                with contextlib.suppress(KafkaException):
+                    self._client.list_topics(timeout=_LISTING_S)
+            raise
 
     def delete_before(self, before: Mapping[TopicPartition, int]) -> None:
         """Delete records; offsets that are gone already are passed over."""
@@ -211,18 +227,18 @@ class Admin:
             "list groups", lambda: self._client.list_consumer_groups(request_timeout=_REQUEST_S).result()
         )
         names = [group.group_id for group in listed.valid]
-        described = self._client.describe_consumer_groups(names, request_timeout=_REQUEST_S) if names else {}
+        described = self._made().describe_consumer_groups(names, request_timeout=_REQUEST_S) if names else {}
         return {name: len(self._result(f"describe group '{name}'", f).members) for name, f in described.items()}
 
     def holder(self, group: str, name: str) -> str | None:
         """The id of the group's static member of that name, None where it has none."""
-        (future,) = self._client.describe_consumer_groups([group], request_timeout=_REQUEST_S).values()
+        (future,) = self._made().describe_consumer_groups([group], request_timeout=_REQUEST_S).values()
         members = self._result(f"describe group '{group}'", future).members
         return next((member.member_id for member in members if member.group_instance_id == name), None)
 
     def delete_group(self, group: str) -> None:
         """Forget a group; one that does not exist is passed over."""
-        (future,) = self._client.delete_consumer_groups([group], request_timeout=_REQUEST_S).values()
+        (future,) = self._made().delete_consumer_groups([group], request_timeout=_REQUEST_S).values()
         try:
             future.result()
         except KafkaException as exception:

@@ -22,7 +22,6 @@ _FENCED = {
     KafkaError.FENCED_MEMBER_EPOCH,
     KafkaError.STALE_MEMBER_EPOCH,
 }
-_SLOT_TAKEN = {KafkaError.FENCED_INSTANCE_ID, KafkaError.UNRELEASED_INSTANCE_ID}
 _RIGHTS = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "on the topic",
     KafkaError.GROUP_AUTHORIZATION_FAILED: "on the consumer group: Read and Describe",
@@ -98,7 +97,13 @@ def is_transient(error: KafkaError) -> bool:
 def kafka_error(where: str, error: KafkaError, fix: str = "") -> ConnectorError:
     """The error of eddy's for one of Kafka's; `where` says what was tried, and where."""
     code, text = error.code(), f"{where}: {error.str()} ({error.name()})"
-    if code in _SLOT_TAKEN or (code == KafkaError._FATAL and "group.instance.id" in error.str()):
+    if code == KafkaError.UNRELEASED_INSTANCE_ID or (code == KafkaError._FATAL and "still used" in error.str()):
+        return SlotTakenError(
+            f"{text}; under group.protocol=consumer a name is free again once its last session has run out. Start the "
+            "worker again then",
+            retriable=True,
+        )
+    if code == KafkaError.FENCED_INSTANCE_ID or (code == KafkaError._FATAL and "group.instance.id" in error.str()):
         return SlotTakenError(f"{text}; each worker needs a name of its own. Give it one: --member NAME")
     if code in _FENCED:
         return FencedError(f"{text}; another worker has taken over, or this one was silent for too long")

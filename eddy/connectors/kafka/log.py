@@ -77,12 +77,12 @@ class KafkaLog:
         timeout_ms = int(settings.for_producer().get("transaction.timeout.ms", _TRANSACTION_TIMEOUT_MS))
         self._trouble = Trouble()
         quiet = {"log_level": _SILENT, "error_cb": self._trouble.report}
-        client = self._made(lambda given: AdminClient(dict(given)), _COMMON | settings.for_admin() | quiet)  # type: ignore[arg-type]
+        as_admin = _COMMON | settings.for_admin() | quiet
         of_groups = ("group.", "session.", "heartbeat.", "partition.assignment", "max.poll")
         asked = {key: value for key, value in settings.for_consumer().items() if not key.startswith(of_groups)}
         alone = _COMMON | _CONSUMER | asked | self._reports()
         self._admin = Admin(
-            client,
+            lambda: self._made(lambda given: AdminClient(dict(given)), as_admin),  # type: ignore[arg-type]
             self.where,
             timeout_ms / 1000 + _SWEEP_S,
             lambda group: confluent_kafka.Consumer(alone | {"group.id": group}),

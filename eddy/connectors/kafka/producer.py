@@ -13,11 +13,13 @@ Source: Jepsen, "Bufstream 0.1.0", 2024, §3; librdkafka issue 5423.
 import contextlib
 import logging
 import os
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 from operator import length_hint
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import confluent_kafka
@@ -27,7 +29,7 @@ from eddy.connectors.kafka.errors import is_transient, kafka_error, the_error
 from eddy.connectors.kafka.trouble import Trouble
 from eddy.connectors.limits import check_records
 from eddy.connectors.log import Headers, Position, TopicPartition, TopicSpec
-from eddy.errors import ConnectorError, FencedError, IndeterminateCommitError, SlotTakenError
+from eddy.errors import ConfigurationError, ConnectorError, FencedError, IndeterminateCommitError, SlotTakenError
 
 __all__ = ["KafkaProducer"]
 
@@ -37,6 +39,7 @@ _PAUSE_S = 0.005
 _FULL_QUEUE_PAUSE_S = 0.05
 _PATIENCE_S = 30.0
 _SUSPICIOUS_S = 1.0
+_CONSEQUENCES = {KafkaError._STATE, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
 _OVERHEAD_BYTES = 96
 """What a record takes beside its key, value and headers, in a batch of its own, at most."""
 
@@ -63,8 +66,9 @@ class KafkaProducer:
         self._settings, self._spec_of, self._trouble = dict(settings), spec_of, trouble
         self._where = f"producer '{settings['transactional.id']}'"
         self._pid = os.getpid()
-        self._open = self._done = self._suspicious = False
+        self._open = self._done = self._stuck = self._suspicious = False
         self._reports = _Reports()
+        self._topics: set[str] = set()
         self._client = self._made()
 
     def _made(self) -> confluent_kafka.Producer:
@@ -76,20 +80,26 @@ class KafkaProducer:
         self._trouble.report(error)
         self._suspicious = True
 
+    def _listen(self) -> None:
+        """Let the client report what it has noticed since it was last called."""
+        with contextlib.suppress(KafkaException, RuntimeError, SystemError):
+            self._client.poll(0)
+
     def begin(self) -> None:
-        """As `Producer.begin`. Makes the client anew where the last transaction's end was suspicious."""
+        """As `Producer.begin`. Makes the client anew where the network has failed since it was made."""
         if self._done:
             raise FencedError(f"{self._where}: fenced; another worker has taken over. Make another: log.producer(…)")
         if self._open:
             raise ConnectorError(f"{self._where}: begin within a transaction; commit or abort it first")
         if self._pid != os.getpid():
             raise ConnectorError(f"{self._where}: used in a forked process; a client of its own is needed there")
+        self._listen()
         if self._suspicious:
-            self._suspicious = False
-            _log.info("%s: made anew, since the network failed during its last transaction", self._where)
+            _log.info("%s: made anew, since the network has failed", self._where)
             with contextlib.suppress(KafkaException, RuntimeError, SystemError):
                 self._client.close()
             self._client = self._made()
+            self._suspicious = False  # not before: where none could be made, the next call tries again
         self._insist(lambda _: self._client.begin_transaction(), "begin_transaction")
         self._open = True
 
@@ -107,6 +117,7 @@ class KafkaProducer:
         if not keys:
             return
         spec = self._spec_of(topic)
+        self._topics.add(topic)
         where = f"{self._where}: send to '{topic}'"
         partitions = [partition] * len(keys) if isinstance(partition, int) else partition
         if not 0 <= max(partitions) < spec.partitions:
@@ -156,7 +167,8 @@ class KafkaProducer:
                     retriable=True,
                 )
         if self._reports.failed is not None:
-            raise kafka_error(f"{self._where}: send", self._reports.failed)
+            error, what = self._cause(self._reports.failed, "send")
+            raise kafka_error(f"{self._where}: {what}", error)
         return dict(self._reports.ends)
 
     def _flush(self) -> int:
@@ -178,16 +190,41 @@ class KafkaProducer:
             raise ConnectorError(f"{self._where}: positions without a group; give the consumer's group_metadata()")
         self.flush()
         if positions:
-            moved = [confluent_kafka.TopicPartition(*where, at.offset, at.metadata) for where, at in positions.items()]
-            self._insist(
-                lambda wait_s: self._client.send_offsets_to_transaction(moved, group, wait_s),
-                "send_offsets_to_transaction",
-            )
+            self._send_positions(positions, group)
         started = time.monotonic()
         self._commit()
         if time.monotonic() - started > _SUSPICIOUS_S:
             self._suspicious = True
         self._close_transaction()
+
+    def _send_positions(self, positions: Mapping[TopicPartition, Position], group: object) -> None:
+        """In a thread: where a coordinator has gone away meanwhile, the call may never return (librdkafka issue 5511).
+
+        So it is not made by a client that has seen the network fail, and one that is stuck in it is left there.
+        """
+        self._listen()
+        if self._suspicious:
+            raise ConnectorError(f"{self._where}: the network failed during the transaction", retriable=True)
+        moved = [confluent_kafka.TopicPartition(*where, at.offset, at.metadata) for where, at in positions.items()]
+        client, outcome = self._client, SimpleQueue[BaseException | None]()
+
+        def send() -> None:
+            try:
+                self._insist(lambda wait_s: client.send_offsets_to_transaction(moved, group, wait_s), "send positions")
+                outcome.put(None)
+            except BaseException as error:
+                outcome.put(error)
+
+        threading.Thread(target=send, name="eddy-positions", daemon=True).start()
+        try:
+            error = outcome.get(timeout=_PATIENCE_S + _SLICE_S)
+        except Empty:
+            self._stuck = self._done = True
+            raise ConnectorError(
+                f"{self._where}: no end of sending positions; a new one is needed", retriable=True
+            ) from None
+        if error is not None:
+            raise error
 
     def _commit(self) -> None:
         deadline = time.monotonic() + _PATIENCE_S
@@ -210,12 +247,15 @@ class KafkaProducer:
         """Late reports of this transaction's records go to what nobody asks any more."""
         self._open = False
         self._reports = _Reports()
+        self._topics.clear()
 
     def abort(self) -> None:
         """As `Producer.abort`. Raises: ConnectorError where the client is of no use any more."""
         if not self._open:
             return
         self._close_transaction()
+        if self._stuck:
+            raise ConnectorError(f"{self._where}: it does not answer any more; a new one is needed", retriable=True)
         started = time.monotonic()
         self._insist(self._client.abort_transaction, "abort")
         if time.monotonic() - started > _SUSPICIOUS_S:
@@ -224,8 +264,9 @@ class KafkaProducer:
     def close(self) -> None:
         """As `Producer.close`; the second time, do nothing."""
         self._open, self._done = False, True
-        with contextlib.suppress(KafkaException, RuntimeError, SystemError):
-            self._client.close()
+        if not self._stuck:
+            with contextlib.suppress(KafkaException, RuntimeError, SystemError):
+                self._client.close()
 
     def _demand_open(self, what: str) -> None:
         if not self._open:
@@ -251,9 +292,28 @@ class KafkaProducer:
 
         Whether the worker's name is lost the consumer tells, which asks who has it.
         """
-        error = the_error(exception)
+        error, what = self._cause(the_error(exception), what)
         made = kafka_error(f"{self._where}: {what}", error)
-        if isinstance(made, SlotTakenError) or (error.fatal() and not isinstance(made, FencedError)):
+        if isinstance(made, SlotTakenError) or (
+            error.fatal() and not isinstance(made, FencedError | ConfigurationError)
+        ):
             made = FencedError(f"{made}; this producer is done")
         self._done |= error.fatal()
         return made
+
+    def _cause(self, error: KafkaError, what: str) -> tuple[KafkaError, str]:
+        """Why a transaction has failed, where all that a call says is that it has.
+
+        The client fails it on its own, e.g. when it may not write to one of the topics. A transaction that is begun
+        within one is refused, with the cause.
+        """
+        if not self._open or error.code() not in _CONSEQUENCES:
+            return error, what
+        try:
+            self._client.begin_transaction()
+        except KafkaException as refusal:
+            cause = the_error(refusal)
+            if cause.code() not in _CONSEQUENCES:
+                topics = ", ".join(f"'{topic}'" for topic in sorted(self._topics))
+                return cause, f"transaction with {topics or 'no records'}"
+        return error, what

@@ -28,6 +28,7 @@ __all__ = ["Admin"]
 T = TypeVar("T")
 
 _REQUEST_S = 10.0
+_ANSWER_S = _REQUEST_S + 5.0
 _SLICE_S = 1.0
 _PAUSE_S = 0.01
 _LISTING_S = 2.0  # it says only that there was no answer: the cause shows in between
@@ -80,9 +81,11 @@ class Admin:
 
     def _result(self, what: str, future: "Future[T]") -> T:
         try:
-            return future.result()
+            return future.result(_ANSWER_S)
         except KafkaException as exception:
             raise kafka_error(f"{self._where}: {what}", the_error(exception)) from exception
+        except TimeoutError as error:
+            raise ConnectorError(f"{self._where}: {what}: no answer for {_ANSWER_S:.0f} s", retriable=True) from error
 
     # Topics
 
@@ -226,19 +229,26 @@ class Admin:
         listed = self._ask(
             "list groups", lambda: self._client.list_consumer_groups(request_timeout=_REQUEST_S).result()
         )
+        for error in listed.errors:
+            raise kafka_error(
+                f"{self._where}: list groups", error if isinstance(error, KafkaError) else the_error(error)
+            )
         names = [group.group_id for group in listed.valid]
-        described = self._made().describe_consumer_groups(names, request_timeout=_REQUEST_S) if names else {}
+        client = self._made()  # kept until its futures are done: they end with it, or never
+        described = client.describe_consumer_groups(names, request_timeout=_REQUEST_S) if names else {}
         return {name: len(self._result(f"describe group '{name}'", f).members) for name, f in described.items()}
 
     def holder(self, group: str, name: str) -> str | None:
         """The id of the group's static member of that name, None where it has none."""
-        (future,) = self._made().describe_consumer_groups([group], request_timeout=_REQUEST_S).values()
+        client = self._made()
+        (future,) = client.describe_consumer_groups([group], request_timeout=_REQUEST_S).values()
         members = self._result(f"describe group '{group}'", future).members
         return next((member.member_id for member in members if member.group_instance_id == name), None)
 
     def delete_group(self, group: str) -> None:
         """Forget a group; one that does not exist is passed over."""
-        (future,) = self._made().delete_consumer_groups([group], request_timeout=_REQUEST_S).values()
+        client = self._made()
+        (future,) = client.delete_consumer_groups([group], request_timeout=_REQUEST_S).values()
         try:
             future.result()
         except KafkaException as exception:

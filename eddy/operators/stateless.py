@@ -168,6 +168,22 @@ def latest_of(batch: Batch) -> Batch:
     """
     if -1 not in batch.weights:
         return batch
+    goes = batch.weights.count(-1)
+    in_order = batch.weights == [-1] * goes + [1] * (len(batch) - goes)
+    if in_order and batch.times is None and batch.headers is None:
+        gone, came = dict(batch.rows[:goes]), dict(batch.rows[goes:])
+        old = gone.get
+        rows = [(key, None) for key in gone if key not in came]
+        rows += [row for row in batch.rows[goes:] if old(row[0], _NOTHING) != row[1]]
+        return Batch(rows, [1] * len(rows), batch.time)
+    return _latest_of_mixed(batch)
+
+
+_NOTHING = object()
+
+
+def _latest_of_mixed(batch: Batch) -> Batch:
+    """The same where rows that come and rows that go are in any order, with times or headers of their own."""
     signed = list(zip(batch.rows, batch.weights, strict=True))
     gone: dict[Any, Any] = dict(row for row, weight in signed if weight < 0)
     come = {row[0] for row, weight in signed if weight > 0}

@@ -110,3 +110,17 @@ def test_the_output_of_a_sum_is_the_sum_of_the_outputs(law: Any, one: Any, other
 @given(deltas, deltas)
 def test_union_adds(one: Any, other: Any) -> None:
     assert contents(stateless.Union("u").step(batch(one), batch(other))) == oracle.bag([*one, *other])
+
+
+@given(
+    gone=st.dictionaries(st.integers(0, 4), st.integers(0, 2)),
+    come=st.dictionaries(st.integers(0, 4), st.integers(0, 2)),
+)
+def test_the_latest_of_a_replacement_is_that_of_its_rows_in_any_order(gone: Any, come: Any) -> None:
+    rows, weights = [*gone.items(), *come.items()], [-1] * len(gone) + [1] * len(come)
+    latest_of = stateless.latest_of
+    in_order, timed = latest_of(Batch(rows, weights, 7)), latest_of(Batch(rows, weights, 7, [7] * len(rows)))
+    assert sorted(in_order.rows, key=str) == sorted(timed.rows, key=str)
+    assert dict(in_order.rows) == {
+        key: come.get(key) for key in gone.keys() | come.keys() if come.get(key) != gone.get(key)
+    }

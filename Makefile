@@ -6,7 +6,7 @@ BIN := .venv/bin
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-kafka test bench format venv clean
+.PHONY: help demo demo-kafka test torture bench format venv clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -23,6 +23,9 @@ test: .venv/.dev ## check format, lint, types and layers, then run the tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -n 2
+
+torture: .venv/.dev ## kill workers and brokers, over and over, and compare; some 20 minutes
+	$(BIN)/python -m tests.torture
 
 bench: .venv/.dev ## measure, and print the figures
 	$(BIN)/python -m benchmarks

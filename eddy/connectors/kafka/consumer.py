@@ -29,11 +29,12 @@ from eddy.connectors.kafka.columns import Columns, records_of
 from eddy.connectors.kafka.errors import kafka_error, the_error
 from eddy.connectors.kafka.trouble import Trouble
 from eddy.connectors.log import Poll, TopicPartition
-from eddy.errors import ConnectorError, SlotTakenError
+from eddy.errors import ConnectorError, FencedError, SlotTakenError
 
 __all__ = ["KafkaConsumer"]
 
 _log = logging.getLogger("eddy.kafka")
+_REQUEST_S = 10.0
 _CHUNK = 500  # more at a time costs more each: the client fills a queue of its own first
 _IGNORED = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE}
 
@@ -176,10 +177,16 @@ class KafkaConsumer:
 
     def _out_of_range(self, message: Message) -> ConnectorError:
         where = TopicPartition(message.topic(), message.partition())  # type: ignore[arg-type]
-        position = self._positions.get(where, message.offset())
+        position = self._positions.get(where, message.offset() or 0)
         if where in self._positions:
             self._positions[where] = -1  # the client has stopped fetching: a seek to the same offset is a seek
-        first, end = self._client.get_watermark_offsets(confluent_kafka.TopicPartition(*where), timeout=10.0)
+        named = confluent_kafka.TopicPartition(*where)
+        if (committed := self._client.committed([named], timeout=_REQUEST_S)[0].offset) > position:
+            return FencedError(
+                f"{self._where}: position {position} of '{where.topic}' partition {where.partition}, the group's is "
+                f"{committed}; another worker has taken over, and what it took in was purged"
+            )
+        first, end = self._client.get_watermark_offsets(named, timeout=_REQUEST_S)
         return ConnectorError(
             f"{self._where}: position {position} of '{where.topic}' partition {where.partition} lies outside what is "
             f"kept, offsets {first} to {end}; records that were not taken in are gone. Start anew from what is left: "

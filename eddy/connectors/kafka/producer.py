@@ -257,13 +257,19 @@ class KafkaProducer:
         if self._stuck:
             raise ConnectorError(f"{self._where}: it does not answer any more; a new one is needed", retriable=True)
         started = time.monotonic()
-        self._insist(self._client.abort_transaction, "abort")
+        try:
+            self._insist(self._client.abort_transaction, "abort")
+        except ConnectorError as error:
+            self._stuck = error.retriable  # to close it would abort once more, for as long as there is no answer
+            raise
         if time.monotonic() - started > _SUSPICIOUS_S:
             self._suspicious = True
 
     def close(self) -> None:
         """As `Producer.close`; the second time, do nothing."""
-        self._open, self._done = False, True
+        with contextlib.suppress(ConnectorError):
+            self.abort()
+        self._done = True
         if not self._stuck:
             with contextlib.suppress(KafkaException, RuntimeError, SystemError):
                 self._client.close()

@@ -1,0 +1,112 @@
+"""The broker goes away: in the middle of a transaction, while nothing is to do, and for longer than is waited for."""
+
+import threading
+
+import pytest
+
+import eddy
+from eddy.broker import Broker
+from eddy.errors import ConnectorError
+from tests.bad_input.rig import Rig
+from tests.bad_input.topologies import added_up, sums
+from tests.kafka import OwnBroker
+
+OUTAGES_S = {"outputs sent": 4.0, "flushed": 20.0, "cut sent": 8.0}
+"""How long it is away, by the step at which it is killed: transactions last 5 s, sessions 2 s."""
+
+ROWS = [(f"k{n % 20}", n) for n in range(100)]
+
+
+@pytest.fixture
+def broker(own_broker: OwnBroker) -> Broker:
+    made = own_broker()
+    made.start()
+    return made
+
+
+@pytest.fixture
+def rig(broker: Broker, name: str, rigs: list[Rig]) -> Rig:
+    rigs.append(Rig(name, [f"bootstrap.servers={broker.bootstrap}", "producer.transaction.timeout.ms=5000"]))
+    return rigs[-1]
+
+
+@pytest.mark.parametrize("step", OUTAGES_S)
+def test_workers_go_on_by_themselves_once_it_is_back(rig: Rig, broker: Broker, step: str) -> None:
+    """It is killed in the middle of a transaction, and is away for less and for more than that lasts."""
+    rig.create("in", "sums", partitions=2)
+    outages: list[threading.Timer] = []
+
+    def observe(now: str) -> None:
+        if now == step and begun and not outages:
+            outages.append(threading.Timer(OUTAGES_S[step], broker.start))
+            broker.kill()
+            outages[0].start()
+
+    begun: list[str] = []
+    workers = [rig.worker(sums(rig), member=member, observe=observe) for member in "01"]
+    rig.share(*workers)
+    rig.write("in", ROWS)
+    rig.settle(*workers)
+    begun.append("now")
+    rig.write("in", ROWS)
+    rig.settle(*workers, timeout_s=180.0)
+    outages[0].join()
+    assert rig.table("sums", eddy.Int64) == added_up(ROWS * 2)
+    assert any(worker.statistics.aborts for worker in workers)
+    rig.write("in", ROWS)
+    rig.settle(*workers)
+    assert rig.table("sums", eddy.Int64) == added_up(ROWS * 3)
+
+
+def test_a_worker_with_nothing_to_do_goes_on_too(rig: Rig, broker: Broker) -> None:
+    rig.create("in", "sums")
+    worker = rig.worker(sums(rig))
+    rig.write("in", ROWS)
+    rig.settle(worker)
+    broker.stop()
+    outage = threading.Timer(4.0, broker.start)
+    outage.start()
+    rig.wait(lambda: worker.step(0.2) or not outage.is_alive())
+    outage.join()
+    rig.write("in", ROWS)
+    rig.settle(worker)
+    assert rig.table("sums", eddy.Int64) == added_up(ROWS * 2)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every call waits half a minute for an answer, and a worker makes several before it gives up."""
+    monkeypatch.setattr("eddy.connectors.kafka.producer._PATIENCE_S", 2.0)
+    monkeypatch.setattr("eddy.connectors.kafka.admin._REQUEST_S", 1.0)
+    monkeypatch.setattr("eddy.connectors.kafka.log._SWEEP_S", 1.0)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_worker_gives_up_when_it_is_away_for_too_long(broker: Broker, name: str, rigs: list[Rig]) -> None:
+    """What another worker finds then is as it was before."""
+    rig = Rig(name, [f"bootstrap.servers={broker.bootstrap}", "producer.transaction.timeout.ms=1000"])
+    rigs.append(rig)
+    rig.create("in", "sums")
+
+    def observe(now: str) -> None:
+        if now == "exchanges sent" and begun:
+            broker.kill()
+
+    begun: list[str] = []
+    worker = rig.worker(sums(rig), eddy.Config(retry_s=2.0), observe=observe)
+    rig.write("in", ROWS)
+    rig.settle(worker)
+    begun.append("now")
+    rig.write("in", ROWS)
+
+    def stepped() -> bool:
+        worker.step(0.1)
+        return False
+
+    with pytest.raises(ConnectorError) as gave_up:
+        rig.wait(stepped)
+    assert gave_up.value.retriable
+    worker.close()
+    broker.start()
+    rig.run(sums(rig))
+    assert rig.table("sums", eddy.Int64) == added_up(ROWS * 2)

@@ -1,0 +1,131 @@
+"""A worker in a process of its own, which does something to itself at a named step of an epoch.
+
+`python -m tests.torture.child ORDER`, an order being JSON. What it owns it says on stdout, a line each
+time that changes; the stacks of all its threads it writes to stderr on SIGUSR1. It ends with SIGTERM,
+with an error's exit status, or with the process that started it, which holds its stdin open.
+"""
+
+import faulthandler
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+import eddy
+from eddy.cli.exits import exit_status
+from eddy.connectors.kafka import KafkaLog, KafkaSettings
+from tests.torture.planted import PLANTS
+from tests.torture.programs import program_of
+
+__all__ = ["KILL", "STOP", "Order", "settings_of"]
+
+KILL, STOP = "kill", "stop"
+SIGNALS = {KILL: signal.SIGKILL, STOP: signal.SIGSTOP}
+ORPHANED = 75
+
+
+class Order(msgspec.Struct, kw_only=True):
+    """What a worker is to run, and at the how manieth `step` of that name which `deed` befalls it."""
+
+    bootstrap: str
+    clients: dict[str, str]
+    program: str
+    run: str
+    member: str
+    state_dir: str
+    config: dict[str, int | float]
+    step: str = ""
+    time: int = 1
+    deed: str = KILL
+    planted: str = ""
+
+
+def settings_of(bootstrap: str, clients: dict[str, str]) -> KafkaSettings:
+    """The settings of a connection."""
+    return KafkaSettings.of(bootstrap, pairs=[f"{key}={value}" for key, value in clients.items()], environ={})
+
+
+def end_with_parent() -> None:
+    """End this process when nobody holds the other end of its stdin any more."""
+
+    def watch() -> None:
+        os.read(0, 1)
+        os._exit(ORPHANED)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def befall(order: Order, aborts: Callable[[], int]) -> Callable[[str], None]:
+    """The worker's hook: at the order's step, the time it names, this process gets the signal.
+
+    What was stopped for longer than its session may commit only after it has undone its epoch: `aborts` counts that.
+    """
+    left, revived_at = order.time, -1
+
+    def observe(step: str) -> None:
+        nonlocal left, revived_at
+        if step == "committed":
+            if aborts() == revived_at:
+                logging.error("a zombie has committed")
+                os._exit(os.EX_SOFTWARE)
+            revived_at = -1
+        if step == order.step:
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), SIGNALS[order.deed])
+                revived_at = aborts()
+
+    return observe
+
+
+def report(worker: eddy.Worker) -> Callable[[], None]:
+    """Say what the worker owns, each time that changes and its states are restored: `topic partition …`."""
+    said: object = None
+
+    def say() -> None:
+        nonlocal said
+        owned = worker._consumer.assignment()
+        if not worker.restoring and not worker._stale and owned != said:
+            said = owned
+            print(*(f"{topic} {partition}" for topic, partition in sorted(owned)), flush=True)
+
+    return say
+
+
+def work(order: Order) -> None:
+    """Run until SIGTERM."""
+    told = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: told.set())
+    log = KafkaLog(settings_of(order.bootstrap, order.clients))
+    config = eddy.Config(state_dir=Path(order.state_dir), **order.config)  # type: ignore[arg-type]
+    topology = program_of(order.program, order.run).topology()
+    workers: list[eddy.Worker] = []
+    observe = befall(order, lambda: workers[0].statistics.aborts)
+    workers.append(worker := eddy.Worker(topology, log, config, member=order.member, observe=observe))
+    worker.run(told.is_set, after=report(worker))
+    log.close()
+
+
+def main(order: Order) -> int:
+    """Returns the exit status."""
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    end_with_parent()
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s", level=logging.INFO)
+    logging.getLogger("eddy.kafka.client").addFilter(lambda line: not line.getMessage().startswith("FAIL"))
+    if order.planted:
+        PLANTS[order.planted]()
+    try:
+        work(order)
+    except eddy.EddyError as error:
+        logging.error("%s: %s", type(error).__name__, error)
+        return exit_status(error)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(msgspec.json.decode(sys.argv[1], type=Order)))

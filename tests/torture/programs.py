@@ -1,0 +1,104 @@
+"""The programs that are tortured: those of the simulation, under names of their own for each run on a broker.
+
+    descendants   the README's: a recursion over a table whose edges come shuffled, move and go
+    countdown     facts: n → n - 1 down to 0, so n + 1 of them for each root; and how many by root
+    orders        facts re-keyed through a repartition and counted, beside a table that changes
+
+Their oracles are the simulation's. Every topic has three partitions, so that rows cross between workers.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import eddy
+from tests.simulation import programs
+from tests.simulation.programs import Event, Expected, Inputs, Program
+
+__all__ = ["NAMES", "PARTITIONS", "program_of"]
+
+PARTITIONS = 3
+NODES, ROOTS, LONGEST = 40, 30, 12
+
+Build = Callable[[Callable[[str], str]], eddy.Topology]
+
+
+def descendants(of_run: Callable[[str], str]) -> eddy.Topology:
+    """The README's example, word by word."""
+    topology = eddy.Topology(of_run("family"))
+    parents = topology.table(of_run("nodes"), key=eddy.String, value=eddy.String, name="nodes")
+    counted = (
+        parents.to_relation()
+        .map(lambda node, parent: (parent, 1))
+        .recursively(lambda updates: updates.join(parents, lambda _, one, parent: (parent, 1)), name="ancestors")
+        .group_by_key()
+        .count("descendants")
+    )
+    counted.to(of_run("descendants"), value=eddy.Int64)
+    return topology
+
+
+def descendants_event(rng: random.Random) -> Event:
+    """A node is put below one of a lower number, moved there, or deleted."""
+    node = rng.randrange(1, NODES)
+    return "nodes", f"n{node}", None if rng.random() < 0.1 else f"n{rng.randrange(node)}"
+
+
+def countdown(of_run: Callable[[str], str]) -> eddy.Topology:
+    """Records n, n-1, … 0 for each record n, each under a key of its own; and how many by root."""
+    topology = eddy.Topology(of_run("countdown"))
+    roots = topology.stream(of_run("roots"), key=eddy.String, value=eddy.Int64)
+    visits = roots.recursively(
+        lambda records: records.filter(lambda _, n: n > 0).map(programs._lower, key=eddy.String, value=eddy.Int64),
+        name="down",
+    )
+    visits.to(of_run("visits"), key=eddy.String, value=eddy.Int64)
+    counts = visits.group_by(lambda key, _: key.split("/")[0], key=eddy.String).count("visits-of")
+    counts.to(of_run("visits-of"), key=eddy.String, value=eddy.Int64)
+    return topology
+
+
+def countdown_event(rng: random.Random) -> Event:
+    """A root."""
+    return "roots", f"r{rng.randrange(ROOTS)}", rng.randrange(LONGEST)
+
+
+def orders(of_run: Callable[[str], str]) -> eddy.Topology:
+    """Orders counted by customer, beside the customer's name; and the lengths of names by initial."""
+    topology = eddy.Topology(of_run("orders"))
+    placed = topology.stream(of_run("placed"), key=eddy.String, value=eddy.String)
+    customers = topology.table(of_run("customers"), key=eddy.String, value=eddy.String, name="customers")
+    counts = placed.group_by(lambda _, customer: customer, key=eddy.String).count("orders-of")
+    profiles = customers.outer_join(counts, lambda name, n: f"{name}:{n}", name="profiles", value=eddy.String)
+    profiles.to(of_run("profiles"), key=eddy.String, value=eddy.String)
+    initials = customers.group_by(lambda _, name: (name[0], len(name)), key=eddy.String, value=eddy.Int64)
+    lengths = initials.reduce(lambda a, b: a + b, lambda a, b: a - b, "lengths")
+    lengths.to(of_run("lengths"), key=eddy.String, value=eddy.Int64)
+    return topology
+
+
+_PROGRAMS: dict[str, tuple[Build, Callable[[random.Random], Event], Callable[[Inputs], Expected]]] = {
+    "descendants": (descendants, descendants_event, programs.family_expect),
+    "countdown": (countdown, countdown_event, programs.countdown_expect),
+    "orders": (orders, programs.orders_event, programs.orders_expect),
+}
+NAMES = list(_PROGRAMS)
+
+
+def program_of(name: str, run: str) -> Program:
+    """The program of that name with `run` in the names of its application and topics."""
+    build, draw, foresee = _PROGRAMS[name]
+
+    def of_run(plain: str) -> str:
+        return f"{plain}-{run}"
+
+    def event(rng: random.Random) -> Event:
+        topic, key, value = draw(rng)
+        return of_run(topic), key, value
+
+    def expect(inputs: Inputs) -> Expected:
+        plain: dict[str, Any] = {topic.removesuffix(f"-{run}"): rows for topic, rows in inputs.items()}
+        found = foresee(plain)
+        return Expected({of_run(topic): rows for topic, rows in found.sinks.items()}, found.states)
+
+    return Program(name, lambda: build(of_run), {}, event, expect)

@@ -1,0 +1,84 @@
+"""A scenario: one fault, over and over, on one program; then rest, and the verifier."""
+
+import shutil
+import time
+import traceback
+import uuid
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from eddy.broker import Broker
+from tests.torture.faults import FAULTS, both
+from tests.torture.rig import Early, Hang, Rig
+from tests.torture.verifier import Difference, difference, verify
+
+__all__ = ["Outcome", "torture"]
+
+
+@dataclass
+class Outcome:
+    """What was done, how often it was called quiescent and cut, and what was found to be wrong."""
+
+    fault: str
+    program: str
+    seed: int
+    faults: Counter[str] = field(default_factory=Counter)
+    difference: Difference = field(default_factory=Difference)
+    early: int = 0
+    hangs: int = 0
+    declared: int = 0
+    checked: int = 0
+    cuts: int = 0
+    records: int = 0
+    took_s: float = 0.0
+    failure: str = ""
+
+    @property
+    def kills(self) -> int:
+        """How many workers were killed."""
+        return sum(times for name, times in self.faults.items() if name.startswith("SIGKILL") and "broker" not in name)
+
+
+def torture(
+    bootstrap: str,
+    folder: Path,
+    fault: str,
+    program: str,
+    seed: int,
+    times: int | None = None,
+    broker: Broker | None = None,
+    planted: str = "",
+) -> Outcome:
+    """Run one scenario. `failure` of what it returns is empty where everything was as it has to be."""
+    outcome, began, kind = Outcome(fault, program, seed), time.monotonic(), FAULTS[fault]
+    run = uuid.uuid4().hex[:8]
+    rig = Rig(bootstrap, folder / run, program, run, seed, **kind.config)
+    try:
+        rig.planted = planted
+        kind.play(rig, kind.times if times is None else times, broker)
+        both(rig)
+        rig.settle()
+        verify(rig, rig.end())
+    except Exception as error:
+        outcome.hangs, outcome.early = isinstance(error, Hang), isinstance(error, Early)
+        outcome.failure = "".join(traceback.format_exception(error, limit=-3))
+        outcome.difference = _difference(rig)
+    finally:
+        watched = rig.observer
+        outcome.faults, outcome.declared, outcome.checked = rig.faults, watched.declared, watched.checked
+        outcome.cuts, outcome.records = rig.witness.cuts, sum(rig.feed.acknowledged.values())
+        rig.close(remove_topics=not outcome.failure)
+        outcome.took_s = time.monotonic() - began
+    if not outcome.failure:
+        shutil.rmtree(rig.folder)
+    return outcome
+
+
+def _difference(rig: Rig) -> Difference:
+    """Where workers failed, what they have left undone is not lost: then nothing can be told."""
+    rig.observer.close()
+    try:
+        return difference(rig.witness) if not rig.witness.pending() else Difference()
+    except Exception:
+        return Difference()

@@ -60,27 +60,27 @@ def end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def befall(order: Order, aborts: Callable[[], int]) -> Callable[[str], None]:
+class Fate:
     """The worker's hook: at the order's step, the time it names, this process gets the signal.
 
-    What was stopped for longer than its session may commit only after it has undone its epoch: `aborts` counts that.
+    A worker that was stopped is a zombie when it goes on: the epoch it was stopped in has to be undone.
     """
-    left, revived_at = order.time, -1
 
-    def observe(step: str) -> None:
-        nonlocal left, revived_at
-        if step == "committed":
-            if aborts() == revived_at:
-                logging.error("a zombie has committed")
-                os._exit(os.EX_SOFTWARE)
-            revived_at = -1
-        if step == order.step:
-            left -= 1
-            if left == 0:
-                os.kill(os.getpid(), SIGNALS[order.deed])
-                revived_at = aborts()
+    def __init__(self, order: Order) -> None:
+        self._order, self._left, self._aborts = order, order.time, -1
+        self.worker: eddy.Worker | None = None
 
-    return observe
+    def __call__(self, step: str) -> None:
+        """Observe a step."""
+        aborts = self.worker.statistics.aborts if self.worker else 0
+        if step == "committed" and aborts == self._aborts:
+            logging.error("a zombie has committed")
+            os._exit(os.EX_SOFTWARE)
+        if step == self._order.step:
+            self._left -= 1
+            if self._left == 0:
+                os.kill(os.getpid(), SIGNALS[self._order.deed])
+                self._aborts = aborts
 
 
 def report(worker: eddy.Worker) -> Callable[[], None]:

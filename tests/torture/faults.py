@@ -58,16 +58,18 @@ def let_other_take_over(rig: Rig, member: str) -> None:
 
 def kill_at_steps(rig: Rig, times: int, broker: Broker | None) -> None:
     """SIGKILL at each named step in turn, and a restart in its slot at once or after the other has taken over."""
-    both(rig)
+    rig.feed.running.set()
     for turn in range(times):
-        step, member = STEPS[turn % len(STEPS)], rig.rng.choice(PAIR)
-        rig.signal(member, signal.SIGKILL)
+        step, member = STEPS[turn % len(STEPS)], PAIR[2 * turn // times]
+        if member in rig.slots:
+            rig.signal(member, signal.SIGKILL)
+        if other(member) not in rig.slots:
+            rig.start(other(member))
         rig.start(member, step, rig.rng.choice([1, 2, 4]))
         rig.bury(member)
         rig.faults[f"SIGKILL at '{step}'"] += 1
-        if rig.rng.random() < 0.25:
+        if rig.rng.random() < 0.2:
             let_other_take_over(rig, member)
-        rig.start(member)
 
 
 def kill_at_random(rig: Rig, times: int, broker: Broker | None) -> None:

@@ -1,5 +1,6 @@
 """Bugs to plant into a worker: a torture that finds none of them proves nothing."""
 
+import time
 from collections.abc import Callable, Mapping
 
 import confluent_kafka
@@ -48,11 +49,12 @@ def commit_for_nobody() -> None:
 
 
 def commit_positions_apart() -> None:
-    """Positions are committed in a transaction of their own, after the one with the outputs."""
+    """Positions are committed in a transaction of their own, a moment after the one with the outputs."""
     commit = KafkaProducer.commit
 
     def apart(producer: KafkaProducer, positions: Mapping[TopicPartition, Position], group: object) -> None:
         commit(producer, {}, None)
+        time.sleep(0.05)
         producer.begin()
         commit(producer, positions, group)
 

@@ -101,6 +101,7 @@ class Rig:
         self.faults: Counter[str] = Counter()
         self.slots: dict[str, Slot] = {}
         self.damaged: set[str] = set()
+        self.kills = 0
         self._started, self._restarts = 0, Counter[str]()
         folder.mkdir(parents=True, exist_ok=True)
         settings = settings_of(bootstrap, CLIENTS)
@@ -170,6 +171,7 @@ class Rig:
         del self.slots[member]
         assert slot.process.stdin is not None
         slot.process.stdin.close()
+        self.kills += slot.process.returncode == -signal.SIGKILL
         return slot.process.returncode
 
     def wait_for_stop(self, member: str) -> None:
@@ -249,7 +251,7 @@ class Rig:
     # The end
 
     def settle(self) -> None:
-        """No more input; wait until the application says that it has come to rest, and let the workers end."""
+        """No more input; wait until the application says that it has come to rest."""
         self.feed.running.clear()
         with self.feed.gate:
             checked = self.observer.checked

@@ -1,5 +1,6 @@
 """A scenario: one fault, over and over, on one program; then rest, and the verifier."""
 
+import contextlib
 import shutil
 import time
 import traceback
@@ -14,6 +15,8 @@ from tests.torture.rig import Early, Hang, Rig
 from tests.torture.verifier import Difference, difference, verify
 
 __all__ = ["Outcome", "torture"]
+
+LATE_S = 20.0
 
 
 @dataclass
@@ -30,14 +33,11 @@ class Outcome:
     declared: int = 0
     checked: int = 0
     cuts: int = 0
+    kills: int = 0
+    asked: int = 0
     records: int = 0
     took_s: float = 0.0
     failure: str = ""
-
-    @property
-    def kills(self) -> int:
-        """How many workers were killed."""
-        return sum(times for name, times in self.faults.items() if name.startswith("SIGKILL") and "broker" not in name)
 
 
 def torture(
@@ -61,12 +61,13 @@ def torture(
         rig.settle()
         verify(rig, rig.end())
     except Exception as error:
-        outcome.hangs, outcome.early = isinstance(error, Hang), isinstance(error, Early)
         outcome.failure = "".join(traceback.format_exception(error, limit=-3))
-        outcome.difference = _difference(rig)
+        outcome.hangs, outcome.difference = isinstance(error, Hang), _difference(rig)
+        outcome.early = isinstance(error, Early) and outcome.difference == Difference()
     finally:
         watched = rig.observer
         outcome.faults, outcome.declared, outcome.checked = rig.faults, watched.declared, watched.checked
+        outcome.asked, outcome.kills = watched.asked, rig.kills
         outcome.cuts, outcome.records = rig.witness.cuts, sum(rig.feed.acknowledged.values())
         rig.close(remove_topics=not outcome.failure)
         outcome.took_s = time.monotonic() - began
@@ -76,9 +77,14 @@ def torture(
 
 
 def _difference(rig: Rig) -> Difference:
-    """Where workers failed, what they have left undone is not lost: then nothing can be told."""
+    """What is wrong for good: workers that still run may go on for a while. Nothing, where that cannot be told."""
     rig.observer.close()
-    try:
-        return difference(rig.witness) if not rig.witness.pending() else Difference()
-    except Exception:
-        return Difference()
+    rig.feed.running.clear()
+    found, deadline = Difference(), time.monotonic() + LATE_S
+    with contextlib.suppress(Exception):
+        while time.monotonic() < deadline:
+            found = Difference() if rig.witness.pending() else difference(rig.witness)
+            if found == Difference() and not rig.witness.pending():
+                break
+            time.sleep(0.5)
+    return found

@@ -5,13 +5,14 @@ raised as eddy's error, retriable or not.
 """
 
 import contextlib
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
 import confluent_kafka
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
+from confluent_kafka import Consumer, ConsumerGroupState, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._listoffsets import OffsetSpec
@@ -19,18 +20,21 @@ from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from eddy.connectors.kafka.errors import error_of, is_transient, kafka_error, the_error
+from eddy.connectors.kafka.predecessor import shares_out
 from eddy.connectors.kafka.trouble import Trouble
 from eddy.connectors.log import Position, TopicPartition, TopicSpec
-from eddy.errors import ConnectorError
+from eddy.errors import ConnectorError, SlotTakenError
 
 __all__ = ["Admin"]
 
 T = TypeVar("T")
 
+_log = logging.getLogger("eddy.kafka")
 _REQUEST_S = 10.0
 _ANSWER_S = _REQUEST_S + 5.0
 _SLICE_S = 1.0
 _PAUSE_S = 0.01
+_SESSION_PAUSE_S = 0.5
 _LISTING_S = 2.0  # it says only that there was no answer: the cause shows in between
 _SHOWN = (
     "cleanup.policy",
@@ -172,7 +176,8 @@ class Admin:
                 raise KafkaException(KafkaError(KafkaError._TRANSPORT, "the broker did not answer"))
             return found
 
-        return self._ask("list offsets", lambda: self._with_leaders(request))
+        names = ", ".join(f"'{name}'" for name in sorted({tp.topic for tp in wanted}))
+        return self._ask(f"list offsets of {names}", lambda: self._with_leaders(request))
 
     def _with_leaders(self, request: Callable[[], T]) -> T:
         """A request to the leaders of partitions: who they are is remembered, and not asked again when one fails."""
@@ -244,6 +249,48 @@ class Admin:
         (future,) = client.describe_consumer_groups([group], request_timeout=_REQUEST_S).values()
         members = self._result(f"describe group '{group}'", future).members
         return next((member.member_id for member in members if member.group_instance_id == name), None)
+
+    def outlast(self, group: str, name: str, counts: Mapping[str, int], session_s: float) -> None:
+        """Let the session of the static member `name` run out where its group shares out other partitions than these.
+
+        Raises: SlotTakenError where it does not run out: somebody else has the name.
+        """
+        told = False
+        deadline = time.monotonic() + session_s + 2 * _REQUEST_S
+        while True:
+            owned = self._ask(f"describe group '{group}'", lambda: self._shares(group))
+            if name not in owned or shares_out(owned.values(), counts):
+                return
+            if time.monotonic() > deadline:
+                raise SlotTakenError(
+                    f"{self._where}: group '{group}': '{name}' runs with other topics or numbers of partitions than "
+                    "these; each worker needs a name of its own. Stop it, or give this one another: --member NAME"
+                )
+            if not told:
+                _log.info("group '%s': '%s' had other topics; waiting until its session is over", group, name)
+            told = True
+            time.sleep(_SESSION_PAUSE_S)
+
+    def _shares(self, group: str) -> dict[str, frozenset[TopicPartition]]:
+        """Who owns what; nobody where the group is being shared out anew, or does not exist."""
+        client = self._made()
+        (future,) = client.describe_consumer_groups([group], request_timeout=_REQUEST_S / 4).values()
+        try:
+            described = future.result(_ANSWER_S)
+        except KafkaException as exception:
+            if the_error(exception).code() == KafkaError.GROUP_ID_NOT_FOUND:
+                return {}
+            raise
+        except TimeoutError as error:
+            raise ConnectorError(f"{self._where}: describe group '{group}': no answer", retriable=True) from error
+        if described.state != ConsumerGroupState.STABLE:
+            return {}
+        return {
+            member.group_instance_id or member.member_id: frozenset(
+                TopicPartition(tp.topic, tp.partition) for tp in member.assignment.topic_partitions
+            )
+            for member in described.members
+        }
 
     def delete_group(self, group: str) -> None:
         """Forget a group; one that does not exist is passed over."""

@@ -162,8 +162,12 @@ class KafkaLog:
         return self._admin.groups()
 
     def consumer(self, group: str, topics: Sequence[str], member: str) -> KafkaConsumer:
-        """As `Log.consumer`. Raises: ConfigurationError where a topic does not exist."""
-        if missing := sorted(set(topics) - self._admin.partitions().keys()):
+        """As `Log.consumer`. Raises: ConfigurationError where a topic does not exist; SlotTakenError.
+
+        After a change of topics it waits until the session of its predecessor is over.
+        """
+        known = self._admin.partitions()
+        if missing := sorted(set(topics) - known.keys()):
             raise ConfigurationError(
                 f"{self.where}: group '{group}' subscribes to topic '{missing[0]}', which does not exist; topics are "
                 "made before they are read. Create it: eddy topics --create …"
@@ -172,6 +176,9 @@ class KafkaLog:
         defaults = _CONSUMER | ({} if asked.get("group.protocol") == "consumer" else _MEMBER)
         names = {"group.id": group, "group.instance.id": f"{group}-{member}", "client.id": f"{group}-{member}"}
         settings = _COMMON | defaults | asked | names | self._reports()
+        if "session.timeout.ms" in settings:  # else the broker shares out, and looks at what each member asks for
+            session_s = int(str(settings["session.timeout.ms"])) / 1000
+            self._admin.outlast(group, f"{group}-{member}", {topic: known[topic] for topic in topics}, session_s)
 
         def starts(wanted: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
             return self._starts(group, wanted)

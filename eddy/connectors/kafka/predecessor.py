@@ -1,0 +1,36 @@
+"""What a group shares out, and whether it is what a worker that starts now asks for.
+
+A static member that comes back within its session gets the partitions that it had, whatever it
+subscribes to by then: the broker compares nothing but the name of the assignor, and no member is told
+that it leads, so that none looks at the topics again (KIP-345, KIP-814). New topics would go unread,
+without an error. Then the session of the predecessor has to run out first: what joins after that is
+shared out anew.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from eddy.connectors.log import TopicPartition
+
+__all__ = ["shares_out"]
+
+
+def shares_out(owned: Iterable[frozenset[TopicPartition]], counts: Mapping[str, int]) -> bool:
+    """Whether members that own these partitions share out the topics of these counts, by `range`.
+
+    They own all of them and nothing else, and each of them the same partitions of topics that have equally many.
+
+    >>> a, b = frozenset({TopicPartition("a", 0)}), frozenset({TopicPartition("b", 0)})
+    >>> shares_out([a | b, frozenset()], {"a": 1, "b": 1}), shares_out([a, b], {"a": 1, "b": 1})
+    (True, False)
+    """
+    members = list(owned)
+    everything = {TopicPartition(topic, partition) for topic, count in counts.items() for partition in range(count)}
+    if frozenset().union(*members) != everything:
+        return False
+    for member in members:
+        of_count: dict[int, set[frozenset[int]]] = {}
+        for topic, count in counts.items():
+            of_count.setdefault(count, set()).add(frozenset(tp.partition for tp in member if tp.topic == topic))
+        if any(len(shares) > 1 for shares in of_count.values()):
+            return False
+    return True

@@ -25,7 +25,7 @@ class Rig:
         self.name = name
         settings = KafkaSettings.of(pairs=[*QUICK_SESSIONS, *pairs])
         self.log = TidyKafkaLog(settings)
-        self.admin = AdminClient(settings.for_admin())
+        self.admin = AdminClient({**settings.for_admin(), "log_level": 0})
         self.workers: list[eddy.Worker] = []
 
     def topic(self, stem: str) -> str:

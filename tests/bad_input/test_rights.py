@@ -3,7 +3,6 @@
 import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
 
 import pytest
 from confluent_kafka.admin import (
@@ -17,48 +16,13 @@ from confluent_kafka.admin import (
 
 import eddy
 from eddy.errors import ConfigurationError, EddyError
+from tests.bad_input.administrator import USER, Grant, created_by, granted_by
 from tests.bad_input.rig import Rig
-from tests.bad_input.test_topics import created_by
 from tests.bad_input.topologies import counted, family
 from tests.kafka import ADMIN, Secured
 
-USER = "eddy"
 CHAIN = {str(n): str(n + 1) for n in range(8)}
 LONGER = {str(n): str(n + 1) for n in range(-8, 0)}
-RESOURCES = {
-    "--topic": ResourceType.TOPIC,
-    "--group": ResourceType.GROUP,
-    "--transactional-id": ResourceType.TRANSACTIONAL_ID,
-}
-
-
-class Grant(NamedTuple):
-    """One operation on one resource, as `kafka-acls.sh` is told."""
-
-    resource: str
-    name: str
-    prefixed: bool
-    operation: str
-
-    def binding(self) -> AclBinding:
-        """The same for the admin client."""
-        pattern = ResourcePatternType.PREFIXED if self.prefixed else ResourcePatternType.LITERAL
-        operation = AclOperation[re.sub(r"(?<!^)(?=[A-Z])", "_", self.operation).upper()]
-        where = (RESOURCES[self.resource], self.name, pattern, f"User:{USER}", "*")
-        return AclBinding(*where, operation, AclPermissionType.ALLOW)
-
-
-def granted_by(text: str) -> list[Grant]:
-    """What the lines `kafka-acls.sh --add` in a text grant."""
-    found = []
-    for line in text.splitlines():
-        if "kafka-acls.sh" in line:
-            ((resource, name),) = re.findall(r"(--topic|--group|--transactional-id) (\S+)", line)
-            prefixed = "--resource-pattern-type prefixed" in line
-            found += [
-                Grant(resource, name, prefixed, operation) for operation in re.findall(r"--operation (\S+)", line)
-            ]
-    return found
 
 
 def pairs_of(broker: Secured, user: str) -> list[str]:

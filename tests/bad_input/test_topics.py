@@ -11,6 +11,7 @@ import eddy
 from eddy.connectors.internal import internal_topics
 from eddy.connectors.log import TopicSpec
 from eddy.errors import ConfigurationError, ConnectorError, EddyError, StateError
+from tests.bad_input.administrator import created_by
 from tests.bad_input.conftest import MakeRig
 from tests.bad_input.rig import Rig
 from tests.bad_input.topologies import added_up, counted, echo, family, sums
@@ -186,18 +187,6 @@ class TestTopicsMadeByAnAdministrator:
         with pytest.raises(ConfigurationError) as refused:
             families.worker(family(families), eddy.Config(create_topics=False))
         assert [spec.name for spec in created_by(str(refused.value))] == [f"{families.name}-cuts"]
-
-
-def created_by(text: str) -> list[TopicSpec]:
-    """What the lines `kafka-topics.sh --create` in a text make."""
-    found = []
-    for line in text.splitlines():
-        if "kafka-topics.sh" in line:
-            (name,) = re.findall(r"--topic (\S+)", line)
-            (partitions,) = re.findall(r"--partitions (\d+)", line)
-            configs = dict(pair.split("=", 1) for pair in re.findall(r"--config (\S+)", line))
-            found.append(TopicSpec(name, int(partitions), configs))
-    return found
 
 
 def test_the_names_of_internal_topics_are_those_of_the_tests(families: Rig) -> None:

@@ -5,6 +5,7 @@ time that changes; the stacks of all its threads it writes to stderr on SIGUSR1.
 with an error's exit status, or with the process that started it, which holds its stdin open.
 """
 
+import ctypes
 import faulthandler
 import logging
 import os
@@ -27,6 +28,7 @@ __all__ = ["KILL", "STOP", "Order", "settings_of"]
 KILL, STOP = "kill", "stop"
 SIGNALS = {KILL: signal.SIGKILL, STOP: signal.SIGSTOP}
 ORPHANED = 75
+PR_SET_PDEATHSIG = 1
 
 
 class Order(msgspec.Struct, kw_only=True):
@@ -51,7 +53,9 @@ def settings_of(bootstrap: str, clients: dict[str, str]) -> KafkaSettings:
 
 
 def end_with_parent() -> None:
-    """End this process when nobody holds the other end of its stdin any more."""
+    """End this process when nobody holds the other end of its stdin any more; on Linux even while it is stopped."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
     def watch() -> None:
         os.read(0, 1)
@@ -63,24 +67,28 @@ def end_with_parent() -> None:
 class Fate:
     """The worker's hook: at the order's step, the time it names, this process gets the signal.
 
-    A worker that was stopped is a zombie when it goes on: the epoch it was stopped in has to be undone.
+    A worker that was stopped in an epoch is a zombie when it goes on: that epoch has to be undone. A plan or a cut
+    that it sends by itself does no harm, since it says nothing that was not so.
     """
 
     def __init__(self, order: Order) -> None:
-        self._order, self._left, self._aborts = order, order.time, -1
+        self._order, self._left = order, order.time
+        self._in_epoch = False
+        self._doomed_at = -1
         self.worker: eddy.Worker | None = None
 
     def __call__(self, step: str) -> None:
         """Observe a step."""
         aborts = self.worker.statistics.aborts if self.worker else 0
-        if step == "committed" and aborts == self._aborts:
+        self._in_epoch = step == "stepped" or (self._in_epoch and step != "done")
+        if step == "committed" and aborts == self._doomed_at:
             logging.error("a zombie has committed")
             os._exit(os.EX_SOFTWARE)
         if step == self._order.step:
             self._left -= 1
             if self._left == 0:
                 os.kill(os.getpid(), SIGNALS[self._order.deed])
-                self._aborts = aborts
+                self._doomed_at = aborts if self._in_epoch else -1
 
 
 def report(worker: eddy.Worker) -> Callable[[], None]:
@@ -104,9 +112,8 @@ def work(order: Order) -> None:
     log = KafkaLog(settings_of(order.bootstrap, order.clients))
     config = eddy.Config(state_dir=Path(order.state_dir), **order.config)  # type: ignore[arg-type]
     topology = program_of(order.program, order.run).topology()
-    workers: list[eddy.Worker] = []
-    observe = befall(order, lambda: workers[0].statistics.aborts)
-    workers.append(worker := eddy.Worker(topology, log, config, member=order.member, observe=observe))
+    fate = Fate(order)
+    fate.worker = worker = eddy.Worker(topology, log, config, member=order.member, observe=fate)
     worker.run(told.is_set, after=report(worker))
     log.close()
 

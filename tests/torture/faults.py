@@ -52,7 +52,6 @@ def other(member: str) -> str:
 def let_other_take_over(rig: Rig, member: str) -> None:
     """The session of a dead or stopped worker runs out; the other one goes on alone."""
     rig.wait_for_takeover(other(member))
-    rig.wait_for_progress()
     rig.faults["taken over"] += 1
 
 
@@ -109,7 +108,7 @@ def _revive(rig: Rig, member: str, how: int) -> None:
     """While its transaction may still be open; after that; or when nobody is left in the group."""
     if how == 1:
         rig.signal(other(member), signal.SIGKILL)
-        rig.wait_for(lambda: rig.log.groups().get(rig.application) == 0, "the group is empty")
+        rig.wait_for(lambda: not rig.members(), "the group is empty")
     elif how == 2:
         time.sleep(TRANSACTION_S)
     rig.signal(member, signal.SIGCONT)

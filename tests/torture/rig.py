@@ -4,6 +4,7 @@ Processes are started anew, never forked, and signalled by their own id. One tha
 what is temporary is started again, as a supervisor would; one that ends otherwise of itself has failed.
 """
 
+import contextlib
 import os
 import random
 import shutil
@@ -17,12 +18,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
+from confluent_kafka.admin import AdminClient
 
 import eddy
 from eddy.cli.exits import is_temporary
 from eddy.connectors.assembly import Assembly, assemble
 from eddy.connectors.kafka import KafkaLog
 from eddy.connectors.log import TopicPartition, TopicSpec
+from eddy.errors import ConnectorError
 from eddy.state.memory import MemoryStore
 from tests.simulation.witness import Witness
 from tests.torture.child import KILL, Order, settings_of
@@ -176,13 +179,27 @@ class Rig:
 
     def wait_for_stop(self, member: str) -> None:
         """Wait until a worker has stopped itself."""
-        pid = self.slots[member].process.pid
-        self.wait_for(lambda: os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOHANG) is not None, f"{member} stops")
+
+        def has_stopped() -> bool:
+            process = self.slots[member].process
+            with contextlib.suppress(ChildProcessError):
+                return os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOHANG) is not None
+            raise Failure(f"{member} ended with status {process.poll()} and was to stop")
+
+        self.wait_for(has_stopped, f"{member} stops")
 
     def wait_for_takeover(self, member: str) -> None:
-        """Wait until a worker owns everything."""
+        """Wait until a worker is alone in its group, owns everything, and goes on with the input."""
         everything = {*self.witness.inputs, *self.witness.exchanges}
+        self.wait_for(lambda: self.members() == {f"{self.application}-{member}"}, f"{member} is alone in the group")
         self.wait_for(lambda: self.slots[member].owned() == everything, f"{member} takes over")
+        self.wait_for_progress()
+
+    def members(self) -> set[str]:
+        """Who is in the application's group, by its static name."""
+        client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        (described,) = client.describe_consumer_groups([self.application]).values()
+        return {member.group_instance_id for member in described.result().members}
 
     def wait_for_all(self) -> None:
         """Wait until the workers there are own everything, each something of its own."""
@@ -196,9 +213,18 @@ class Rig:
 
     def wait_for_progress(self) -> None:
         """Wait until more of the input is taken in than is now."""
-        inputs, positions = self.witness.inputs, self.observer.positions
-        before = sum(positions.get(tp, 0) for tp in inputs)
-        self.wait_for(lambda: sum(self.observer.positions.get(tp, 0) for tp in inputs) > before, "input is taken in")
+        before: int | None = None
+
+        def moved() -> bool:
+            nonlocal before
+            with contextlib.suppress(ConnectorError):  # the broker may be away
+                committed = self.log.committed(self.application, self.witness.inputs)
+                now = sum(position.offset for position in committed.values())
+                before = now if before is None else before
+                return now > before
+            return False
+
+        self.wait_for(moved, "input is taken in")
 
     def wait_for(self, holds: Callable[[], bool], what: str) -> None:
         """Wait for a condition. Raises: Hang after a time without progress; Failure if a worker fails meanwhile."""

@@ -300,11 +300,10 @@ class KafkaProducer:
         """
         error, what = self._cause(the_error(exception), what)
         made = kafka_error(f"{self._where}: {what}", error)
-        if isinstance(made, SlotTakenError) or (
-            error.fatal() and not isinstance(made, FencedError | ConfigurationError)
-        ):
+        fatal = error.fatal() or error.code() == KafkaError._FATAL
+        if isinstance(made, SlotTakenError) or (fatal and not isinstance(made, FencedError | ConfigurationError)):
             made = FencedError(f"{made}; this producer is done")
-        self._done |= error.fatal()
+        self._done |= fatal
         return made
 
     def _cause(self, error: KafkaError, what: str) -> tuple[KafkaError, str]:

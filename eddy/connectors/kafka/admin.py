@@ -7,12 +7,13 @@ raised as eddy's error, retriable or not.
 import contextlib
 import logging
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
 import confluent_kafka
-from confluent_kafka import Consumer, ConsumerGroupState, IsolationLevel, KafkaError, KafkaException
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._listoffsets import OffsetSpec
@@ -20,7 +21,7 @@ from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from eddy.connectors.kafka.errors import error_of, is_transient, kafka_error, the_error
-from eddy.connectors.kafka.predecessor import shares_out
+from eddy.connectors.kafka.predecessor import assigned, shares_out
 from eddy.connectors.kafka.trouble import Trouble
 from eddy.connectors.log import Position, TopicPartition, TopicSpec
 from eddy.errors import ConnectorError, SlotTakenError
@@ -93,13 +94,13 @@ class Admin:
 
     # Topics
 
-    def partitions(self) -> dict[str, int]:
-        """All topics whose partitions have leaders, with the number of these."""
+    def partitions(self, led: bool = False) -> dict[str, int]:
+        """All topics, with the numbers of their partitions; with `led`, those of which every partition has a leader."""
         topics = self._ask("list topics", lambda: self._client.list_topics(timeout=_LISTING_S)).topics
         return {
             name: len(topic.partitions)
             for name, topic in topics.items()
-            if topic.error is None and all(partition.error is None for partition in topic.partitions.values())
+            if topic.error is None and not (led and any(partition.error for partition in topic.partitions.values()))
         }
 
     def configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -147,7 +148,7 @@ class Admin:
 
     def _wait_until(self, holds: Callable[[dict[str, int]], bool], what: str) -> None:
         deadline = time.monotonic() + _REQUEST_S
-        while not holds(self.partitions()):
+        while not holds(self.partitions(led=True)):
             if time.monotonic() > deadline:
                 raise ConnectorError(f"{self._where}: waited {_REQUEST_S:.0f} s until {what}", retriable=True)
             time.sleep(_PAUSE_S)
@@ -251,14 +252,14 @@ class Admin:
         return next((member.member_id for member in members if member.group_instance_id == name), None)
 
     def outlast(self, group: str, name: str, counts: Mapping[str, int], session_s: float) -> None:
-        """Let the session of the static member `name` run out where its group shares out other partitions than these.
+        """Let the session of the member `name` run out where its group shares out other partitions than these.
 
         Raises: SlotTakenError where it does not run out: somebody else has the name.
         """
         told = False
-        deadline = time.monotonic() + session_s + 2 * _REQUEST_S
+        deadline = time.monotonic() + session_s + _REQUEST_S
         while True:
-            owned = self._ask(f"describe group '{group}'", lambda: self._shares(group))
+            owned = self._ask(f"list group '{group}'", lambda: self._shares(group))
             if name not in owned or shares_out(owned.values(), counts):
                 return
             if time.monotonic() > deadline:
@@ -272,24 +273,27 @@ class Admin:
             time.sleep(_SESSION_PAUSE_S)
 
     def _shares(self, group: str) -> dict[str, frozenset[TopicPartition]]:
-        """Who owns what; nobody where the group is being shared out anew, or does not exist."""
-        client = self._made()
-        (future,) = client.describe_consumer_groups([group], request_timeout=_REQUEST_S / 4).values()
+        """Who owns what, by the names of clients; nobody where the group is being shared out anew, or does not exist.
+
+        The older call asks every broker. One to the coordinator alone can end the process while that loads (5040).
+        """
         try:
-            described = future.result(_ANSWER_S)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)
+                listed = self._client.list_groups(group, timeout=_LISTING_S)
         except KafkaException as exception:
-            if the_error(exception).code() == KafkaError.GROUP_ID_NOT_FOUND:
-                return {}
-            raise
-        except TimeoutError as error:
-            raise ConnectorError(f"{self._where}: describe group '{group}': no answer", retriable=True) from error
-        if described.state != ConsumerGroupState.STABLE:
+            if the_error(exception).code() != KafkaError._PARTIAL:
+                raise
+            _log.warning("group '%s': not all brokers answer; not looked at how it shares out its topics", group)
             return {}
+        for found in listed:
+            if found.error is not None:
+                raise KafkaException(found.error)
         return {
-            member.group_instance_id or member.member_id: frozenset(
-                TopicPartition(tp.topic, tp.partition) for tp in member.assignment.topic_partitions
-            )
-            for member in described.members
+            str(member.client_id): assigned(member.assignment or b"")
+            for found in listed
+            if found.state == "Stable"
+            for member in found.members
         }
 
     def delete_group(self, group: str) -> None:

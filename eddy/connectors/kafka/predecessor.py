@@ -7,11 +7,12 @@ without an error. Then the session of the predecessor has to run out first: what
 shared out anew.
 """
 
+import struct
 from collections.abc import Iterable, Mapping
 
 from eddy.connectors.log import TopicPartition
 
-__all__ = ["shares_out"]
+__all__ = ["assigned", "shares_out"]
 
 
 def shares_out(owned: Iterable[frozenset[TopicPartition]], counts: Mapping[str, int]) -> bool:
@@ -34,3 +35,26 @@ def shares_out(owned: Iterable[frozenset[TopicPartition]], counts: Mapping[str, 
         if any(len(shares) > 1 for shares in of_count.values()):
             return False
     return True
+
+
+def assigned(data: bytes) -> frozenset[TopicPartition]:
+    """Read what a member was assigned, as its leader wrote it: a version, then topics with their partitions.
+
+    >>> sorted(assigned(bytes.fromhex("0000 00000001 0001 61 00000002 00000000 00000003 00000000")))
+    [TopicPartition(topic='a', partition=0), TopicPartition(topic='a', partition=3)]
+    >>> assigned(b"")
+    frozenset()
+    """
+    found: set[TopicPartition] = set()
+    if not data:
+        return frozenset()
+    _, topics = struct.unpack_from(">hi", data)
+    at = 6
+    for _ in range(topics):
+        (length,) = struct.unpack_from(">h", data, at)
+        topic = data[at + 2 : at + 2 + length].decode()
+        (count,) = struct.unpack_from(">i", data, at + 2 + length)
+        at += 6 + length
+        found |= {TopicPartition(topic, partition) for partition in struct.unpack_from(f">{count}i", data, at)}
+        at += 4 * count
+    return frozenset(found)

@@ -27,14 +27,7 @@ class Held:
 
     def step(self, batches: list[Batch], over: Sequence[tuple[int, Batch]], time: int) -> list[Batch]:
         """Return what leaves, binding by binding, and how the errors differ: rows (binding, (key, value))."""
-        changed = self._numbered(over)
-        if changed:
-            self._errors.integrate(changed)
-        errors = Batch(
-            [(self._bindings[index], (key, value)) for (index, key), (_, value) in changed],
-            list(changed.values()),
-            time,
-        )
+        errors = self._mended(self._numbered(over), time)
         deltas = self._numbered(enumerate(batches))
         if next(self._errors.items(), None) is not None:
             if deltas:
@@ -44,6 +37,16 @@ class Held:
             self._deltas.integrate({row: -weight for row, weight in held.items()})
             merge_into(deltas, held, held.values())
         return [*self._by_binding(deltas, time), errors]
+
+    def _mended(self, changed: ZSet, time: int) -> Batch:
+        """Take in what is beyond the last round; each row that it changes is an error, once."""
+        if not changed:
+            return EMPTY
+        olds = self._errors.weights(list(changed))
+        self._errors.integrate(changed)
+        rows = [(self._bindings[index], (key, value)) for (index, key), (_, value) in changed]
+        weights = [(old + move != 0) - (old != 0) for old, move in zip(olds, changed.values(), strict=True)]
+        return Batch(rows, weights, time).select(weights)
 
     def _numbered(self, batches: Any) -> ZSet:
         zset: ZSet = {}

@@ -89,7 +89,12 @@ class Builder:
 
     def at_one_owner(self, source: Node, name: str) -> Node:
         """`source` with all its rows at one owner: itself, or behind an exchange of one partition."""
-        return source if source.sole else self._exchange(source, name, partitions=1, sole=True)
+        if source.sole:
+            return source
+        for node in self.plan.nodes:
+            if isinstance(node, Exchange) and node.sole and node.inputs == (source,):
+                return node
+        return self._exchange(source, name, partitions=1, sole=True)
 
     def met(self, nodes: tuple[Node, ...], names: Sequence[str]) -> tuple[Node, ...]:
         """Nodes that are to meet: where one of them is at one owner, all are brought there."""

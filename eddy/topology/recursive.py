@@ -54,8 +54,8 @@ def close_recursion(
     length = len(builder.plan.nodes)
     variable, result, body = _build(builder, where, name, kind, seed, op)
     why = _why_nested(body, variable)
-    start, sole = seed, seed.sole
-    if moves_rows(body, why) and not sole:
+    start = seed
+    if moves_rows(body, why) and not seed.sole:
         builder.plan.rewind(length)
         start = builder.at_one_owner(seed, f"{name}-seed")
         variable, result, body = _build(builder, where, name, kind, start, op)
@@ -70,6 +70,7 @@ def close_recursion(
             )
     if bound.max_depth is None:
         _check_terminates(where, variable, result, body)
+    sole = start.sole if builder.open_loops else seed.sole  # what a loop around takes in stays there
     return builder.add(
         Recursion,
         name,

@@ -132,7 +132,11 @@ class Fixpoint(Timed):
 
     def states(self) -> Sequence[State]:
         """The states inside, and what is held back."""
-        return [*self.body.states(), *(self._held.states() if self._held else ())]
+        return [*self.body.states(), *self.own_states()]
+
+    def own_states(self) -> Sequence[State]:
+        """What is held back, and why."""
+        return self._held.states() if self._held else ()
 
     def due(self, time: Time) -> bool:
         """Whether something inside waits for a round of the loop around."""

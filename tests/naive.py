@@ -84,6 +84,8 @@ def _users(plan: Plan) -> dict[Node, list[Node]]:
             seen = {node}
         if kind == "Recursion":
             seen = (seen | free[node.result]) - {node.variable}  # type: ignore[attr-defined]
+        if kind == "Block":
+            seen = seen.union(*(free[result] for result in node.results)) - {*node.variables}  # type: ignore[attr-defined]
         free[node] = seen
     return {variable: [n for n, seen in free.items() if variable in seen] for variable in set().union(*free.values())}
 
@@ -189,8 +191,46 @@ def _recursion(naive: Naive, node: Any) -> Bag:
     return x
 
 
+def _constant(naive: Naive, node: Any) -> Bag:
+    return bag((row, 1) for row in node.rows)
+
+
+def _block(naive: Naive, node: Any) -> Bag:
+    """All bindings in one bag, each row under its binding's place; at the place behind the last, the errors.
+
+    In a round every definition is evaluated with the variables as the last round left them. The errors are what
+    the last round that the limit allows has changed.
+    """
+    limited = node.bound.on_limit == "return" or node.bound.limit < PATIENCE
+    last: list[Bag] = [Counter() for _ in node.variables]
+    changed: Bag = Counter()
+    for _ in range(node.bound.limit if limited else PATIENCE):
+        for variable, rows in zip(node.variables, last, strict=True):
+            naive.bind(variable, rows)
+        after = [naive.rows(result) for result in node.results]
+        changed = bag(_numbered(after, 1) + _numbered(last, -1))
+        last = after
+        if not changed:
+            break
+    if changed and not limited:
+        raise NoAnswerError(node.name)
+    found = bag(_numbered(last, 1))
+    if node.bound.on_limit == "error":
+        found |= {(len(last), (node.variables[i].label, row)): weight for (i, row), weight in changed.items()}
+    return found
+
+
+def _numbered(bags: list[Bag], factor: int) -> list[tuple[Row, int]]:
+    return [((i, row), weight * factor) for i, rows in enumerate(bags) for row, weight in rows.items()]
+
+
+def _binding(naive: Naive, node: Any) -> Bag:
+    return Counter({row: weight for (index, row), weight in _one(naive, node).items() if index == node.index})
+
+
 _RULES: dict[str, Callable[[Naive, Any], Bag]] = {
     "Source": _source,
+    "Constant": _constant,
     "Transform": _transform,
     "Merge": _merge,
     "Exchange": _one,
@@ -201,5 +241,7 @@ _RULES: dict[str, Callable[[Naive, Any], Bag]] = {
     "Aggregate": _aggregate,
     "Reduce": _reduce,
     "Recursion": _recursion,
+    "Block": _block,
+    "Binding": _binding,
     "Sink": _one,
 }

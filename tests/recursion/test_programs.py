@@ -1,13 +1,21 @@
-"""Random graphs, edited: after every epoch each program's answer is the one from scratch."""
+"""Random graphs, edited, and random programs: after every epoch the answer is the one from scratch.
+
+EDDY_STORIES=1000 plays more of them; `python -m tests.recursion` plays until its time is out.
+"""
 
 import os
+from collections.abc import Callable
 
 import pytest
 
-from tests.recursion.programs import PROGRAMS
+from tests.recursion import blocks
+from tests.recursion.programs import PROGRAMS, Program
+from tests.recursion.random_programs import random_block, random_program
 from tests.recursion.rig import Played, play
 
-STORIES = int(os.environ.get("EDDY_STORIES", "12"))
+assert blocks
+STORIES = int(os.environ.get("EDDY_STORIES", "6"))
+CHUNKS = 6
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -15,5 +23,12 @@ def test_the_answer_is_that_from_scratch_after_every_epoch(name: str) -> None:
     played = Played()
     for seed in range(STORIES):
         play(PROGRAMS[name], seed, played)
-    assert played.epochs > 5 * STORIES
+    assert played.epochs > 10 * STORIES
     assert played.rows > played.epochs / 4, "next to nothing ever changed"
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+@pytest.mark.parametrize("kind", [random_program, random_block])
+def test_whatever_the_program_the_answer_is_that_from_scratch(kind: Callable[[int], Program], chunk: int) -> None:
+    for seed in range(chunk * STORIES, (chunk + 1) * STORIES):
+        play(kind(seed), seed)

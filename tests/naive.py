@@ -37,7 +37,7 @@ def bag(rows: Iterable[tuple[Row, int]]) -> Bag:
 
 def table_of(rows: Mapping[Row, int]) -> dict[Any, Any]:
     """A bag with one row a key as a dict."""
-    found = dict(rows)
+    found = dict(rows.keys())
     assert len(found) == len(rows), f"no table: {rows}"
     assert set(rows.values()) <= {1}, f"no table: {rows}"
     return found
@@ -201,10 +201,11 @@ def _block(naive: Naive, node: Any) -> Bag:
     In a round every definition is evaluated with the variables as the last round left them. The errors are what
     the last round that the limit allows has changed.
     """
-    limited = node.bound.on_limit == "return" or node.bound.limit < PATIENCE
+    held = node.bound.on_limit == "rows"
+    limited = held or node.bound.max_depth is not None
     last: list[Bag] = [Counter() for _ in node.variables]
     changed: Bag = Counter()
-    for _ in range(node.bound.limit if limited else PATIENCE):
+    for _ in range(node.rounds if limited else PATIENCE):
         for variable, rows in zip(node.variables, last, strict=True):
             naive.bind(variable, rows)
         after = [naive.rows(result) for result in node.results]
@@ -215,7 +216,7 @@ def _block(naive: Naive, node: Any) -> Bag:
     if changed and not limited:
         raise NoAnswerError(node.name)
     found = bag(_numbered(last, 1))
-    if node.bound.on_limit == "error":
+    if held:
         found |= {(len(last), (node.variables[i].label, row)): weight for (i, row), weight in changed.items()}
     return found
 

@@ -217,7 +217,7 @@ def _block(naive: Naive, node: Any) -> Bag:
         raise NoAnswerError(node.name)
     found = bag(_numbered(last, 1))
     if held:
-        found |= {(len(last), (node.variables[i].label, row)): weight for (i, row), weight in changed.items()}
+        found.update({(len(last), (node.variables[i].label, row)): weight for (i, row), weight in changed.items()})
     return found
 
 

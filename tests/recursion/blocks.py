@@ -110,7 +110,7 @@ def a_recursion_inside_a_block(g: Graph) -> Watched:
     return {"found": block.found, "left": block.left}
 
 
-@program(tags="block")
+@program("edges", tags="block")
 def counts_and_constants_in_a_block(g: Graph) -> Watched:
     """Node 0 is always there; a node is found that two are linked to, or one with a loop."""
     edges = g.edges()
@@ -156,18 +156,18 @@ def first(key: Any, values: Mapping[Any, int]) -> list[Any]:
     return [min(values)]
 
 
-def _add(name: str, build: Any, bindings: str, limit: int, on_limit: str) -> None:
+def _add(name: str, build: Any, bindings: str, limit: int, on_limit: str, *sources: str) -> None:
     def made(g: Graph) -> Watched:
         block = build(g, limit, on_limit)
         watched = {binding: getattr(block, binding) for binding in bindings.split()}
         return watched if on_limit == "return" else {**watched, "errors": block.errors}
 
-    PROGRAMS[name] = Program(name, made, tags=frozenset({"block", on_limit}))
+    PROGRAMS[name] = Program(name, made, sources or ("edges", "roots"), tags=frozenset({"block", on_limit}))
 
 
 for _limit in LIMITS:
     for _on_limit in ("return", "error"):
         _add(f"depths-{_on_limit}-at-{_limit}", limited, "depth seen", _limit, _on_limit)
 for _limit in (1, 4, 5):
-    _add(f"flip-flop-return-at-{_limit}", flip_flop, "flip flop", _limit, "return")
-_add("flip-flop-error-at-4", flip_flop, "flip flop", 4, "error")
+    _add(f"flip-flop-return-at-{_limit}", flip_flop, "flip flop", _limit, "return", "roots")
+_add("flip-flop-error-at-4", flip_flop, "flip flop", 4, "error", "roots")

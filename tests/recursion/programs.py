@@ -372,13 +372,13 @@ def three_levels_of_recursion(g: Graph) -> Watched:
     def within(x: Relation, level: int) -> Relation:
         name = g(f"level-{level}")
         if level == 2:
-            return reached(g, x, edges, f"level-{level}").distinct(f"{name}-once")
+            return reached(g, x, edges, f"level-{level}").distinct(f"{name}-distinct")
         return x.recursively(
             lambda y: (
                 within(y, level + 1)
                 .map(lambda node, _: ((node + 1 + level) % 5, 0), f"{name}-on")
                 .minus(y.filter(lambda node, _: node == level, f"{name}-some"), f"{name}-minus")
-                .distinct(f"{name}-once")
+                .distinct(f"{name}-distinct")
             ),
             name,
             limit=4,

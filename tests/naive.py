@@ -198,8 +198,8 @@ def _constant(naive: Naive, node: Any) -> Bag:
 def _block(naive: Naive, node: Any) -> Bag:
     """All bindings in one bag, each row under its binding's place; at the place behind the last, the errors.
 
-    In a round every definition is evaluated with the variables as the last round left them. The errors are what
-    the last round that the limit allows has changed.
+    In a round every definition is evaluated with the variables as the last round left them. The errors are
+    the rows that the last round that the limit allows has changed, each once.
     """
     held = node.bound.on_limit == "rows"
     limited = held or node.bound.max_depth is not None
@@ -217,7 +217,7 @@ def _block(naive: Naive, node: Any) -> Bag:
         raise NoAnswerError(node.name)
     found = bag(_numbered(last, 1))
     if held:
-        found.update({(len(last), (node.variables[i].label, row)): weight for (i, row), weight in changed.items()})
+        found.update({(len(last), (node.variables[i].label, row)): 1 for i, row in changed})
     return found
 
 

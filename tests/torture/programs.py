@@ -79,15 +79,13 @@ def orders(of_run: Callable[[str], str]) -> eddy.Topology:
 
 
 def nearest(of_run: Callable[[str], str]) -> eddy.Topology:
-    """The least number of links from a fixed page."""
+    """The least number of links from the home page."""
     topology = eddy.Topology(of_run("nearest"))
     links = topology.table(of_run("links"), key=eddy.String, value=eddy.String, name="links")
     edges = links.to_relation().map(lambda _, link: tuple(link.split(">")), name="edges", key=eddy.String)
-    start = topology.constant([("p0", 0)], name="start", key=eddy.String, value=eddy.Int64)
-    found = start.recursively(lambda pages: programs.nearest_step(pages, edges), name="found")
-    lengths = found.reduce(programs._least, name="least").group_by_key(key=eddy.String, value=eddy.Int64)
-    counted = lengths.reduce(lambda a, b: a + b, lambda a, b: a - b, "lengths")
-    counted.to(of_run("lengths"), key=eddy.String, value=eddy.Int64)
+    lengths = programs.nearest_of(edges).group_by_key(key=eddy.String, value=eddy.Int64)
+    summed = lengths.reduce(lambda a, b: a + b, lambda a, b: a - b, "lengths")
+    summed.to(of_run("lengths"), key=eddy.String, value=eddy.Int64)
     return topology
 
 

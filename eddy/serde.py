@@ -7,7 +7,7 @@ not named: None, bool, int, float, str, bytes and tuples of these, as MessagePac
 import math
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
@@ -33,6 +33,11 @@ class Serde(Generic[T]):
     decode: Callable[[bytes], T]
     hashable: bool = True
     identify: Callable[[T], bytes] | None = None
+    recipe: tuple[Callable[..., Any], tuple[Any, ...]] | None = field(default=None, compare=False, repr=False)
+    """How to make it in another process, where its functions cannot be pickled."""
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return self.recipe or (Serde, (self.name, self.encode, self.decode, self.hashable, self.identify))
 
     def identify_many(self, values: Sequence[T]) -> list[bytes]:
         """The bytes under which each value is known: equal values, equal bytes, as 1 and 1.0 and True."""
@@ -67,14 +72,20 @@ def _check_bytes(value: bytes) -> bytes:
     return value
 
 
-Bytes: Serde[bytes] = Serde("bytes", _check_bytes, bytes)
-String: Serde[str] = Serde("string", str.encode, bytes.decode)
-Int64: Serde[int] = Serde("int64", _INT64.pack, _decode_int64)
+def _named(name: str) -> "Serde[Any]":
+    """One of this module's serdes, by its own name."""
+    return cast("Serde[Any]", globals()[name])
+
+
+Bytes: Serde[bytes] = Serde("bytes", _check_bytes, bytes, recipe=(_named, ("Bytes",)))
+String: Serde[str] = Serde("string", str.encode, bytes.decode, recipe=(_named, ("String",)))
+Int64: Serde[int] = Serde("int64", _INT64.pack, _decode_int64, recipe=(_named, ("Int64",)))
 Float64: Serde[float] = Serde(
     "float64",
     _FLOAT64.pack,
     _decode_float64,
     identify=lambda value: _FLOAT64.pack(value + 0.0),  # -0.0 is 0.0
+    recipe=(_named, ("Float64",)),
 )
 
 _json_encoder = msgspec.json.Encoder(order="sorted")
@@ -98,6 +109,7 @@ def Json(type: Any = Any) -> Serde[Any]:  # noqa: N802 - a serde reads as a noun
         msgspec.json.Decoder(type).decode,
         hashable,
         identify=lambda value: encode(_canonical(value)),
+        recipe=(Json, (type,)),
     )
 
 
@@ -119,7 +131,8 @@ def Struct(type: type[S], format: str = "json") -> Serde[S]:  # noqa: N802
         else (_pack, msgspec.msgpack.Decoder(type).decode)
     )
     # Decoding gives each field its declared type, so that Node(0) and Node(0.0) are written alike.
-    return Serde(name, encode, decode, hashable, identify=lambda value: encode(decode(encode(value))))
+    made = (Struct, (type, format))
+    return Serde(name, encode, decode, hashable, lambda value: encode(decode(encode(value))), made)
 
 
 def _check_native(value: object) -> None:
@@ -162,7 +175,9 @@ def _decode_native(data: bytes) -> Any:
     return _tupled(_unpack(data))
 
 
-Native: Serde[Any] = Serde("native", _encode_native, _decode_native, identify=_identify_native)
+Native: Serde[Any] = Serde(
+    "native", _encode_native, _decode_native, identify=_identify_native, recipe=(_named, ("Native",))
+)
 
 
 _PLAIN: dict[type, Callable[[Any], bytes]] = {
@@ -188,5 +203,5 @@ def _refuse_decode(data: bytes) -> Any:
     )
 
 
-Plain: Serde[Any] = Serde("plain", _encode_plain, _refuse_decode)
+Plain: Serde[Any] = Serde("plain", _encode_plain, _refuse_decode, recipe=(_named, ("Plain",)))
 """For writing only: str as UTF-8, bytes as they are, int and float as 64 bits big-endian."""

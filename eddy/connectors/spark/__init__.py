@@ -1,0 +1,1 @@
+"""Spark: backfill and verify."""

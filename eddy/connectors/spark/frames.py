@@ -1,0 +1,175 @@
+"""Frames: the few things that the compiler asks of Spark, all on rows under the columns of `passes`.
+
+Spark's adaptive execution is off in the session used here: a loop is many small jobs over frames that lie as
+the next one needs them, and adaptive plans forget how frames lie.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyspark.errors
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.types import StructType
+
+from eddy.connectors.spark.passes import FACTS, ROWS
+from eddy.connectors.spark.ship import Shipped
+from eddy.errors import ConnectorError, DataError, EddyError, LoopLimitError
+
+__all__ = ["Frames", "Piles", "be32", "be64", "names", "told", "with_suffix"]
+
+_SETTINGS = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.execution.arrow.pyspark.fallback.enabled": "false",
+}
+_RAISED: Mapping[str, type[EddyError]] = {kind.__name__: kind for kind in (LoopLimitError, DataError)}
+_RAISED_IN_A_WORKER = re.compile(
+    r"^eddy\.errors\.(\w+): (.*?)(?=\n\s*\n|\n\tat |\nDriver stacktrace|\Z)", re.MULTILINE | re.DOTALL
+)
+_MERGED = 16
+
+
+def names(schema: str) -> list[str]:
+    """The columns of a schema."""
+    return [column.split()[0] for column in schema.split(",")]
+
+
+def be64(number: Column) -> Column:
+    """A number as eight bytes, big-endian."""
+    return f.unhex(f.lpad(f.hex(number.cast("long")), 16, "0"))
+
+
+def be32(number: Column) -> Column:
+    """A number from 0 on as four bytes, big-endian."""
+    return f.unhex(f.lpad(f.hex(number.cast("long")), 8, "0"))
+
+
+def with_suffix(frame: DataFrame, columns: Mapping[str, str]) -> DataFrame:
+    """These columns alone, under other names."""
+    return frame.select(*(f.col(old).alias(new) for old, new in columns.items()))
+
+
+class Frames:
+    """A session, and how many partitions its shuffles have. `program` is the module of the author's file."""
+
+    def __init__(self, spark: SparkSession, program: str | None = None) -> None:
+        self.spark = spark.newSession()
+        for name, value in _SETTINGS.items():
+            self.spark.conf.set(name, value)
+        self.partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 200)
+        self.spark.conf.set("spark.sql.shuffle.partitions", str(self.partitions))
+        self._program = program
+        self._reliable = spark.sparkContext.getCheckpointDir() is not None
+        self._kept: list[DataFrame] = []
+
+    def empty(self, schema: str = ROWS) -> DataFrame:
+        """No rows."""
+        return self.spark.createDataFrame([], schema)
+
+    def rows(self, rows: Sequence[tuple[Any, ...]], schema: str) -> DataFrame:
+        """Some rows of the driver's."""
+        return self.spark.createDataFrame(list(rows), schema)
+
+    def through(self, frame: DataFrame, function: Callable[[Any], Iterator[Any]], schema: str) -> DataFrame:
+        """`frame` through a function over Arrow batches, in Python workers."""
+        return frame.mapInArrow(Shipped(function, self._program), schema)
+
+    def consolidated(self, frame: DataFrame) -> DataFrame:
+        """Equal rows merged, none with weight 0, lying by key."""
+        return (
+            frame.repartition(self.partitions, "k")
+            .groupBy("k", "v")
+            .agg(f.max("kc").alias("kc"), f.max("vc").alias("vc"), f.sum("w").alias("w"))
+            .where("w <> 0")
+            .select(*names(ROWS))
+        )
+
+    def difference(self, new: DataFrame, old: DataFrame) -> DataFrame:
+        """What of rows has come and, with weights below 0, gone."""
+        return self.consolidated(new.unionByName(old.withColumn("w", -f.col("w"))))
+
+    def by_key(self, frame: DataFrame, *within: str | Column) -> DataFrame:
+        """Rows lying by key, and sorted by it and then by `within`."""
+        return frame.repartition(self.partitions, "k").sortWithinPartitions("k", *within)
+
+    def union(self, frames: Sequence[DataFrame], schema: str | StructType) -> DataFrame:
+        """All rows of all."""
+        if not frames:
+            return self.spark.createDataFrame([], schema)
+        whole = frames[0]
+        for other in frames[1:]:
+            whole = whole.unionByName(other)
+        return whole
+
+    def settled(self, frame: DataFrame) -> DataFrame:
+        """The same, computed, without what it came of: a checkpoint where the session has a place for one."""
+        with told():
+            return frame.checkpoint() if self._reliable else frame.localCheckpoint()
+
+    def kept(self, frame: DataFrame) -> DataFrame:
+        """The same, kept where it is computed first, until `release`."""
+        self._kept.append(frame.persist())
+        return self._kept[-1]
+
+    def release(self) -> None:
+        """Let go what was kept."""
+        for frame in self._kept:
+            frame.unpersist()
+        self._kept = []
+
+    def mark(self, frame: DataFrame) -> tuple[int, int]:
+        """The number of rows, and a hash of them all whatever their order."""
+        hashed = f.xxhash64("k", "v", "w")
+        with told():
+            row = frame.agg(f.count("*").alias("count"), f.bit_xor(hashed).alias("hash")).first()
+        assert row is not None
+        return row["count"], row["hash"] or 0
+
+    def facts(self, frame: DataFrame, time: int) -> DataFrame:
+        """Rows as facts of one moment."""
+        stamps = {"t": f.lit(time).cast("long"), "s": f.lit(b""), "h": f.lit(None).cast("binary")}
+        return frame.withColumns(stamps).select(*names(FACTS))
+
+
+class Piles:
+    """Frames that are summed up as they come: a loop of many rounds leaves few frames behind."""
+
+    def __init__(self, frames: Frames) -> None:
+        self._frames = frames
+        self._pile: list[DataFrame] = []
+
+    def add(self, frame: DataFrame) -> None:
+        """Take one in, settled before."""
+        self._pile.append(frame)
+        if len(self._pile) >= _MERGED:
+            self._pile = [self._frames.settled(self.sum().coalesce(self._frames.partitions))]
+
+    def sum(self) -> DataFrame:
+        """All rows, not consolidated."""
+        return self._frames.union(self._pile, ROWS)
+
+
+class told:  # noqa: N801 - reads as a part of a sentence
+    """Within it, what went wrong in a Spark job is raised as eddy's error."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, pyspark.errors.PySparkException) or type(error).__name__ == "Py4JJavaError":
+            raise error_of(str(error)) from error
+
+
+def error_of(text: str) -> EddyError:
+    """The error of eddy's that a Python worker raised, or else one of Spark's.
+
+    >>> error_of("…\\nTraceback …\\neddy.errors.DataError: step 'x': the function raised E\\n\\tat org.apache…")
+    DataError("step 'x': the function raised E")
+    """
+    found = _RAISED_IN_A_WORKER.search(text)
+    if found:
+        return _RAISED.get(found[1], DataError)(found[2].strip())
+    lines = [line for line in text.splitlines() if line.strip()]
+    return ConnectorError(f"spark: {' '.join(lines[:3])[:1500]}; a job that ends is needed. See Spark's own log")

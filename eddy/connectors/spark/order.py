@@ -1,0 +1,76 @@
+"""What depends on the order in which records arrive, or on how they are cut into epochs: named, with the reason.
+
+What a plan makes of its input is a function of the input alone, but for:
+
+    stream-table joins              a record meets the table as it was when the record came
+    changes of a table as a stream  how many of its values become facts depends on the epochs
+    folds and tables of streams     where the records of a key come from more than one partition, nothing tells
+                                    which of them came first; within one partition their offsets do
+
+A fold whose function gives the same in any order is right all the same: who knows that says so.
+"""
+
+from collections.abc import Collection, Mapping
+
+from eddy.topology.plan import (
+    Aggregate,
+    Exchange,
+    Latest,
+    Node,
+    Plan,
+    Sink,
+    Source,
+    StreamTableJoin,
+    Transform,
+    Upsert,
+)
+
+__all__ = ["order_dependent"]
+
+
+def order_dependent(plan: Plan, partitions: Mapping[str, int], commutes: Collection[str] = ()) -> dict[str, str]:
+    """The steps whose result the input does not determine, each with the reason. `commutes` names folds that do."""
+    found: dict[str, str] = {}
+    for node in plan.nodes:
+        if isinstance(node, StreamTableJoin):
+            found[node.name] = "a stream-table join: each record meets the table as it was when the record came"
+        elif isinstance(node, Latest):
+            found[node.name] = (
+                "a table's changes as a stream: how many of its values become records depends on how its input was "
+                "cut into epochs"
+            )
+        elif isinstance(node, Upsert) and not _in_one_order(node.inputs[0], partitions):
+            found[node.name] = _MIXED.format("a table of the last records of a stream")
+        elif isinstance(node, Aggregate) and node.inputs[0].kind == "stream" and node.name not in commutes:
+            if not _in_one_order(node.inputs[0], partitions):
+                found[node.name] = _MIXED.format("a fold of a stream")
+    return found
+
+
+_MIXED = (
+    "{}: the records of a key come from more than one partition, so that nothing tells which came first. If the "
+    "function gives the same in any order, say so: commutes"
+)
+
+
+def behind(plan: Plan, names: Collection[str]) -> dict[Sink, str]:
+    """The sinks that depend on steps of these names, each with one of them."""
+    tainted: dict[Node, str] = {}
+    for node in plan.nodes:
+        if node.name in names:
+            tainted[node] = node.name
+        elif sources := [tainted[source] for source in node.inputs if source in tainted]:
+            tainted[node] = sources[0]
+    return {node: name for node, name in tainted.items() if isinstance(node, Sink)}
+
+
+def _in_one_order(node: Node, partitions: Mapping[str, int]) -> bool:
+    """Whether all records of a key come from one partition of one topic, in its order."""
+    rekeyed = False
+    while True:
+        if isinstance(node, Source):
+            return not rekeyed or partitions[node.topic] == 1
+        if not isinstance(node, Transform | Exchange):
+            return False
+        rekeyed = rekeyed or (isinstance(node, Transform) and node.rekeys)
+        (node,) = node.inputs

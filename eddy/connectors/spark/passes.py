@@ -1,0 +1,387 @@
+"""Passes: what runs in Spark's Python workers, from Arrow batches to Arrow batches.
+
+    entry   columns → a batch of rows, decoded once
+    steps   the worker's own operators without memory, one after the other
+    exit    rows → columns, encoded once
+
+A row is known by its identity: `k` and `v` are the bytes of `Serde.identify`, so that equal rows have equal
+bytes and Spark can join and group them. `kc` and `vc` hold a key or value as it came, where that is written
+otherwise. Rows of relations and tables that are equal are merged before they leave.
+
+Facts have three columns more: the time, the place in the order of their partition, the headers.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import msgspec
+import pyarrow as pa
+
+from eddy.connectors.inbound import decoded, note_unhashable
+from eddy.connectors.log import Headers
+from eddy.connectors.outbound import encoded, repeated
+from eddy.errors import DataError, EddyError
+from eddy.operators.batch import Batch, Row
+from eddy.operators.operator import Operator
+from eddy.operators.stateless import check_rows
+from eddy.serde import Native, Serde
+
+__all__ = [
+    "FACTS",
+    "RECORDS",
+    "ROWS",
+    "SENT",
+    "Entry",
+    "Exit",
+    "JoinedEntry",
+    "LookedUpEntry",
+    "Pass",
+    "RecordsEntry",
+    "RowsEntry",
+    "RowsExit",
+    "SentExit",
+    "TablesEntry",
+    "encode_rows",
+    "pack_headers",
+    "unpack_headers",
+]
+
+ROWS = "k binary, kc binary, v binary, vc binary, w long"
+"""Rows of relations and tables."""
+FACTS = f"{ROWS}, t long, s binary, h binary"
+"""Records of streams, and of sources before they are tables."""
+SENT = "k binary, v binary, t long, s binary, h binary"
+"""Records as they are written to a topic."""
+RECORDS = f"{FACTS}, p int, o long, bad string"
+"""Facts with where they came from; `bad` says why a record is left out, whose key and value are then as they came."""
+
+_UNMARKED = frozenset({str, int, bytes})
+"""The types whose native form is the same for all equal values, but for those of other types."""
+_LONG_S, _INDEX_BYTES = 8, 4
+_FILE, _TOPIC = b"\x00", b"\x01"
+"""Records of files come before those of the topic; they have no partition, but -1."""
+_pack = msgspec.msgpack.Encoder().encode
+
+
+class Entry(Protocol):
+    """From the columns of a batch to rows. `facts` tells whether times, order and headers are among them."""
+
+    facts: bool
+
+    def batch(self, columns: dict[str, list[Any]]) -> Batch:
+        """Decode."""
+
+
+class Exit(Protocol):
+    """From rows to the columns of a batch."""
+
+    schema: str
+
+    def columns(self, batch: Batch) -> list[list[Any]]:
+        """Encode, in the order of the schema."""
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What a task calls: `entry`, then `steps`, then `exit`."""
+
+    entry: Entry
+    steps: tuple[Operator, ...]
+    exit: Exit
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Take Arrow batches through. Raises: DataError naming the step whose function raised."""
+        spreads = any(type(step).__name__.startswith("FlatMap") for step in self.steps)
+        schema = arrow_schema(self.exit.schema)
+        for arrived in batches:
+            batch = self.entry.batch(dict(zip(arrived.schema.names, map(_pylist, arrived.columns), strict=True)))
+            for step in self.steps:
+                batch = stepped(step, batch)
+            if spreads and self.entry.facts:
+                batch = _numbered(batch)
+            if batch.rows:
+                columns = self.exit.columns(batch)
+                yield pa.RecordBatch.from_arrays(
+                    [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema
+                )
+
+
+def stepped(step: Operator, batch: Batch) -> Batch:
+    """One step. Raises: DataError naming it."""
+    if not batch.rows:
+        return batch
+    try:
+        return step.step(batch)
+    except EddyError:
+        raise
+    except Exception as error:
+        raise DataError(f"step '{step.name}': the function raised {error!r}") from error
+
+
+def _pylist(column: Any) -> list[Any]:
+    return column.to_pylist()
+
+
+_TYPES = {"binary": pa.binary(), "long": pa.int64(), "int": pa.int32(), "string": pa.string()}
+
+
+def arrow_schema(schema: str) -> Any:
+    """A schema in Spark's words as Arrow's."""
+    pairs = [column.strip().split(" ") for column in schema.split(",")]
+    return pa.schema([pa.field(name, _TYPES[kind]) for name, kind in pairs])
+
+
+def _numbered(batch: Batch) -> Batch:
+    """What one record was spread into, in its order: an index behind its place."""
+    times, last, index = [], None, 0
+    for time, place in batch.times or ():
+        index = index + 1 if place == last else 0
+        last = place
+        times.append((time, place + index.to_bytes(_INDEX_BYTES, "big")))
+    return Batch(batch.rows, batch.weights, batch.time, times, batch.headers)
+
+
+def _came(identities: list[bytes | None], cames: list[bytes | None]) -> list[bytes | None]:
+    """The bytes to decode: as they came, where that differs."""
+    if cames.count(None) == len(cames):
+        return identities
+    return [identity if came is None else came for identity, came in zip(identities, cames, strict=True)]
+
+
+def _decode(data: list[bytes | None], serde: Serde[Any]) -> list[Any]:
+    if None not in data:
+        return serde.decode_many(data)  # type: ignore[arg-type]
+    return [None if item is None else serde.decode(item) for item in data]
+
+
+@dataclass(frozen=True)
+class RowsEntry:
+    """Rows under two serdes."""
+
+    key: Serde[Any]
+    value: Serde[Any]
+    facts: bool = False
+
+    def batch(self, columns: dict[str, list[Any]]) -> Batch:
+        """Decode; the times of facts are pairs with their places."""
+        keys = _decode(_came(columns["k"], columns["kc"]), self.key)
+        values = _decode(_came(columns["v"], columns["vc"]), self.value)
+        rows = list(zip(keys, values, strict=True))
+        if not self.facts:
+            return Batch(rows, columns["w"])
+        times: list[Any] = list(zip(columns["t"], columns["s"], strict=True))
+        return Batch(rows, columns["w"], 0, times, columns["h"])
+
+
+@dataclass(frozen=True)
+class JoinedEntry:
+    """Matches of two relations, with the value of the right side as `r` and `rc`; rows are what `merge` makes."""
+
+    name: str
+    key: Serde[Any]
+    left: Serde[Any]
+    right: Serde[Any]
+    merge: Callable[[Any, Any, Any], Row]
+    facts: bool = False
+
+    def batch(self, columns: dict[str, list[Any]]) -> Batch:
+        """Decode and merge. Raises: DataError naming the join."""
+        keys = _decode(_came(columns["k"], columns["kc"]), self.key)
+        lefts = _decode(_came(columns["v"], columns["vc"]), self.left)
+        rights = _decode(_came(columns["r"], columns["rc"]), self.right)
+        rows = _called(self.name, self.merge, keys, lefts, rights)
+        check_rows(rows, self.name)
+        return Batch(rows, columns["w"])
+
+
+@dataclass(frozen=True)
+class LookedUpEntry:
+    """Facts, with the table's value of their key as `r` and `rc`, null for none."""
+
+    name: str
+    key: Serde[Any]
+    value: Serde[Any]
+    right: Serde[Any]
+    joiner: Callable[[Any, Any], Any]
+    facts: bool = True
+
+    def batch(self, columns: dict[str, list[Any]]) -> Batch:
+        """Decode and join. Raises: DataError naming the join."""
+        batch = RowsEntry(self.key, self.value, True).batch(columns)
+        others = _decode(_came(columns["r"], columns["rc"]), self.right)
+        joined = _called(self.name, self.joiner, [value for _, value in batch.rows], others)
+        return batch.with_rows([(row[0], value) for row, value in zip(batch.rows, joined, strict=True)])
+
+
+@dataclass(frozen=True)
+class TablesEntry:
+    """The values of two tables by key: `v` and `r`, null for none."""
+
+    name: str
+    key: Serde[Any]
+    left: Serde[Any]
+    right: Serde[Any]
+    joiner: Callable[[Any, Any], Any]
+    facts: bool = False
+
+    def batch(self, columns: dict[str, list[Any]]) -> Batch:
+        """Decode and join; None is no value. Raises: DataError naming the join."""
+        keys = _decode(_came(columns["k"], columns["kc"]), self.key)
+        lefts = _decode(_came(columns["v"], columns["vc"]), self.left)
+        rights = _decode(_came(columns["r"], columns["rc"]), self.right)
+        joined = _called(self.name, self.joiner, lefts, rights)
+        rows = [(key, value) for key, value in zip(keys, joined, strict=True) if value is not None]
+        return Batch(rows, [1] * len(rows))
+
+
+def _called(name: str, function: Callable[..., Any], *columns: list[Any]) -> list[Any]:
+    try:
+        return list(map(function, *columns))
+    except EddyError:
+        raise
+    except Exception as error:
+        raise DataError(f"step '{name}': the function raised {error!r}") from error
+
+
+@dataclass(frozen=True)
+class RecordsEntry:
+    """Records of a source as facts. Under `fail` the first that does not decode is an error, else it is `bad`."""
+
+    topic: str
+    key: Serde[Any]
+    value: Serde[Any]
+    table: bool
+    fail: bool
+    left_out: frozenset[tuple[int, int]] = frozenset()
+    schema: str = RECORDS
+    facts: bool = True
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """From columns `k v t h p o` to facts. Raises: DataError naming the record."""
+        schema = arrow_schema(self.schema)
+        for arrived in batches:
+            columns = self._columns(dict(zip(arrived.schema.names, map(_pylist, arrived.columns), strict=True)))
+            yield pa.RecordBatch.from_arrays(
+                [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema
+            )
+
+    def _columns(self, raw: dict[str, list[Any]]) -> list[list[Any]]:
+        if self.left_out:
+            keep = [at not in self.left_out for at in zip(raw["p"], raw["o"], strict=True)]
+            raw = {name: [item for item, kept in zip(column, keep, strict=True) if kept] for name, column in raw.items()}
+        problems: dict[int, str] = {}
+        keys = decoded(raw["k"], self.key, "key", problems)
+        values = decoded(raw["v"], self.value, "value", problems)
+        if self.table:
+            problems |= {i: "the key is null; a table needs one" for i, key in enumerate(raw["k"]) if key is None}
+        if not self.key.hashable:
+            note_unhashable(keys, problems)
+        if problems and self.fail:
+            at = min(problems)
+            raise DataError(
+                f"topic '{self.topic}' partition {raw['p'][at]} offset {raw['o'][at]} key {raw['k'][at]!r}: {problems[at]}"
+            )
+        for at in problems:
+            keys[at] = values[at] = None
+        where = f"topic '{self.topic}'"
+        k, kc = identified(keys, self.key, f"{where}: key", nulls=True)
+        v, vc = identified(values, self.value, f"{where}: value", nulls=True)
+        for at in problems:
+            k[at], v[at] = raw["k"][at], raw["v"][at]
+        places = [(_FILE if p < 0 else _TOPIC) + o.to_bytes(_LONG_S, "big") for p, o in zip(raw["p"], raw["o"], strict=True)]
+        bad = [problems.get(at) for at in range(len(k))]
+        return [k, kc, v, vc, [1] * len(k), raw["t"], places, raw["h"], raw["p"], raw["o"], bad]
+
+
+def identified(
+    values: Sequence[Any], serde: Serde[Any], where: str, nulls: bool = False
+) -> tuple[list[bytes | None], list[bytes | None]]:
+    """The identities of a column, and how its values came where that is written otherwise.
+
+    Raises: DataError naming the value that does not fit the serde.
+    """
+    if None in values and (nulls or serde.name != Native.name):
+        there = [value for value in values if value is not None]
+        identities, cames = identified(there, serde, where)
+        found = iter(zip(identities, cames, strict=True))
+        pairs = [(None, None) if value is None else next(found) for value in values]
+        return [identity for identity, _ in pairs], [came for _, came in pairs]
+    try:
+        identities = list(serde.identify_many(values))
+        if serde.identify is None or (serde.name == Native.name and set(map(type, values)) <= _UNMARKED):
+            return identities, [None] * len(values)
+        written = serde.encode_many(values)
+    except EddyError:
+        raise
+    except Exception:
+        encoded(values, serde, where)  # which raises, and names the value
+        raise
+    return identities, [
+        None if came == identity else came for identity, came in zip(identities, written, strict=True)
+    ]
+
+
+def encode_rows(rows: Sequence[Row], key: Serde[Any], value: Serde[Any], where: str, nulls: bool) -> list[list[Any]]:
+    """The columns k, kc, v, vc. Raises: DataError."""
+    k, kc = identified([row[0] for row in rows], key, f"{where}: key", nulls)
+    v, vc = identified([row[1] for row in rows], value, f"{where}: value", nulls)
+    return [k, kc, v, vc]
+
+
+@dataclass(frozen=True)
+class RowsExit:
+    """Rows under two serdes; `where` names the step in errors."""
+
+    where: str
+    key: Serde[Any]
+    value: Serde[Any]
+    facts: bool = False
+    schema: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "schema", FACTS if self.facts else ROWS)
+
+    def columns(self, batch: Batch) -> list[list[Any]]:
+        """Encode. Equal rows are merged, but for facts. Raises: DataError."""
+        if not self.facts:
+            batch = batch.consolidated(self.where)
+        columns = encode_rows(batch.rows, self.key, self.value, f"step '{self.where}'", self.facts)
+        return [*columns, batch.weights, *(_stamps(batch) if self.facts else [])]
+
+
+@dataclass(frozen=True)
+class SentExit:
+    """Rows as the records of a sink: facts as often as they weigh, the rows of a table once."""
+
+    topic: str
+    key: Serde[Any]
+    value: Serde[Any]
+    facts: bool
+    time: int = 0
+    schema: str = SENT
+
+    def columns(self, batch: Batch) -> list[list[Any]]:
+        """Encode. Raises: DataError naming the value that does not fit."""
+        if self.facts:
+            batch = repeated(batch)
+        keys = encoded([row[0] for row in batch.rows], self.key, f"sink '{self.topic}': key")
+        values = encoded([row[1] for row in batch.rows], self.value, f"sink '{self.topic}': value")
+        count = len(keys)
+        stamps = _stamps(batch) if self.facts else [[self.time] * count, [b""] * count, [None] * count]
+        return [keys, values, *stamps]
+
+
+def _stamps(batch: Batch) -> list[list[Any]]:
+    times: list[Any] = batch.times or []
+    return [[time for time, _ in times], [place for _, place in times], batch.headers or [None] * len(batch)]
+
+
+def pack_headers(headers: Headers) -> bytes | None:
+    """Headers as one column holds them."""
+    return _pack(headers) if headers else None
+
+
+def unpack_headers(data: bytes | None) -> Headers:
+    """The other way round."""
+    return msgspec.msgpack.decode(data, type=Headers) if data else ()

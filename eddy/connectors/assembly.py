@@ -80,6 +80,11 @@ def assemble(topology: Topology, log: Log, config: Config, store: Store, elapsed
     circuit = compile_plan(plan, environment)
     internal = internal_topics(name, circuit)
     memory, lines = read_memory(log, internal.plan), identity(plan, circuit)
+    if memory.backfill is not None:
+        raise ConfigurationError(
+            f"application '{name}': a backfill of it has begun and not finished, so its states are not whole. Run it "
+            "again, and it goes on: eddy backfill …; or start anew from the input: eddy reset …"
+        )
     known = memory.plan
     if known is not None:
         check_identity(name, known, lines, config.accept_plan)

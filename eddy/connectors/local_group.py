@@ -158,7 +158,7 @@ class Groups:
         """Raises: ConnectorError while the group has members."""
         if size := self.sizes().get(group):
             raise ConnectorError(
-                f"{self._where}: group {group!r} has {size} members; it must have none to be forgotten."
+                f"{self._where}: group {group!r} has {size} members; it must have none to be forgotten or moved."
                 f" Stop its workers first."
             )
 

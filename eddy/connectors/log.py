@@ -208,6 +208,9 @@ class Log(Protocol):
     def delete_group(self, group: str) -> None:
         """Forget a group's positions. Raises: ConnectorError while it has members."""
 
+    def set_positions(self, group: str, positions: Mapping[TopicPartition, int]) -> None:
+        """Let a group without members begin at these offsets. Raises: ConnectorError while it has members."""
+
     def groups(self) -> dict[str, int]:
         """The groups known, each with the number of its members now."""
 

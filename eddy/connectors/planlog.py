@@ -4,6 +4,7 @@
     left out    records that the error policy kept out of tables, which a restore leaves out again
     life        a name drawn when the application first ran, and noted in every store: after a reset
                 there is another, and states of the old life are told from those of the new one
+    backfill    one that has begun and has not finished: until it has, the states are of no use to a worker
 
 Workers that start at once may each draw a name: any of them is one of this life.
 """
@@ -16,10 +17,19 @@ import msgspec
 from eddy.connectors.inbound import Misfit
 from eddy.connectors.log import Log, Producer, TopicPartition
 
-__all__ = ["Memory", "read_memory", "write_left_out", "write_plan"]
+__all__ = ["Memory", "Unfinished", "read_memory", "write_backfill", "write_left_out", "write_plan"]
 
 _PLAN = b"plan"
 _LIFE = b"life "
+_BACKFILL = b"backfill"
+
+
+class Unfinished(msgspec.Struct, frozen=True):
+    """A backfill under way: up to where it takes the inputs, where its outputs begin, and the plan it is for."""
+
+    inputs: dict[str, list[int]]
+    outputs: dict[str, list[int]]
+    plan: list[str]
 
 
 @dataclass(slots=True)
@@ -29,6 +39,7 @@ class Memory:
     plans: list[list[str]] = field(default_factory=list)
     left_out: set[tuple[str, int, int]] = field(default_factory=set)
     lives: set[str] = field(default_factory=set)
+    backfill: Unfinished | None = None
 
     @property
     def plan(self) -> list[str] | None:
@@ -42,6 +53,8 @@ def read_memory(log: Log, topic: str) -> Memory:
     for key, value in _records(log, topic):
         if key == _PLAN:
             memory.plans.append(msgspec.json.decode(value, type=list[str]))
+        elif key == _BACKFILL:
+            memory.backfill = msgspec.json.decode(value, type=Unfinished | None)
         elif key is not None and key.startswith(_LIFE):
             memory.lives.add(value.decode())
         else:
@@ -53,6 +66,11 @@ def write_plan(producer: Producer, topic: str, lines: list[str], life: str) -> N
     """Send the plan's lines and the life within the open transaction."""
     values = [msgspec.json.encode(lines), life.encode()]
     producer.send(topic, 0, [_PLAN, _LIFE + life.encode()], values, [0, 0])
+
+
+def write_backfill(producer: Producer, topic: str, unfinished: Unfinished | None) -> None:
+    """Note, within the open transaction, that a backfill begins; or, with None, that it has finished."""
+    producer.send(topic, 0, [_BACKFILL], [msgspec.json.encode(unfinished)], [0])
 
 
 def write_left_out(producer: Producer, topic: str, records: Iterable[Misfit]) -> None:

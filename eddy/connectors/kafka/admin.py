@@ -325,6 +325,15 @@ class Admin:
             if error.code() != KafkaError.GROUP_ID_NOT_FOUND:
                 raise kafka_error(f"{self._where}: delete group '{group}'", error) from exception
 
+    def set_positions(self, group: str, positions: Mapping[TopicPartition, int]) -> None:
+        """Let a group without members begin there."""
+        moved = [confluent_kafka.TopicPartition(*where, offset) for where, offset in positions.items()]
+        outsider = self._outsider(group)
+        try:
+            self._ask(f"set positions of group '{group}'", lambda: outsider.commit(offsets=moved, asynchronous=False))
+        finally:
+            outsider.close()
+
     def close(self) -> None:
         """Close the clients that asked for positions."""
         for outsider in self._outsiders.values():

@@ -157,6 +157,10 @@ class KafkaLog:
         """As `Log.delete_group`."""
         self._admin.delete_group(group)
 
+    def set_positions(self, group: str, positions: Mapping[TopicPartition, int]) -> None:
+        """As `Log.set_positions`."""
+        self._admin.set_positions(group, positions)
+
     def groups(self) -> dict[str, int]:
         """As `Log.groups`."""
         return self._admin.groups()

@@ -1,1 +1,48 @@
-"""Spark: backfill and verify."""
+"""Spark as a second engine: `backfill` makes the state of long histories, `verify` checks that of a worker.
+
+Both take a `SparkSession`, so that they run on a cluster as well as on this machine. PySpark is imported
+when they are called; nothing else in eddy imports it.
+
+    with KafkaLog(settings) as log: …
+    verdict = verify(topology, spark, log, open_log)
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from eddy.connectors.log import Log
+from eddy.connectors.spark.session import local_session, require_spark
+from eddy.topology.topology import Topology
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from eddy.connectors.spark.backfill import Backfilled
+    from eddy.connectors.spark.verdict import Verdict
+
+__all__ = ["backfill", "local_session", "verify"]
+
+
+def backfill(
+    topology: Topology, spark: "SparkSession", log: Log, open_log: Callable[[], Log], **options: Any
+) -> "Backfilled":
+    """Write the states, outputs and positions that a worker would have after the whole input. See `Backfill`.
+
+    `open_log` opens the same log in Spark's workers; it is pickled. Raises: ConfigurationError; DataError;
+    LoopLimitError; ConnectorError.
+    """
+    require_spark()
+    from eddy.connectors.spark.backfill import Backfill
+
+    return Backfill(topology, spark, log, open_log, **options).run()
+
+
+def verify(topology: Topology, spark: "SparkSession", log: Log, open_log: Callable[[], Log], **options: Any) -> "Verdict":
+    """Compare what a worker holds and has written with what its inputs make, at a cut. See `Verify`.
+
+    Raises: ConfigurationError; DataError; LoopLimitError; ConnectorError.
+    """
+    require_spark()
+    from eddy.connectors.spark.verify import Verify
+
+    return Verify(topology, spark, log, open_log, **options).run()

@@ -51,6 +51,7 @@ class StateRows:
 
     kind: str
     frame: DataFrame
+    node: Node
 
 
 class Compiler:
@@ -86,7 +87,7 @@ class Compiler:
                 self.compile(node)
 
     def _take(self, name: str, kind: str, node: Node, frame: DataFrame) -> None:
-        self.states[name] = StateRows(kind, frame)
+        self.states[name] = StateRows(kind, frame, node)
 
     def serdes(self, node: Node) -> tuple[Serde[Any], Serde[Any]]:
         """The serdes of a step's rows."""
@@ -105,10 +106,8 @@ class Compiler:
     def know(self, node: Node, frame: DataFrame, home: Scope | None = None) -> None:
         """Take `frame` for the rows of a step, lying by key."""
         home = home or self.scope
-        if home is self.top:
+        if home is self.top or home.captures:
             frame = self.frames.kept(frame)
-        elif home.captures:
-            frame = self.frames.settled(frame)
         home.rows[node] = frame
         home[node] = Pipe(frame, RowsEntry(*self.serdes(node)))
 

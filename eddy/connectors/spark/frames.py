@@ -115,17 +115,19 @@ class Frames:
 
     def release(self) -> None:
         """Let go what was kept."""
-        for frame in self._kept:
+        for frame in reversed(self._kept):  # what was made of others first: else Spark plans it anew each time
             frame.unpersist()
         self._kept = []
 
-    def mark(self, frame: DataFrame) -> tuple[int, int]:
-        """The number of rows, and a hash of them all whatever their order."""
-        hashed = f.xxhash64("k", "v", "w")
+    def marked(self, made: Sequence[DataFrame]) -> tuple[list[DataFrame], list[tuple[int, int]]]:
+        """Frames settled, in one job, each with the number of its rows and a hash of them all, whatever their order."""
         with told():
-            row = frame.agg(f.count("*").alias("count"), f.bit_xor(hashed).alias("hash")).first()
-        assert row is not None
-        return row["count"], row["hash"] or 0
+            lazy = [frame.checkpoint(eager=False) if self._reliable else frame.localCheckpoint(eager=False) for frame in made]
+            hashed = f.xxhash64("k", "v", "w").alias("hash")
+            whole = self.union([frame.select(f.lit(at).alias("at"), hashed) for at, frame in enumerate(lazy)], "")
+            found = whole.groupBy("at").agg(f.count("*").alias("count"), f.bit_xor("hash").alias("hash")).collect()
+        marks = {row["at"]: (row["count"], row["hash"]) for row in found}
+        return lazy, [marks.get(at, (0, 0)) for at in range(len(lazy))]
 
     def facts(self, frame: DataFrame, time: int) -> DataFrame:
         """Rows as facts of one moment."""

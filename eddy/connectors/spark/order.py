@@ -14,18 +14,20 @@ from collections.abc import Collection, Mapping
 
 from eddy.topology.plan import (
     Aggregate,
+    Block,
     Exchange,
     Latest,
     Node,
     Plan,
-    Sink,
+    Recursion,
     Source,
     StreamTableJoin,
     Transform,
     Upsert,
 )
+from eddy.topology.scopes import Scopes
 
-__all__ = ["order_dependent"]
+__all__ = ["order_dependent", "tainted"]
 
 
 def order_dependent(plan: Plan, partitions: Mapping[str, int], commutes: Collection[str] = ()) -> dict[str, str]:
@@ -53,15 +55,22 @@ _MIXED = (
 )
 
 
-def behind(plan: Plan, names: Collection[str]) -> dict[Sink, str]:
-    """The sinks that depend on steps of these names, each with one of them."""
-    tainted: dict[Node, str] = {}
+def tainted(plan: Plan, names: Collection[str]) -> dict[Node, str]:
+    """The steps that depend on steps of these names, each with one of them; of a loop all that is inside."""
+    scopes = Scopes(plan)
+    found: dict[Node, str] = {}
     for node in plan.nodes:
         if node.name in names:
-            tainted[node] = node.name
-        elif sources := [tainted[source] for source in node.inputs if source in tainted]:
-            tainted[node] = sources[0]
-    return {node: name for node, name in tainted.items() if isinstance(node, Sink)}
+            found[node] = node.name
+        elif sources := [found[source] for source in scopes.reads(node) if source in found]:
+            found[node] = sources[0]
+        elif isinstance(node, Recursion | Block):
+            inside = [found[step] for step in scopes.deep(scopes.body[node]) if step in found]
+            found.update(dict.fromkeys([node], inside[0]) if inside else {})
+        if node in found and isinstance(node, Recursion | Block):
+            for step in (*node.variables, *scopes.deep(scopes.body[node])):
+                found.setdefault(step, found[node])
+    return found
 
 
 def _in_one_order(node: Node, partitions: Mapping[str, int]) -> bool:

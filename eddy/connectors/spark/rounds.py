@@ -29,26 +29,29 @@ _NOT_ASKED = "what a loop keeps by round was not asked for"
 
 
 class _Traces:
-    """The differences of what the body remembers, round by round."""
+    """What the body remembers, round by round: how its rows differ from those of the round before."""
 
     def __init__(self, frames: Frames) -> None:
         self._frames = frames
         self.round = 0
+        self._signed: dict[str, list[DataFrame]] = {}
         self._last: dict[str, DataFrame] = {}
-        self._differences: dict[str, list[DataFrame]] = {}
 
     def capture(self, name: str, kind: str, node: Node, frame: DataFrame) -> None:
         """Take in the rows of one round."""
-        frames = self._frames
-        before = self._last.get(name)
-        difference = frame if before is None else frames.settled(frames.difference(frame, before))
+        signed = self._signed.setdefault(name, [])
+        if name in self._last:
+            before = self._last[name]
+            signed.append(before.withColumn("w", -f.col("w")).withColumn("time", f.lit(self.round)))
+        signed.append(frame.withColumn("time", f.lit(self.round)))
         self._last[name] = frame
-        self._differences.setdefault(name, []).append(difference.withColumn("time", f.lit(self.round)))
 
-    def give(self, compiler: Compiler) -> None:
-        """Hand them over as states."""
-        for name, differences in self._differences.items():
-            compiler.top.capture(name, "trace", compiler.plan.nodes[0], self._frames.union(differences, ROWS))
+    def give(self, compiler: Compiler, loop: Loop) -> None:
+        """Hand the differences over as states."""
+        came = (f.max("kc").alias("kc"), f.max("vc").alias("vc"), f.sum("w").alias("w"))
+        for name, signed in self._signed.items():
+            whole = self._frames.union(signed, ROWS).groupBy("k", "v", "time").agg(*came).where("w <> 0")
+            compiler.top.capture(name, "trace", loop, self._frames.kept(whole))
 
 
 def run(compiler: Compiler, loop: Loop) -> None:
@@ -57,7 +60,7 @@ def run(compiler: Compiler, loop: Loop) -> None:
     inside = loop in compiler.scopes.around
     traces = _Traces(frames)
     captures = compiler.traced and not inside
-    bindings = [frames.settled(frames.empty()) for _ in loop.variables]
+    bindings, marks = frames.marked([frames.empty() for _ in loop.variables])
     rounds = _rounds(loop)
     for number in range(rounds):
         traces.round = number
@@ -67,17 +70,17 @@ def run(compiler: Compiler, loop: Loop) -> None:
             scope.rows[variable] = rows
         for step in compiler.scopes.body[loop]:
             compiler.compile(step)
-        made = [frames.settled(_result(compiler, loop, index)) for index in range(len(loop.variables))]
+        before, old = bindings, marks
+        bindings, marks = frames.marked([_result(compiler, loop, index) for index in range(len(loop.variables))])
         compiler.scope = outer
-        differences = [frames.settled(frames.difference(*pair)) for pair in zip(made, bindings, strict=True)]
-        changed = [index for index, difference in enumerate(differences) if frames.mark(difference)[0]]
-        bindings = made
+        changed = [index for index, mark in enumerate(marks) if mark != old[index]]
         if not changed:
             break
         if number + 1 >= rounds and (not loop.bound.leveled or loop.bound.on_limit == "rows"):
-            raise _limit_error(compiler, loop, changed[0], differences[changed[0]])
+            at = changed[0]
+            raise _limit_error(compiler, loop, at, frames.difference(bindings[at], before[at]))
     if captures:
-        traces.give(compiler)
+        traces.give(compiler, loop)
     else:
         _note_untold(compiler, loop, _INSIDE if inside else _NOT_ASKED)
     _leave(compiler, loop, bindings)

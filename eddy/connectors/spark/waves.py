@@ -56,12 +56,12 @@ def run(compiler: Compiler, node: Recursion) -> None:
     remembered = _Remembered(frames, node.bound.leveled)
     outer = compiler.scope
     seed = outer[node.inputs[0]].under(frames, key, value, node.label)
-    frontier = frames.settled(seed if facts else frames.consolidated(seed))
+    made = seed if facts else frames.consolidated(seed)
     total, emitted = Piles(frames), []
     seen: dict[tuple[int, int], int] = {}
     wave = 0
     while True:
-        mark = frames.mark(frontier)
+        (frontier,), (mark,) = frames.marked([made])
         if not mark[0]:
             break
         if _endless(node.bound, wave, mark, seen):
@@ -81,7 +81,7 @@ def run(compiler: Compiler, node: Recursion) -> None:
         compiler.scope = outer
         if node.bound.leveled and wave >= node.bound.depth:
             break
-        frontier = frames.settled(_merged(frames, made) if facts else frames.consolidated(made))
+        made = _merged(frames, made) if facts else frames.consolidated(made)
         wave += 1
     remembered.give(compiler)
     if facts:

@@ -1,0 +1,63 @@
+"""A Spark session on this machine, for the command line; on a cluster `spark-submit` makes it.
+
+Spark takes its Python workers' path and interpreter from the environment of the process that starts it.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from eddy.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["local_session", "require_spark"]
+
+_INSTALL = "pip install 'eddy-streams[spark]'"
+_QUIET = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
+
+def require_spark() -> None:
+    """Raises: ConfigurationError where PySpark, or what it needs for Python functions, is not installed."""
+    for package in ("pyspark", "pyarrow", "pandas"):
+        try:
+            __import__(package)
+        except ImportError as error:
+            raise ConfigurationError(f"spark: the package {package} is not installed; {error}. {_INSTALL}") from error
+
+
+def local_session(
+    master: str = "local[*]", memory: str = "2g", settings: Mapping[str, str] | None = None
+) -> "SparkSession":
+    """A session in this process. `settings` are Spark's, and go before those that eddy gives.
+
+    Raises: ConfigurationError where PySpark is not installed, or Java does not start.
+    """
+    require_spark()
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    builder = SparkSession.builder.master(master).appName("eddy").config("spark.driver.memory", memory)
+    cores = master.removeprefix("local[").rstrip("]") if master.startswith("local[") else ""
+    if cores:
+        partitions = 2 * (int(cores) if cores.isdecimal() else os.cpu_count() or 1)
+        builder = builder.config("spark.sql.shuffle.partitions", str(partitions))
+    for name, value in (_QUIET | dict(settings or {})).items():
+        builder = builder.config(name, value)
+    try:
+        return builder.getOrCreate()
+    except (PySparkException, OSError, RuntimeError) as error:
+        raise ConfigurationError(
+            f"spark: it does not start: {error}; Java 17 or later is needed. Install one: apt-get install "
+            "openjdk-17-jre-headless; or name its folder: JAVA_HOME=DIR"
+        ) from error

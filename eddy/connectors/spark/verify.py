@@ -1,0 +1,269 @@
+"""Verify: is what a worker holds and has written what its inputs make, at one cut?
+
+A cut names offsets of the inputs and those of outputs and changelogs at which these are exactly f(inputs). All of
+it is read up to there, and f is computed anew, so that a worker may go on meanwhile.
+
+    equal            every sink and every state that was compared holds what it should
+    different        some do not; each key that differs is named, with what was expected and what was found
+    could not tell   what arrival order decides, what is no longer there, what the input does not determine
+
+In a compacted topic a record from behind the cut may have taken the place of one before it: a key that differs and
+has such a record is counted as moved on, and not as different.
+"""
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from eddy.connectors.log import Log, TopicPartition
+from eddy.connectors.quiescence import Cut
+from eddy.connectors.spark.changelog import changelog_rows
+from eddy.connectors.spark.computation import Application, Computation
+from eddy.connectors.spark.frames import Frames, told
+from eddy.connectors.spark.inputs import OpenLog, Stretch, read_topic
+from eddy.connectors.spark.order import order_dependent, tainted
+from eddy.connectors.spark.readable import Readable
+from eddy.connectors.spark.verdict import Compared, Example, Verdict
+from eddy.errors import ConfigurationError
+from eddy.topology.identity import check_identity
+from eddy.topology.plan import Sink
+from eddy.topology.topology import Topology
+
+__all__ = ["MISMATCHES", "Verify", "last_cut"]
+
+MISMATCHES = "part string, name string, key binary, expected binary, found binary, times_expected long, times_found long"
+"""The columns of the mismatches: of a sink or a store, as bytes."""
+_EXAMPLES = 10
+_POLL_S = 0.2
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A topic to be compared with what is expected: rows of columns `k` and `v`, facts or the latest of each key."""
+
+    what: str
+    name: str
+    topic: str
+    partitions: int
+    expected: DataFrame
+    facts: bool
+    readable: Readable
+
+
+@dataclass
+class Verify:
+    """One verification. `commutes` names folds of streams that give the same in any order."""
+
+    topology: Topology
+    spark: SparkSession
+    log: Log
+    open_log: OpenLog
+    on_error: str = "fail"
+    commutes: Collection[str] = ()
+    mismatches: str | None = None
+    cut: Cut | None = None
+    wait_s: float = 60.0
+    stores: bool = True
+    program: str | None = None
+    stage: Callable[[str], None] = lambda name: None
+    files: Mapping[str, str] = field(default_factory=dict)
+
+    def run(self) -> Verdict:
+        """Do it. Raises: ConfigurationError; DataError; LoopLimitError; ConnectorError."""
+        self.stage("checks")
+        application = Application.of(self.topology, self.log)
+        name = self.topology.name
+        if application.memory.plan is None:
+            raise ConfigurationError(
+                f"verify of application '{name}': it has not run on this log; there is nothing to verify. Start it: "
+                "eddy run …"
+            )
+        check_identity(name, application.memory.plan, application.lines)
+        self.stage("cut")
+        cut = self.cut or self._cut(application)
+        frames = Frames(self.spark, self.program)
+        try:
+            computation = Computation(
+                application, frames, self.open_log, cut.inputs, self.on_error, self.files, traced=self.stores
+            )
+            computation.check()
+            self.stage("compute")
+            computation.run()
+            with told():
+                left_out = computation.bad.count()
+            return self._compared(computation, cut, left_out)
+        finally:
+            frames.release()
+
+    def _cut(self, application: Application) -> Cut:
+        """The last cut, waited for where there is none. Raises: ConfigurationError."""
+        deadline = time.monotonic() + self.wait_s
+        while (cut := last_cut(self.log, application.internal.cuts)) is None:
+            if time.monotonic() > deadline:
+                raise ConfigurationError(
+                    f"verify of application '{self.topology.name}': there was no cut within {self.wait_s:g} s; a worker "
+                    "has to run until it is quiescent once, or alone for a second. Start one: eddy run …"
+                )
+            time.sleep(_POLL_S)
+        return cut
+
+    def _compared(self, computation: Computation, cut: Cut, left_out: int) -> Verdict:
+        application = computation.application
+        dependent = order_dependent(self.topology.plan, application.counts, self.commutes)
+        behind = {node: name for node, name in tainted(self.topology.plan, dependent).items()}
+        untold = {f"step '{name}'": why for name, why in dependent.items()}
+        notes: dict[str, str] = {}
+        parts = []
+        for part, node in [*self._sinks(computation, untold), *(self._stores(computation, notes) if self.stores else [])]:
+            if node in behind:
+                untold.setdefault(f"{part.what} '{part.name}'", f"it is behind step '{behind[node]}'")
+            elif why := self._unreadable(part, cut):
+                untold[f"{part.what} '{part.name}'"] = why
+            else:
+                parts.append(part)
+        compared, frames_of = [], []
+        for part in parts:
+            self.stage(f"compare {part.what} {part.name}")
+            result, differing = self._compare(computation.frames, part, cut)
+            compared.append(result)
+            if result.differing:
+                frames_of.append(differing)
+        if frames_of and self.mismatches:
+            self.stage("mismatches")
+            with told():
+                computation.frames.union(frames_of, MISMATCHES).write.mode("overwrite").parquet(self.mismatches)
+        return Verdict(self.topology.name, cut, compared, untold, notes, left_out, self.mismatches if frames_of else None)
+
+    def _sinks(self, computation: Computation, untold: dict[str, str]) -> list[tuple[_Part, Any]]:
+        """A part for each topic that sinks write to."""
+        by_topic: dict[str, list[Sink]] = {}
+        for sink in computation.compiler.sinks:
+            by_topic.setdefault(sink.topic, []).append(sink)
+        parts = []
+        for topic, sinks in by_topic.items():
+            kinds = {sink.kind == "stream" for sink in sinks}
+            if len(kinds) > 1:
+                untold[f"sink '{topic}'"] = "a stream and a table write to it, so that it is neither"
+                continue
+            whole = computation.frames.union([computation.compiler.sinks[s].select("k", "v") for s in sinks], "")
+            readable = Readable.of_sink(self.topology.plan, computation.application.counts, sinks[0])
+            count = computation.application.counts[topic]
+            parts.append((_Part("sink", topic, topic, count, whole, kinds.pop(), readable), sinks[0]))
+        return parts
+
+    def _stores(self, computation: Computation, notes: dict[str, str]) -> list[tuple[_Part, Any]]:
+        """A part for each state that has a changelog."""
+        compiler, parts = computation.compiler, []
+        for name, state in computation.application.circuit.states.items():
+            if state.spec.changelog is None:
+                notes[f"store '{name}'"] = f"not compared: its topic '{state.spec.source}' is its changelog"
+            elif name not in compiler.states:
+                notes[f"store '{name}'"] = f"not compared: {compiler.untold.get(name, 'nothing computes it')}"
+            else:
+                rows = changelog_rows(compiler.states[name]).select(f.col("key").alias("k"), f.col("value").alias("v"))
+                topic, count = state.spec.changelog, state.spec.partitions
+                part = _Part("store", name, topic, count, rows, False, Readable.of_state(state.spec))
+                parts.append((part, compiler.states[name].node))
+        return parts
+
+    def _unreadable(self, part: _Part, cut: Cut) -> str:
+        """Why a topic does not hold any more what it held at the cut; empty where it does."""
+        spec = self.log.topics([part.topic])[part.topic]
+        partitions = [TopicPartition(part.topic, p) for p in range(part.partitions)]
+        if part.topic not in cut.outputs:
+            return "the cut does not name its topic"
+        if part.facts and spec.compacted:
+            return "its topic is compacted, and so does not hold every record of a stream"
+        begins = self.log.begin_offsets(partitions)
+        if gone := [tp for tp, begin in begins.items() if begin and (not spec.compacted or begin > 0)]:
+            return f"partition {gone[0].partition} of its topic begins at offset {begins[gone[0]]}: records are gone"
+        return ""
+
+    def _compare(self, frames: Frames, part: _Part, cut: Cut) -> tuple[Compared, DataFrame]:
+        ends = cut.outputs[part.topic]
+        found = read_topic(frames, self.open_log, part.topic, [Stretch(p, 0, end) for p, end in enumerate(ends)])
+        joined = frames.kept(_joined(part, found))
+        differing = joined.where("differs")
+        with told():
+            row = joined.agg(f.count("*").alias("keys"), f.count_if("differs").alias("differing")).first()
+        assert row is not None
+        keys, count, moved = row["keys"], row["differing"], 0
+        if count and not part.facts:
+            later = self._later(frames, part, ends)
+            if later is not None:
+                differing = frames.kept(differing.join(later, differing["k"].eqNullSafe(later["later"]), "left_anti"))
+                with told():
+                    left = differing.count()
+                moved, count = count - left, left
+        shown = differing.orderBy("k", "expected", "found").limit(_EXAMPLES) if count else None
+        with told():
+            rows = shown.collect() if shown is not None else []
+        examples = [
+            Example(
+                part.readable.key(row["k"]),
+                part.readable.value(row["k"], row["expected"], row["times_expected"]),
+                part.readable.value(row["k"], row["found"], row["times_found"]),
+            )
+            for row in rows
+        ]
+        named = differing.select(
+            f.lit(part.what).alias("part"), f.lit(part.name).alias("name"), f.col("k").alias("key"),
+            "expected", "found", "times_expected", "times_found",
+        )
+        return Compared(part.what, part.name, keys, count, moved, examples), named
+
+    def _later(self, frames: Frames, part: _Part, ends: list[int]) -> DataFrame | None:
+        """The keys that have records behind the cut, where these may have taken the place of earlier ones."""
+        if not self.log.topics([part.topic])[part.topic].compacted:
+            return None
+        now = self.log.end_offsets(TopicPartition(part.topic, p) for p in range(part.partitions))
+        stretches = [Stretch(p, end, now[TopicPartition(part.topic, p)]) for p, end in enumerate(ends)]
+        if all(stretch.start >= stretch.end for stretch in stretches):
+            return None
+        return read_topic(frames, self.open_log, part.topic, stretches).select(f.col("k").alias("later")).distinct()
+
+
+def _joined(part: _Part, found: DataFrame) -> DataFrame:
+    """What is expected beside what was found: by key, or by record where these are facts."""
+    expected = part.expected
+    if part.facts:
+        one = expected.groupBy("k", "v").agg(f.count("*").alias("n"))
+        other = found.groupBy(f.col("k").alias("fk"), f.col("v").alias("fv")).agg(f.count("*").alias("m"))
+        both = one.join(other, one["k"].eqNullSafe(other["fk"]) & one["v"].eqNullSafe(other["fv"]), "full")
+        there = (f.col("n").isNotNull(), f.col("m").isNotNull())
+    else:
+        one = expected.groupBy("k").agg(f.max("v").alias("v"), f.count("*").alias("n"))
+        last = f.max_by(f.struct("v"), f.struct("o", "p")).alias("last")
+        latest = found.groupBy("k").agg(last).where("last.v IS NOT NULL")
+        other = latest.select(f.col("k").alias("fk"), f.col("last.v").alias("fv"), f.lit(1).cast("long").alias("m"))
+        both = one.join(other, one["k"].eqNullSafe(other["fk"]), "full")
+        there = (f.col("n").isNotNull(), f.col("m").isNotNull())
+    same = f.col("v").eqNullSafe(f.col("fv")) & f.col("n").eqNullSafe(f.col("m"))
+    return both.select(
+        f.when(there[0], f.col("k")).otherwise(f.col("fk")).alias("k"),
+        f.col("v").alias("expected"),
+        f.col("fv").alias("found"),
+        f.coalesce("n", f.lit(0)).alias("times_expected"),
+        f.coalesce("m", f.lit(0)).alias("times_found"),
+        (~same).alias("differs"),
+    )
+
+
+def last_cut(log: Log, topic: str) -> Cut | None:
+    """The last cut that a worker wrote, None where there is none."""
+    if not log.topics([topic]):
+        return None
+    tp = TopicPartition(topic, 0)
+    position, end = log.begin_offsets([tp])[tp], log.end_offsets([tp])[tp]
+    last = None
+    while position < end:
+        records = log.read(tp, position, end, 1_000)
+        if records.next_offset == position:
+            break
+        position = records.next_offset
+        last = next((value for value in reversed(records.values) if value is not None), last)
+    return None if last is None else Cut.decode(last)

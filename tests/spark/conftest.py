@@ -1,0 +1,27 @@
+"""One Spark session for all tests here, which share a worker of pytest-xdist: to start one takes seconds."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from eddy.connectors.spark import local_session
+
+# A JVM with these is ready sooner; what it would run for long would be slower.
+QUICK_TO_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[object]:
+    session = local_session(
+        "local[2]",
+        "1g",
+        {
+            "spark.sql.shuffle.partitions": "2",
+            "spark.driver.extraJavaOptions": QUICK_TO_START,
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+            "spark.python.worker.idleTimeoutSeconds": "0",
+        },
+    )
+    yield session
+    session.stop()

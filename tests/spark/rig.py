@@ -1,0 +1,72 @@
+"""An application on the embedded log on disk, which Spark's workers can open as well."""
+
+import functools
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import eddy
+from eddy.connectors.local import LocalLog
+from eddy.connectors.log import TopicPartition, TopicSpec
+from eddy.connectors.spark import backfill, verify
+from eddy.partitioner import partition_of
+
+__all__ = ["Rig"]
+
+
+class Rig:
+    """A topology, its topics, and a log that is opened anew for each thing that is done."""
+
+    def __init__(
+        self, folder: Path, topology: Callable[[], eddy.Topology], topics: Iterable[TopicSpec], spark: Any = None
+    ) -> None:
+        self.path, self.topology, self.spark = folder / "log", topology, spark
+        self.state = folder / "state"
+        self.open_log = functools.partial(LocalLog, self.path)
+        self.log = self.open_log()
+        self.log.create_topics(topics)
+
+    def close(self) -> None:
+        self.log.close()
+
+    def write(self, topic: str, rows: Iterable[tuple[bytes | None, bytes | None]]) -> None:
+        """Records, each to the partition of its key."""
+        count = self.log.topics([topic])[topic].partitions
+        rows = list(rows)
+        producer = self.log.producer(None)
+        producer.begin()
+        homes = [0 if key is None else partition_of(key, count) for key, _ in rows]
+        producer.send(topic, homes, [key for key, _ in rows], [value for _, value in rows], [1_000] * len(rows))
+        producer.commit({}, None)
+
+    def work(self, **config: Any) -> None:
+        """A worker, until nothing is left to do."""
+        worker = eddy.Worker(self.topology(), self.log, eddy.Config(state_dir=self.state, **config))
+        try:
+            worker.run_until_idle()
+            worker.step()
+        finally:
+            worker.close()
+
+    def verify(self, **options: Any) -> Any:
+        return verify(self.topology(), self.spark, self.log, self.open_log, **{"wait_s": 0.0, **options})
+
+    def backfill(self, **options: Any) -> Any:
+        return backfill(self.topology(), self.spark, self.log, self.open_log, **options)
+
+    def rows(self, topic: str) -> list[tuple[int, bytes | None, bytes | None]]:
+        """All records: partition, key, value."""
+        found = []
+        for partition in range(self.log.topics([topic])[topic].partitions):
+            tp = TopicPartition(topic, partition)
+            position, end = self.log.begin_offsets([tp])[tp], self.log.end_offsets([tp])[tp]
+            while position < end:
+                records = self.log.read(tp, position, end, 10_000)
+                position = records.next_offset
+                found += [(partition, k, v) for k, v in zip(records.keys, records.values, strict=True)]
+        return found
+
+    def latest(self, topic: str) -> dict[bytes | None, tuple[int, bytes]]:
+        """The last value of each key, with its partition."""
+        last = {key: (partition, value) for partition, key, value in self.rows(topic)}
+        return {key: (partition, value) for key, (partition, value) in last.items() if value is not None}

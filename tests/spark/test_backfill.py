@@ -1,0 +1,160 @@
+"""Backfill: a worker goes on right behind it, and all is as if it had taken in everything itself."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eddy
+from eddy.connectors.log import TopicPartition, TopicSpec
+from eddy.errors import ConfigurationError, DataError
+from tests.spark.rig import Rig
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+S, N = eddy.String, eddy.Int64
+COMPACTED = {"cleanup.policy": "compact"}
+TOPICS = [
+    TopicSpec("nodes", 3, COMPACTED),
+    TopicSpec("words", 3),
+    TopicSpec("edges", 3),
+    TopicSpec("descendants", 3),
+    TopicSpec("counts", 3),
+    TopicSpec("loud", 3),
+    TopicSpec("reached", 1),
+]
+INTERNAL = ("-cuts", "-plan", "-dead-letter")
+
+
+def everything() -> eddy.Topology:
+    """A table that its topic restores, waves, a count, an aggregate, a stream, and nested time."""
+    topology = eddy.Topology("all")
+    parents = topology.table("nodes", S, S)
+    above = parents.to_relation().map(lambda node, parent: (parent, 1))
+    above = above.recursively(lambda rows: rows.join(parents, lambda _, one, parent: (parent, one)), "ancestors")
+    above.group_by_key().count("descendants").to("descendants")
+    words = topology.stream("words", S, S)
+    words.filter(lambda key, word: word.isupper()).to("loud")
+    words.group_by(lambda key, word: word.lower(), key=S).count("counts").to("counts")
+    edges = topology.table("edges", S, S).to_relation().map(lambda _, edge: (edge[0], edge[1]), key=S, value=S)
+    start = topology.constant([("a", "a")], "start", S, S)
+    reached = start.recursively(
+        lambda x: x.join(edges, lambda at, _, to: (to, to), "step", S, S).distinct("once"), "reach"
+    )
+    reached.group_by_key().count("reached").to("reached")
+    return topology
+
+
+FIRST: dict[str, list[tuple[bytes | None, bytes | None]]] = {
+    "nodes": [(b"b", b"a"), (b"c", b"b"), (b"d", b"b"), (b"e", b"d"), (b"f", b"a"), (b"f", b"e"), (b"c", None)],
+    "words": [(b"1", b"to"), (b"1", b"BE"), (b"2", b"or"), (None, b"TO"), (b"3", b"be")],
+    "edges": [(b"1", b"ab"), (b"2", b"bc"), (b"3", b"ca"), (b"4", b"de")],
+}
+THEN: dict[str, list[tuple[bytes | None, bytes | None]]] = {
+    "nodes": [(b"d", b"f"), (b"b", None), (b"g", b"d"), (b"f", b"a")],
+    "words": [(b"1", b"be"), (b"4", b"NOT")],
+    "edges": [(b"2", None), (b"5", b"ad")],
+}
+
+
+def fed(folder: Path, spark: Any, rows: dict[str, list[tuple[bytes | None, bytes | None]]]) -> Rig:
+    rig = Rig(folder, everything, TOPICS, spark)
+    for topic, records in rows.items():
+        rig.write(topic, records)
+    return rig
+
+
+@pytest.fixture
+def rig(tmp_path: Path, spark: Any) -> Iterator[Rig]:
+    rig = fed(tmp_path / "backfilled", spark, FIRST)
+    yield rig
+    rig.close()
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Iterator[Rig]:
+    rig = fed(tmp_path / "scratch", None, FIRST)
+    rig.work()
+    yield rig
+    rig.close()
+
+
+def held(rig: Rig) -> dict[str, Any]:
+    """What outputs and changelogs hold: of tables the latest, with its partition; of the stream every record."""
+    changelogs = {name for name in rig.log.topics() if name.startswith("all-") and not name.endswith(INTERNAL)}
+    tables = {name: rig.latest(name) for name in (*sorted(changelogs), "descendants", "counts", "reached")}
+    return {**tables, "loud": rig.rows("loud")}
+
+
+def go_on(rig: Rig) -> dict[str, Any]:
+    for topic, records in THEN.items():
+        rig.write(topic, records)
+    rig.work()
+    return held(rig)
+
+
+def test_a_worker_goes_on_behind_it_as_from_scratch(rig: Rig, scratch: Rig) -> None:
+    done = rig.backfill()
+    assert done.left_out == 0
+    assert held(rig) == held(scratch)
+    assert go_on(rig) == go_on(scratch)
+    assert rig.verify().status == 0
+
+
+class Killed(Exception):
+    """In place of a SIGKILL between two stages."""
+
+
+def test_killed_at_every_stage_it_goes_on_when_run_again(rig: Rig, scratch: Rig) -> None:
+    killed: set[str] = set()
+
+    def kill(stage: str) -> None:
+        if stage not in killed:
+            killed.add(stage)
+            raise Killed(stage)
+
+    deadline = 12
+    for _ in range(deadline):
+        try:
+            rig.backfill(stage=kill if len(killed) < deadline - 2 else lambda stage: None)
+            break
+        except Killed as death:
+            if str(death).startswith("write"):
+                with pytest.raises(ConfigurationError, match="a backfill of it has begun and not finished"):
+                    rig.work()
+                killed |= {stage for stage in ("write all-start-changelog", "write all-nodes-changelog")}
+    assert held(rig) == held(scratch)
+    assert go_on(rig) == go_on(scratch)
+
+
+def test_where_there_is_state_it_is_refused_unless_told_to_replace_it(rig: Rig, scratch: Rig, tmp_path: Path) -> None:
+    rig.work()
+    with pytest.raises(ConfigurationError, match=r"has run here before and has positions, a plan, changelogs.*--replace"):
+        rig.backfill()
+    worker = eddy.Worker(rig.topology(), rig.log)
+    worker.step()
+    with pytest.raises(ConfigurationError, match="a worker of it runs on this log"):
+        rig.backfill(replace=True)
+    worker.close()
+    rig.write("nodes", [(b"d", None), (b"e", None), (b"f", None)])
+    rig.backfill(replace=True)
+    assert rig.latest("descendants").keys() == {b"a"}
+    rig.state = tmp_path / "new-state"
+    rig.work()
+    assert rig.verify().status == 0
+
+
+def test_bad_input_is_named_and_nothing_is_written(rig: Rig) -> None:
+    rig.write("nodes", [(b"x", b"\xff")])
+    topics = set(rig.log.topics())
+    with pytest.raises(DataError, match=r"topic 'nodes' partition \d offset \d+ key b'x': the value b'\\xff' is no string"):
+        rig.backfill()
+    rig.log.delete_records({TopicPartition("words", 0): 1})
+    with pytest.raises(ConfigurationError, match=r"topic 'words' partition 0 begins at offset 1.*--input words="):
+        rig.backfill()
+    assert set(rig.log.topics()) == topics
+    done = rig.backfill(on_error="dead-letter", retained_only=True)
+    assert done.left_out == 1
+    ((_, key, value),) = rig.rows("all-dead-letter")
+    assert (key, value) == (b"x", b"\xff")

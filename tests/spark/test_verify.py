@@ -1,0 +1,122 @@
+"""Verify: what is right is found right, and each kind of wrong is found and named."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eddy
+from eddy.connectors.log import TopicPartition, TopicSpec
+from eddy.connectors.quiescence import Cut
+from eddy.connectors.spark.verify import last_cut
+from tests.spark.rig import Rig
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+S = eddy.String
+TREE = [(b"b", b"a"), (b"c", b"b"), (b"d", b"b"), (b"e", b"d"), (b"f", b"a"), (b"f", b"e"), (b"c", None)]
+
+
+def family() -> eddy.Topology:
+    topology = eddy.Topology("family")
+    parents = topology.table("nodes", S, S)
+    above = parents.to_relation().map(lambda node, parent: (parent, 1))
+    above = above.recursively(lambda rows: rows.join(parents, lambda _, one, parent: (parent, one)), "ancestors")
+    above.group_by_key().count("descendants").to("descendants")
+    topology.stream("notes", S, S).filter(lambda key, note: note != "").to("loud")
+    return topology
+
+
+@pytest.fixture
+def rig(tmp_path: Path, spark: Any) -> Iterator[Rig]:
+    topics = [TopicSpec("nodes", 3), TopicSpec("descendants", 3), TopicSpec("notes", 3), TopicSpec("loud", 3)]
+    rig = Rig(tmp_path, family, topics, spark)
+    rig.write("nodes", TREE)
+    rig.write("notes", [(b"1", b"x"), (b"2", b""), (b"1", b"y"), (None, b"z")])
+    rig.work()
+    yield rig
+    rig.close()
+
+
+def last_offset(rig: Rig, topic: str, key: bytes) -> tuple[int, int]:
+    for partition in range(rig.log.topics([topic])[topic].partitions):
+        tp = TopicPartition(topic, partition)
+        records = rig.log.read(tp, 0, rig.log.end_offsets([tp])[tp], 1_000)
+        offsets = [o for o, found in zip(records.offsets, records.keys, strict=True) if found == key]
+        if offsets:
+            return partition, offsets[-1]
+    raise AssertionError(key)
+
+
+def plant(rig: Rig, sql: str, topic: str, key: bytes, *values: Any) -> None:
+    """Change a record in the log's own file, as no program can."""
+    partition, offset = last_offset(rig, topic, key)
+    storage = rig.log._storage
+    with storage.change():
+        storage.rows(
+            sql + " WHERE offset = ? AND partition_id = (SELECT id FROM partitions WHERE topic = ? AND partition = ?)",
+            (*values, offset, topic, partition),
+        )
+
+
+def test_what_a_worker_did_is_equal(rig: Rig) -> None:
+    verdict = rig.verify()
+    assert (verdict.status, verdict.word, verdict.untold) == (0, "equal", {})
+    assert {(part.what, part.name) for part in verdict.compared} >= {
+        ("sink", "descendants"),
+        ("sink", "loud"),
+        ("store", "nodes"),
+        ("store", "descendants"),
+    }
+    assert sum(part.keys for part in verdict.compared if part.name == "loud") == 3
+
+
+def test_it_works_while_the_worker_goes_on(rig: Rig) -> None:
+    stages: list[str] = []
+
+    def go_on(stage: str) -> None:
+        stages.append(stage)
+        if stage == "compute":  # the cut has been read
+            rig.write("nodes", [(b"g", b"f"), (b"b", b"x"), (b"h", b"g")])
+            rig.write("notes", [(b"3", b"more")])
+            rig.work()
+
+    assert rig.verify(stage=go_on).status == 0
+    assert stages[:3] == ["checks", "cut", "compute"]
+    assert rig.verify().status == 0
+
+
+def test_what_is_wrong_is_found_and_named(rig: Rig, tmp_path: Path) -> None:
+    plant(rig, "UPDATE records SET value = ?", "descendants", b"a", (7).to_bytes(8, "big"))
+    plant(rig, "DELETE FROM records", "family-nodes-changelog", b"e")
+    plant(rig, "UPDATE records SET key = ?", "family-descendants-changelog", b"d", b"dd")
+    rig.write("loud", [(b"1", b"x")])
+    ends = {"loud": [rig.log.end_offsets([TopicPartition("loud", p)])[TopicPartition("loud", p)] for p in range(3)]}
+    cut = last_cut(rig.log, "family-cuts")
+    assert cut is not None
+    verdict = rig.verify(mismatches=str(tmp_path / "mismatches"), cut=Cut(cut.inputs, cut.outputs | ends))
+    assert verdict.status == 1
+    told = {(part.what, part.name): part.differing for part in verdict.compared if part.differing}
+    assert told == {
+        ("sink", "descendants"): 1,
+        ("store", "nodes"): 1,
+        ("store", "descendants"): 2,
+        ("sink", "loud"): 1,
+    }
+    lines = "\n".join(verdict.lines())
+    for said in (
+        "sink descendants: 4 keys, 1 differ\n    'a': expected 4, found 7",
+        "    'e': expected 'd', found nothing",
+        "    'd': expected 2, found nothing\n    'dd': expected nothing, found 2",
+        "    '1': expected 'x', found 'x', 2 times",
+    ):
+        assert said in lines
+    rows = rig.spark.read.parquet(str(tmp_path / "mismatches")).collect()
+    assert sorted((row["part"], row["name"], bytes(row["key"])) for row in rows) == [
+        ("sink", "descendants", b"a"),
+        ("sink", "loud", b"1"),
+        ("store", "descendants", b"d"),
+        ("store", "descendants", b"dd"),
+        ("store", "nodes", b"e"),
+    ]

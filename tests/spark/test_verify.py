@@ -9,7 +9,7 @@ import pytest
 import eddy
 from eddy.connectors.log import TopicPartition, TopicSpec
 from eddy.connectors.quiescence import Cut
-from eddy.connectors.spark.verify import last_cut
+from eddy.connectors.spark.verification import last_cut
 from tests.spark.rig import Rig
 
 pytestmark = pytest.mark.xdist_group("spark")

@@ -17,7 +17,7 @@ from eddy.topology.topology import Topology
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from eddy.connectors.spark.backfill import Backfilled
+    from eddy.connectors.spark.backfilling import Backfilled
     from eddy.connectors.spark.verdict import Verdict
 
 __all__ = ["backfill", "local_session", "verify"]
@@ -32,7 +32,7 @@ def backfill(
     LoopLimitError; ConnectorError.
     """
     require_spark()
-    from eddy.connectors.spark.backfill import Backfill
+    from eddy.connectors.spark.backfilling import Backfill
 
     return Backfill(topology, spark, log, open_log, **options).run()
 
@@ -43,6 +43,6 @@ def verify(topology: Topology, spark: "SparkSession", log: Log, open_log: Callab
     Raises: ConfigurationError; DataError; LoopLimitError; ConnectorError.
     """
     require_spark()
-    from eddy.connectors.spark.verify import Verify
+    from eddy.connectors.spark.verification import Verify
 
     return Verify(topology, spark, log, open_log, **options).run()

@@ -17,7 +17,7 @@ from eddy.connectors.planlog import Memory, read_memory
 from eddy.connectors.spark.compiler import Compiler
 from eddy.connectors.spark.files import read_files
 from eddy.connectors.spark.frames import Frames, told
-from eddy.connectors.spark.inputs import OpenLog, Stretch, facts_of, read_topic
+from eddy.connectors.spark.inputs import OpenLog, Stretch, facts_of, read_topics
 from eddy.connectors.spark.passes import RECORDS
 from eddy.errors import ConfigurationError
 from eddy.operators.circuit import Circuit
@@ -129,7 +129,7 @@ class Computation:
         )
         ends = self.ends.get(source.topic, [])
         stretches = [Stretch(p, begins[TopicPartition(source.topic, p)], end) for p, end in enumerate(ends)]
-        raw = read_topic(self.frames, self.open_log, source.topic, stretches)
+        raw = read_topics(self.frames, self.open_log, {source.topic: stretches})
         if source.topic in self.files:
             raw = read_files(self.frames, source, self.files[source.topic]).unionByName(raw)
         return raw
@@ -137,8 +137,8 @@ class Computation:
     def _latest(self, inputs: Mapping[str, DataFrame]) -> int:
         """The latest event time of the input, which stands for that of all that is merged."""
         with told():
-            rows = [frame.agg(f.max("t").alias("t")).first() for frame in inputs.values()]
-        return max((row["t"] or 0 for row in rows if row is not None), default=0)
+            row = self.frames.union([frame.select("t") for frame in inputs.values()], "t long").agg(f.max("t")).first()
+        return 0 if row is None or row[0] is None else row[0]
 
     def _left_out(self) -> dict[str, frozenset[tuple[int, int]]]:
         """The records that a worker is known to have left out, by topic: those it noted, and its dead letters."""

@@ -57,6 +57,7 @@ def read_files(frames: Frames, source: Source, path: str) -> DataFrame:
         f.lit(None).cast("binary").alias("h"),
         f.lit(-1).alias("p"),
         f.monotonically_increasing_id().alias("o"),
+        f.lit(source.topic).alias("topic"),
     )
     readers = tuple(None if types[name] == "binary" else serde for name, serde in _serdes(source))
     return frames.through(raw, _FromText(where, readers), RAW)

@@ -6,21 +6,23 @@ a connector's jar; the embedded log has to be on the machine that the tasks run 
 """
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from eddy.connectors.log import Log, TopicPartition
+from eddy.connectors.log import Log, Records, TopicPartition
 from eddy.connectors.spark.frames import Frames, names
 from eddy.connectors.spark.passes import FACTS, RECORDS, RecordsEntry, arrow_schema, pack_headers
+from eddy.errors import ConnectorError
 from eddy.topology.plan import Source
 
-__all__ = ["RAW", "OpenLog", "Stretch", "facts_of", "read_topic"]
+__all__ = ["RAW", "OpenLog", "Stretch", "facts_of", "read_topics"]
 
-RAW = "k binary, v binary, t long, h binary, p int, o long"
+RAW = "k binary, v binary, t long, h binary, p int, o long, topic string"
 """Records as they are in a topic, with partition and offset."""
 
 OpenLog = Callable[[], Log]
@@ -28,6 +30,7 @@ OpenLog = Callable[[], Log]
 
 _RECORDS_A_STRETCH = 250_000
 _RECORDS_A_BATCH = 10_000
+_PATIENCE_S, _PAUSE_S = 60.0, 0.05
 
 
 @dataclass(frozen=True)
@@ -39,17 +42,20 @@ class Stretch:
     end: int
 
 
-def read_topic(frames: Frames, log: OpenLog, topic: str, stretches: Iterable[Stretch]) -> DataFrame:
-    """The committed records of a topic in `RAW` columns."""
+def read_topics(frames: Frames, log: OpenLog, topics: Mapping[str, Sequence[Stretch]]) -> DataFrame:
+    """The committed records of topics in `RAW` columns."""
     parts = [
-        (s.partition, at, min(at + _RECORDS_A_STRETCH, s.end))
+        (topic, s.partition, at, min(at + _RECORDS_A_STRETCH, s.end))
+        for topic, stretches in topics.items()
         for s in stretches
         for at in range(s.start, s.end, _RECORDS_A_STRETCH)
     ]
     if not parts:
         return frames.empty(RAW)
-    tasks = frames.rows(parts, "p int, o long, e long").repartitionByRange(len(parts), "p", "o")
-    return frames.through(tasks, _Reading(log, topic), RAW)
+    records = sum(end - start for _, _, start, end in parts)
+    tasks = min(len(parts), max(frames.partitions, records // _RECORDS_A_STRETCH))
+    wanted = frames.rows(parts, "topic string, p int, o long, e long").coalesce(1).repartition(tasks)
+    return frames.through(wanted, _Reading(log), RAW)
 
 
 @dataclass(frozen=True)
@@ -57,25 +63,46 @@ class _Reading:
     """Reads the stretches that a task is given."""
 
     log: OpenLog
-    topic: str
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        schema = arrow_schema(RAW)
+        """Rows (topic, partition, start, end) in, `RAW` columns out."""
         stretches = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
         if not stretches:
             return
         with contextlib.closing(self.log()) as log:
-            for partition, start, end in stretches:
-                position = start
-                while position < end:
-                    records = log.read(TopicPartition(self.topic, partition), position, end, _RECORDS_A_BATCH)
-                    position = records.next_offset
-                    count = len(records)
-                    headers = [None] * count if records.headers is None else list(map(pack_headers, records.headers))
-                    columns: list[Any] = [records.keys, records.values, records.timestamps, headers]
-                    columns += [[partition] * count, records.offsets]
-                    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
-                    yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+            for topic, partition, start, end in sorted(stretches):
+                for records in _records(log, TopicPartition(topic, partition), start, end):
+                    yield _arrow(records)
+
+
+def _records(log: Log, partition: TopicPartition, start: int, end: int) -> Iterator[Records]:
+    """What is committed in a stretch; waits for transactions that have not ended. Raises: ConnectorError."""
+    position, deadline = start, None
+    while position < end:
+        records = log.read(partition, position, end, _RECORDS_A_BATCH)
+        if records.next_offset == position:
+            deadline = deadline or time.monotonic() + _PATIENCE_S
+            if time.monotonic() > deadline:
+                raise ConnectorError(
+                    f"topic '{partition.topic}' partition {partition.partition}: a transaction at offset {position} has "
+                    f"not ended for {_PATIENCE_S:g} s; what is committed has to be known. Its producer ends it, or its "
+                    "time limit does; try again",
+                    retriable=True,
+                )
+            time.sleep(_PAUSE_S)
+            continue
+        position, deadline = records.next_offset, None
+        if len(records):
+            yield records
+
+
+def _arrow(records: Records) -> Any:
+    schema, count = arrow_schema(RAW), len(records)
+    headers = [None] * count if records.headers is None else list(map(pack_headers, records.headers))
+    columns: list[Any] = [records.keys, records.values, records.timestamps, headers]
+    columns += [[records.partition] * count, records.offsets, [records.topic] * count]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def facts_of(

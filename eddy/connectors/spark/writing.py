@@ -8,9 +8,9 @@ Invariant: only the job writes behind `begin` while it runs.
 """
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, groupby, islice
 from typing import Any
 
 import pyarrow as pa
@@ -22,132 +22,113 @@ from eddy.connectors.spark.frames import Frames, told
 from eddy.connectors.spark.inputs import OpenLog
 from eddy.connectors.spark.passes import arrow_schema, pack_headers, unpack_headers
 
-__all__ = ["OUTGOING", "Writing", "as_letters", "write_topic"]
+__all__ = ["OUTGOING", "Letters", "Writing", "write_topics"]
 
-OUTGOING = "k binary, key binary, value binary, t long, s binary, h binary"
+OUTGOING = "topic string, k binary, key binary, value binary, t long, s binary, h binary"
 """What is written: `k` is what the partition is found by, `s` the order within it."""
 _PLACED = f"{OUTGOING}, p int"
-_WRITTEN = "p int, n long"
+_WRITTEN = "topic string, n long"
 _RECORDS_A_TRANSACTION = 50_000
 
 
 @dataclass(frozen=True)
 class Writing:
-    """One topic to be written: its partitions, and where in each of them the job began."""
+    """What a job writes: for each topic, where in its partitions the job began."""
 
     open_log: OpenLog
     job: str
-    topic: str
-    partitions: int
-    begins: tuple[int, ...]
+    begins: Mapping[str, Sequence[int]]
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Write the rows of a task's partitions, which follow one another. Yields how many of each are there."""
+        """Write a task's rows, partition after partition. Yields how many records of each are there."""
         rows = (tuple(row.values()) for batch in batches for row in batch.to_pylist())
-        written: list[tuple[int, int]] = []
-        with contextlib.closing(self.open_log()) as log:
-            pending = next(rows, None)
-            while pending is not None:
-                partition = pending[-1]
-                count, pending = self._partition(log, partition, pending, rows)
-                written.append((partition, count))
+        first = next(rows, None)
+        written: list[tuple[str, int]] = []
+        if first is not None:
+            with contextlib.closing(self.open_log()) as log:
+                for (topic, partition), group in groupby(chain((first,), rows), key=lambda row: (row[0], row[-1])):
+                    written.append((topic, self._partition(log, TopicPartition(topic, partition), group)))
         schema = arrow_schema(_WRITTEN)
-        columns: list[Any] = [[p for p, _ in written], [n for _, n in written]]
+        columns: list[Any] = [[topic for topic, _ in written], [count for _, count in written]]
         arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def _partition(self, log: Log, partition: int, first: Any, rest: Iterator[Any]) -> tuple[int, Any]:
-        """Write one partition's rows. Returns how many, and the first row of the next partition."""
-        producer = log.producer(f"{self.job}-{self.topic}-{partition}")
+    def _partition(self, log: Log, partition: TopicPartition, rows: Iterator[Any]) -> int:
+        """Write one partition's rows. Returns how many there are."""
+        producer = log.producer(f"{self.job}-{partition.topic}-{partition.partition}")
         try:
-            there = self._there(log, partition)
-            group = _Group(partition, first, rest)
-            rows = iter(group)
-            count = sum(1 for _ in islice(rows, there))
+            count = sum(1 for _ in islice(rows, self._there(log, partition)))
             while chunk := list(islice(rows, _RECORDS_A_TRANSACTION)):
-                _send(producer, self.topic, partition, chunk)
+                _send(producer, partition, chunk)
                 count += len(chunk)
-            return count, group.next
+            return count
         finally:
             producer.close()
 
-    def _there(self, log: Log, partition: int) -> int:
+    def _there(self, log: Log, partition: TopicPartition) -> int:
         """How many records are committed behind where the job began."""
-        tp = TopicPartition(self.topic, partition)
-        position, end, count = self.begins[partition], log.end_offsets([tp])[tp], 0
+        position, end, count = self.begins[partition.topic][partition.partition], log.end_offsets([partition])[partition], 0
         while position < end:
-            records = log.read(tp, position, end, _RECORDS_A_TRANSACTION)
+            records = log.read(partition, position, end, _RECORDS_A_TRANSACTION)
             position, count = records.next_offset, count + len(records)
         return count
 
 
-@dataclass
-class _Group:
-    """The rows of one partition out of rows of several; `next` is then the first of the next one."""
-
-    partition: int
-    first: Any
-    rest: Iterator[Any]
-    next: Any = field(default=None)
-
-    def __iter__(self) -> Iterator[Any]:
-        row = self.first
-        while row is not None and row[-1] == self.partition:
-            yield row
-            row = next(self.rest, None)
-        self.next = row
-
-
-def _send(producer: Producer, topic: str, partition: int, rows: list[Any]) -> None:
-    _, keys, values, times, _, headers, _ = zip(*rows, strict=True)
-    producer.begin()
+def _send(producer: Producer, partition: TopicPartition, rows: list[Any]) -> None:
+    _, _, keys, values, times, _, headers, _ = zip(*rows, strict=True)
     packed = None if headers.count(None) == len(headers) else [unpack_headers(item) for item in headers]
-    producer.send(topic, partition, keys, values, times, packed)
+    producer.begin()
+    producer.send(partition.topic, partition.partition, keys, values, times, packed)
     producer.commit({}, None)
 
 
 @dataclass(frozen=True)
 class _Placing:
-    """The partition of each row by its `k`; what has none is at home in partition 0."""
+    """The partition of each row by its topic and `k`; what has none is at home in partition 0."""
 
     partitioner: Callable[[bytes, int], int]
-    partitions: int
+    partitions: Mapping[str, int]
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """`OUTGOING` in, the same with `p` out."""
         schema = arrow_schema(_PLACED)
         for arrived in batches:
-            keys = arrived.column("k").to_pylist()
-            homes = [0 if key is None else self.partitioner(key, self.partitions) for key in keys]
+            keys, counts = arrived.column("k").to_pylist(), map(self.partitions.get, arrived.column("topic").to_pylist())
+            homes = [0 if k is None else self.partitioner(k, count) for k, count in zip(keys, counts, strict=True)]
             yield pa.RecordBatch.from_arrays([*arrived.columns, pa.array(homes, pa.int32())], schema=schema)
 
 
-def as_letters(batches: Iterable[Any]) -> Iterator[Any]:
-    """Records that are left out, with where they came from in their headers, as a worker writes them."""
-    schema = arrow_schema(OUTGOING)
-    for arrived in batches:
-        rows = []
-        for row in arrived.to_pylist():
-            where = (
-                ("eddy.topic", row["topic"].encode()),
-                ("eddy.partition", str(row["p"]).encode()),
-                ("eddy.offset", str(row["o"]).encode()),
-                ("eddy.error", row["bad"].encode()),
-            )
-            headers = pack_headers((*unpack_headers(row["h"]), *where))
-            rows.append((None, row["k"], row["v"], row["t"], row["s"], headers))
-        columns = zip(*rows, strict=True) if rows else [[]] * len(schema)
-        arrays = [pa.array(list(column), field.type) for column, field in zip(columns, schema, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+@dataclass(frozen=True)
+class Letters:
+    """Records that are left out, with where they came from in their headers, as a worker writes them to `topic`."""
+
+    topic: str
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """`RECORDS` with their topic in, `OUTGOING` out."""
+        schema = arrow_schema(OUTGOING)
+        for arrived in batches:
+            columns = list(zip(*map(self._letter, arrived.to_pylist()), strict=True)) or [()] * len(schema)
+            arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _letter(self, row: Mapping[str, Any]) -> tuple[Any, ...]:
+        where = (
+            ("eddy.topic", row["topic"].encode()),
+            ("eddy.partition", str(row["p"]).encode()),
+            ("eddy.offset", str(row["o"]).encode()),
+            ("eddy.error", row["bad"].encode()),
+        )
+        headers = pack_headers((*unpack_headers(row["h"]), *where))
+        return self.topic, None, row["k"], row["v"], row["t"], row["s"], headers
 
 
-def write_topic(frames: Frames, frame: DataFrame, writing: Writing, partitioner: Callable[[bytes, int], int]) -> int:
-    """Write `OUTGOING` rows. Returns the number of records that are then there. Raises: ConnectorError."""
-    if writing.partitions == 1:
-        placed = frame.withColumn("p", f.lit(0))
-    else:
-        placed = frames.through(frame, _Placing(partitioner, writing.partitions), _PLACED)
-    tasks = min(writing.partitions, frames.partitions)
-    lying = placed.repartition(tasks, "p").sortWithinPartitions("p", "s", "key", "value", "t")
+def write_topics(frames: Frames, frame: DataFrame, writing: Writing, partitioner: Callable[[bytes, int], int]) -> dict[str, int]:
+    """Write `OUTGOING` rows. Returns by topic the number of records that are then there. Raises: ConnectorError."""
+    counts = {topic: len(begins) for topic, begins in writing.begins.items()}
+    placed = frames.through(frame, _Placing(partitioner, counts), _PLACED)
+    lying = placed.repartition(frames.partitions, "topic", "p")
+    lying = lying.sortWithinPartitions("topic", "p", "s", "key", "value", "t")
     with told():
-        found = frames.through(lying, writing, _WRITTEN).agg(f.sum("n").alias("n")).first()
-    return (found["n"] or 0) if found is not None else 0
+        found = frames.through(lying, writing, _WRITTEN).groupBy("topic").agg(f.sum("n").alias("n")).collect()
+    return {row["topic"]: row["n"] for row in found}

@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from eddy.connectors.internal import DEAD_LETTER, InternalTopics
@@ -24,9 +24,9 @@ from eddy.connectors.quiescence import Cut
 from eddy.connectors.spark.changelog import changelog_rows
 from eddy.connectors.spark.computation import Application, Computation
 from eddy.connectors.spark.frames import Frames, names, told
-from eddy.connectors.spark.inputs import OpenLog, Stretch, read_topic
+from eddy.connectors.spark.inputs import OpenLog, Stretch, read_topics
 from eddy.connectors.spark.order import order_dependent
-from eddy.connectors.spark.writing import OUTGOING, Writing, as_letters, write_topic
+from eddy.connectors.spark.writing import OUTGOING, Letters, Writing, write_topics
 from eddy.errors import ConfigurationError, ConnectorError
 from eddy.topology.identity import topics_of
 from eddy.topology.topology import Topology
@@ -74,18 +74,16 @@ class Backfill:
             self.stage("compute")
             computation.run()
             self._check_states(computation)
-            outgoing = self._outgoing(computation)
+            states, outputs = frames.kept(self._states(computation)), frames.kept(self._outputs(computation))
             with told():
                 left_out = computation.bad.count()
-                for frame, _ in outgoing.values():
-                    frame.count()
+                states.unionByName(outputs).count()
             begun = unfinished or self._begin(application, inputs)
+            writing = Writing(self.open_log, f"{self.topology.name}-backfill", begun.outputs)
             written = {}
-            for topic, (frame, partitions) in outgoing.items():
-                self.stage(f"write {topic}")
-                begins = tuple(begun.outputs.get(topic, [0] * partitions))
-                writing = Writing(self.open_log, f"{self.topology.name}-backfill", topic, partitions, begins)
-                written[topic] = write_topic(frames, frame, writing, self.log.partitioner)
+            for what, frame in (("changelogs", states), ("outputs", outputs)):
+                self.stage(f"write {what}")
+                written |= write_topics(frames, frame, writing, self.log.partitioner)
             self.stage("finish")
             cut = self._finish(application, begun)
             return Backfilled(cut, written, left_out, self._remarks(application))
@@ -126,6 +124,14 @@ class Backfill:
 
     def _check(self, computation: Computation) -> None:
         computation.check()
+        application = computation.application
+        for sink in self.topology.plan.sinks():
+            if sink.kind == "stream" and self._before(application, sink.topic):
+                raise ConfigurationError(
+                    f"backfill of application '{self.topology.name}': topic '{sink.topic}' holds records already, and "
+                    "those of a stream would be there twice. Delete and create the topic, or let the worker replay "
+                    "the input: eddy run …"
+                )
         restored = {state.spec.source for state in computation.application.circuit.states.values()}
         if both := sorted(restored & set(self.files)):
             raise ConfigurationError(
@@ -146,48 +152,49 @@ class Backfill:
     def _ends(self, partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
         return Cut.by_topic(self.log.end_offsets(partitions))
 
-    def _outgoing(self, computation: Computation) -> dict[str, tuple[DataFrame, int]]:
-        """What is to be written to each topic, computed and kept, with its partitions."""
-        application, frames = computation.application, computation.frames
+    def _states(self, computation: Computation) -> DataFrame:
+        """What is to be written to changelogs."""
         compiler = computation.compiler
-        outgoing: dict[str, tuple[DataFrame, int]] = {}
-        plain = {"t": f.lit(compiler.time).cast("long"), "s": f.lit(b""), "h": f.lit(None).cast("binary")}
-        for name, state in application.circuit.states.items():
+        changelogs = []
+        for name, state in computation.application.circuit.states.items():
             if state.spec.changelog is not None:
-                rows = changelog_rows(compiler.states[name]).withColumns(plain).select(*names(OUTGOING))
-                outgoing[state.spec.changelog] = (frames.kept(rows), state.spec.partitions)
-        for topic, rows in self._outputs(computation).items():
-            outgoing[topic] = (frames.kept(rows), application.counts[topic])
+                rows = changelog_rows(compiler.states[name]).withColumns(_stamps(state.spec.changelog, compiler.time))
+                changelogs.append(rows.select(*names(OUTGOING)))
+        return computation.frames.union(changelogs, OUTGOING)
+
+    def _outputs(self, computation: Computation) -> DataFrame:
+        """The records of the sinks; in tables, keys that were there and are no more are deleted. Dead letters."""
+        compiler, frames = computation.compiler, computation.frames
+        outputs = []
+        for sink, sent in compiler.sinks.items():
+            columns = {"topic": f.lit(sink.topic), "key": f.col("k"), "value": f.col("v")}
+            rows = sent.withColumns(columns).select(*names(OUTGOING))
+            outputs.append(rows)
+            if sink.kind != "stream" and (gone := self._gone(computation, sink.topic, rows)) is not None:
+                outputs.append(gone)
         if self.on_error == DEAD_LETTER:
-            outgoing[application.internal.dead_letter] = (frames.kept(_letters(frames, computation.bad)), 1)
-        return outgoing
+            letters = Letters(computation.application.internal.dead_letter)
+            outputs.append(frames.through(computation.bad, letters, OUTGOING))
+        return frames.union(outputs, OUTGOING)
 
-    def _outputs(self, computation: Computation) -> dict[str, DataFrame]:
-        """The records of each sink; in tables, keys that were there and are no more are deleted."""
-        outputs: dict[str, DataFrame] = {}
-        for sink, sent in computation.compiler.sinks.items():
-            rows = sent.select(f.col("k"), f.col("k").alias("key"), f.col("v").alias("value"), "t", "s", "h")
-            if sink.kind != "stream":
-                rows = rows.unionByName(self._gone(computation, sink.topic, rows))
-            outputs[sink.topic] = outputs[sink.topic].unionByName(rows) if sink.topic in outputs else rows
-        return outputs
-
-    def _gone(self, computation: Computation, topic: str, rows: DataFrame) -> DataFrame:
-        """Tombstones for what the topic held before the backfill began and the table does not hold."""
-        application, frames = computation.application, computation.frames
+    def _before(self, application: Application, topic: str) -> list[Stretch]:
+        """What a topic held before the backfill began."""
         partitions = [TopicPartition(topic, p) for p in range(application.counts[topic])]
         begun = application.memory.backfill
-        ends = begun.outputs[topic] if begun and not self.replace else Cut.by_topic(self.log.end_offsets(partitions))[topic]
+        ends = self._ends(partitions)[topic] if begun is None or self.replace else begun.outputs[topic]
         begins = self.log.begin_offsets(partitions)
-        stretches = [Stretch(tp.partition, begins[tp], ends[tp.partition]) for tp in partitions]
-        if all(stretch.start >= stretch.end for stretch in stretches):
-            return rows.limit(0)
-        before = read_topic(frames, self.open_log, topic, stretches).where("k IS NOT NULL")
+        return [Stretch(tp.partition, begins[tp], ends[tp.partition]) for tp in partitions if begins[tp] < ends[tp.partition]]
+
+    def _gone(self, computation: Computation, topic: str, rows: DataFrame) -> DataFrame | None:
+        """Tombstones for what the topic held before and the table does not hold."""
+        stretches = self._before(computation.application, topic)
+        if not stretches:
+            return None
+        before = read_topics(computation.frames, self.open_log, {topic: stretches}).where("k IS NOT NULL")
         last = before.groupBy("k").agg(f.max_by(f.struct("v"), "o").alias("last")).where("last.v IS NOT NULL")
         gone = last.join(rows.select("k"), "k", "left_anti")
-        tombstone = {"key": f.col("k"), "value": f.lit(None).cast("binary"), "s": f.lit(b""), "h": f.lit(None).cast("binary")}
-        stamped = {**tombstone, "t": f.lit(computation.compiler.time).cast("long")}
-        return gone.withColumns(stamped).select(*names(OUTGOING))
+        tombstones = gone.withColumns({"key": f.col("k"), "value": f.lit(None).cast("binary")})
+        return tombstones.withColumns(_stamps(topic, computation.compiler.time)).select(*names(OUTGOING))
 
     def _begin(self, application: Application, inputs: dict[str, list[int]]) -> Unfinished:
         """Take away what is to be replaced, make the internal topics, and note that it begins."""
@@ -250,6 +257,7 @@ class _transaction:  # noqa: N801 - reads as a part of a sentence
             self._producer.close()
 
 
-def _letters(frames: Frames, bad: DataFrame) -> DataFrame:
-    """Records that were left out as a worker writes them to the dead letters."""
-    return frames.through(bad, as_letters, OUTGOING)
+def _stamps(topic: str, time: int) -> dict[str, Column]:
+    """The columns of what is written that say nothing of the row."""
+    none = f.lit(None).cast("binary")
+    return {"topic": f.lit(topic), "t": f.lit(time).cast("long"), "s": f.lit(b""), "h": none}

@@ -16,15 +16,15 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
 from eddy.connectors.log import Log, TopicPartition
 from eddy.connectors.quiescence import Cut
 from eddy.connectors.spark.changelog import changelog_rows
 from eddy.connectors.spark.computation import Application, Computation
-from eddy.connectors.spark.frames import Frames, told
-from eddy.connectors.spark.inputs import OpenLog, Stretch, read_topic
+from eddy.connectors.spark.frames import Frames, names, told
+from eddy.connectors.spark.inputs import OpenLog, Stretch, read_topics
 from eddy.connectors.spark.order import order_dependent, tainted
 from eddy.connectors.spark.readable import Readable
 from eddy.connectors.spark.verdict import Compared, Example, Verdict
@@ -125,18 +125,14 @@ class Verify:
                 untold[f"{part.what} '{part.name}'"] = why
             else:
                 parts.append(part)
-        compared, frames_of = [], []
-        for part in parts:
-            self.stage(f"compare {part.what} {part.name}")
-            result, differing = self._compare(computation.frames, part, cut)
-            compared.append(result)
-            if result.differing:
-                frames_of.append(differing)
-        if frames_of and self.mismatches:
+        compared, differing = self._compare(computation.frames, parts, cut)
+        wrong = any(part.differing for part in compared)
+        if wrong and self.mismatches:
             self.stage("mismatches")
             with told():
-                computation.frames.union(frames_of, MISMATCHES).write.mode("overwrite").parquet(self.mismatches)
-        return Verdict(self.topology.name, cut, compared, untold, notes, left_out, self.mismatches if frames_of else None)
+                differing.select(*names(MISMATCHES)).write.mode("overwrite").parquet(self.mismatches)
+        where = self.mismatches if wrong else None
+        return Verdict(self.topology.name, cut, compared, untold, notes, left_out, where)
 
     def _sinks(self, computation: Computation, untold: dict[str, str]) -> list[tuple[_Part, Any]]:
         """A part for each topic that sinks write to."""
@@ -183,74 +179,105 @@ class Verify:
             return f"partition {gone[0].partition} of its topic begins at offset {begins[gone[0]]}: records are gone"
         return ""
 
-    def _compare(self, frames: Frames, part: _Part, cut: Cut) -> tuple[Compared, DataFrame]:
-        ends = cut.outputs[part.topic]
-        found = read_topic(frames, self.open_log, part.topic, [Stretch(p, 0, end) for p, end in enumerate(ends)])
-        joined = frames.kept(_joined(part, found))
-        differing = joined.where("differs")
+    def _compare(self, frames: Frames, parts: list[_Part], cut: Cut) -> tuple[list[Compared], DataFrame]:
+        """Compare all parts at once. Returns each part's result, and the rows that differ."""
+        self.stage("compare")
+        named = frames.rows([(part.topic, part.what, part.name) for part in parts], "topic string, part string, name string")
+        sides = []
+        for facts in (False, True):
+            if chosen := [part for part in parts if part.facts is facts]:
+                found = read_topics(frames, self.open_log, {part.topic: _until(cut, part.topic) for part in chosen})
+                expected = [part.expected.withColumn("topic", f.lit(part.topic)) for part in chosen]
+                sides.append(_joined(frames.union(expected, ""), found, facts))
+        joined = frames.kept(frames.union(sides, _JOINED))
         with told():
-            row = joined.agg(f.count("*").alias("keys"), f.count_if("differs").alias("differing")).first()
-        assert row is not None
-        keys, count, moved = row["keys"], row["differing"], 0
-        if count and not part.facts:
-            later = self._later(frames, part, ends)
+            found = joined.groupBy("topic").agg(f.count("*").alias("keys"), f.count_if("differs").alias("differ")).collect()
+        counts = {row["topic"]: (row["keys"], row["differ"]) for row in found}
+        differing = joined.where("differs").join(named, "topic")
+        left = {topic: differ for topic, (_, differ) in counts.items()}
+        examples: dict[str, list[Example]] = {}
+        if any(left.values()):
+            later = self._later(frames, [part for part in parts if left.get(part.topic) and not part.facts], cut)
             if later is not None:
-                differing = frames.kept(differing.join(later, differing["k"].eqNullSafe(later["later"]), "left_anti"))
-                with told():
-                    left = differing.count()
-                moved, count = count - left, left
-        shown = differing.orderBy("k", "expected", "found").limit(_EXAMPLES) if count else None
-        with told():
-            rows = shown.collect() if shown is not None else []
-        examples = [
-            Example(
-                part.readable.key(row["k"]),
-                part.readable.value(row["k"], row["expected"], row["times_expected"]),
-                part.readable.value(row["k"], row["found"], row["times_found"]),
-            )
-            for row in rows
-        ]
-        named = differing.select(
-            f.lit(part.what).alias("part"), f.lit(part.name).alias("name"), f.col("k").alias("key"),
-            "expected", "found", "times_expected", "times_found",
-        )
-        return Compared(part.what, part.name, keys, count, moved, examples), named
+                differing = differing.join(later, ["topic", "k"], "left_anti")
+            differing = frames.kept(differing)
+            examples, left = _examples(parts, differing)
+        results = []
+        for part in parts:
+            keys, differ = counts.get(part.topic, (0, 0))
+            still = left.get(part.topic, 0)
+            results.append(Compared(part.what, part.name, keys, still, differ - still, examples.get(part.topic, [])))
+        return results, differing.withColumnRenamed("k", "key")
 
-    def _later(self, frames: Frames, part: _Part, ends: list[int]) -> DataFrame | None:
+    def _later(self, frames: Frames, parts: list[_Part], cut: Cut) -> DataFrame | None:
         """The keys that have records behind the cut, where these may have taken the place of earlier ones."""
-        if not self.log.topics([part.topic])[part.topic].compacted:
+        specs = self.log.topics([part.topic for part in parts])
+        stretches = {}
+        for part in parts:
+            if specs[part.topic].compacted:
+                ends = self.log.end_offsets(TopicPartition(part.topic, p) for p in range(part.partitions))
+                behind = [Stretch(p, at, ends[TopicPartition(part.topic, p)]) for p, at in enumerate(cut.outputs[part.topic])]
+                stretches[part.topic] = [stretch for stretch in behind if stretch.start < stretch.end]
+        if not any(stretches.values()):
             return None
-        now = self.log.end_offsets(TopicPartition(part.topic, p) for p in range(part.partitions))
-        stretches = [Stretch(p, end, now[TopicPartition(part.topic, p)]) for p, end in enumerate(ends)]
-        if all(stretch.start >= stretch.end for stretch in stretches):
-            return None
-        return read_topic(frames, self.open_log, part.topic, stretches).select(f.col("k").alias("later")).distinct()
+        return read_topics(frames, self.open_log, stretches).select("topic", "k").distinct()
 
 
-def _joined(part: _Part, found: DataFrame) -> DataFrame:
+_JOINED = (
+    "topic string, k binary, expected binary, found binary, times_expected long, times_found long, differs boolean"
+)
+
+
+def _until(cut: Cut, topic: str) -> list[Stretch]:
+    return [Stretch(partition, 0, end) for partition, end in enumerate(cut.outputs[topic])]
+
+
+def _joined(expected: DataFrame, found: DataFrame, facts: bool) -> DataFrame:
     """What is expected beside what was found: by key, or by record where these are facts."""
-    expected = part.expected
-    if part.facts:
-        one = expected.groupBy("k", "v").agg(f.count("*").alias("n"))
-        other = found.groupBy(f.col("k").alias("fk"), f.col("v").alias("fv")).agg(f.count("*").alias("m"))
-        both = one.join(other, one["k"].eqNullSafe(other["fk"]) & one["v"].eqNullSafe(other["fv"]), "full")
-        there = (f.col("n").isNotNull(), f.col("m").isNotNull())
+    same_key = ["topic", "k", "v"] if facts else ["topic", "k"]
+    one = expected.groupBy(*same_key).agg(*([] if facts else [f.max("v").alias("v")]), f.count("*").alias("n"))
+    if facts:
+        other = found.groupBy(*same_key).agg(f.count("*").alias("m"))
     else:
-        one = expected.groupBy("k").agg(f.max("v").alias("v"), f.count("*").alias("n"))
         last = f.max_by(f.struct("v"), f.struct("o", "p")).alias("last")
-        latest = found.groupBy("k").agg(last).where("last.v IS NOT NULL")
-        other = latest.select(f.col("k").alias("fk"), f.col("last.v").alias("fv"), f.lit(1).cast("long").alias("m"))
-        both = one.join(other, one["k"].eqNullSafe(other["fk"]), "full")
-        there = (f.col("n").isNotNull(), f.col("m").isNotNull())
-    same = f.col("v").eqNullSafe(f.col("fv")) & f.col("n").eqNullSafe(f.col("m"))
-    return both.select(
-        f.when(there[0], f.col("k")).otherwise(f.col("fk")).alias("k"),
+        latest = found.groupBy(*same_key).agg(last).where("last.v IS NOT NULL")
+        other = latest.select("topic", "k", f.col("last.v").alias("v"), f.lit(1).cast("long").alias("m"))
+    other = other.select(f.col("topic").alias("f_topic"), f.col("k").alias("f_k"), f.col("v").alias("f_v"), "m")
+    meet = f.lit(True)
+    for name in same_key:
+        meet = meet & one[name].eqNullSafe(other[f"f_{name}"])
+    same = f.col("v").eqNullSafe(f.col("f_v")) & f.col("n").eqNullSafe(f.col("m"))
+    expects = f.col("n").isNotNull()
+    return one.join(other, meet, "full").select(
+        f.coalesce("topic", "f_topic").alias("topic"),
+        f.when(expects, f.col("k")).otherwise(f.col("f_k")).alias("k"),
         f.col("v").alias("expected"),
-        f.col("fv").alias("found"),
+        f.col("f_v").alias("found"),
         f.coalesce("n", f.lit(0)).alias("times_expected"),
         f.coalesce("m", f.lit(0)).alias("times_found"),
         (~same).alias("differs"),
     )
+
+
+def _examples(parts: list[_Part], differing: DataFrame) -> tuple[dict[str, list[Example]], dict[str, int]]:
+    """The first rows that differ of each topic, as people read them; and how many there are."""
+    order = Window.partitionBy("topic").orderBy("k", "expected", "found")
+    all_of = Window.partitionBy("topic")
+    numbered = differing.withColumn("at", f.row_number().over(order)).withColumn("of", f.count("*").over(all_of))
+    with told():
+        rows = numbered.where(f.col("at") <= _EXAMPLES).orderBy("topic", "at").collect()
+    readable = {part.topic: part.readable for part in parts}
+    examples: dict[str, list[Example]] = {}
+    for row in rows:
+        read = readable[row["topic"]]
+        examples.setdefault(row["topic"], []).append(
+            Example(
+                read.key(row["k"]),
+                read.value(row["k"], row["expected"], row["times_expected"]),
+                read.value(row["k"], row["found"], row["times_found"]),
+            )
+        )
+    return examples, {row["topic"]: row["of"] for row in rows}
 
 
 def last_cut(log: Log, topic: str) -> Cut | None:

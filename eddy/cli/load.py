@@ -19,10 +19,10 @@ import eddy
 from eddy.errors import EddyError, TopologyError
 from eddy.topology.topology import Topology
 
-__all__ = ["Program", "load"]
+__all__ = ["MODULE_NAME", "Program", "load"]
 
 _HINT = "'FILE[:NAME]'"
-_MODULE_NAME = "__eddy_program__"
+MODULE_NAME = "__eddy_program__"
 _PACKAGE = Path(eddy.__file__).resolve().parent
 
 
@@ -67,12 +67,12 @@ def load(program: str) -> Program:
 
 def _import_file(path: Path) -> ModuleType:
     """Run a file as a module that is not `__main__` and hides no other."""
-    spec = importlib.util.spec_from_file_location(_MODULE_NAME, path)
+    spec = importlib.util.spec_from_file_location(MODULE_NAME, path)
     if spec is None or spec.loader is None:
         raise click.BadParameter(f"'{path}' is no Python file; its name has to end in .py.", param_hint=_HINT)
     module = importlib.util.module_from_spec(spec)
     # Structs and dataclasses look their own module up to read annotations.
-    sys.modules[_MODULE_NAME] = module
+    sys.modules[MODULE_NAME] = module
     spec.loader.exec_module(module)
     return module
 

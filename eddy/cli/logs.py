@@ -24,7 +24,7 @@ from eddy.errors import ConnectorError
 if TYPE_CHECKING:
     from eddy.connectors.kafka.settings import KafkaSettings
 
-__all__ = ["Target", "create_missing", "log_options", "opened"]
+__all__ = ["Target", "create_missing", "log_options", "opened", "opener"]
 
 _WRITER_PATIENCE_S = 30.0
 _KAFKA_OPTIONS = ("bootstrap", "config", "settings")
@@ -146,6 +146,15 @@ def _log(target: Target, create: bool, patience_s: float) -> Log:
             "eddy produce and eddy run make one; or name it: --data DIR"
         )
     return LocalLog(target.data, busy_timeout_s=patience_s)
+
+
+def opener(target: Target) -> Callable[[], Log]:
+    """A function that opens the log, which can be sent to other processes. Raises: ConfigurationError."""
+    if not target.kafka:
+        return functools.partial(LocalLog, target.data.resolve(), busy_timeout_s=_WRITER_PATIENCE_S)
+    from eddy.connectors.kafka import KafkaLog
+
+    return functools.partial(KafkaLog, target.kafka_settings())
 
 
 def create_missing(log: Log, names: list[str], partitions: int) -> list[str]:

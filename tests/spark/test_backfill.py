@@ -102,7 +102,7 @@ def test_a_worker_goes_on_behind_it_as_from_scratch(rig: Rig, scratch: Rig) -> N
     assert rig.verify().status == 0
 
 
-class Killed(Exception):
+class KilledError(Exception):
     """In place of a SIGKILL between two stages."""
 
 
@@ -111,9 +111,9 @@ def test_killed_at_every_stage_it_goes_on_when_run_again(rig: Rig, scratch: Rig)
 
         def kill(stage: str, last: str = last) -> None:
             if stage == last:
-                raise Killed
+                raise KilledError
 
-        with pytest.raises(Killed):
+        with pytest.raises(KilledError):
             rig.backfill(stage=kill)
     with pytest.raises(ConfigurationError, match="a backfill of it has begun and not finished"):
         rig.work()
@@ -124,7 +124,9 @@ def test_killed_at_every_stage_it_goes_on_when_run_again(rig: Rig, scratch: Rig)
 
 def test_where_there_is_state_it_is_refused_unless_told_to_replace_it(rig: Rig, tmp_path: Path) -> None:
     rig.work()
-    with pytest.raises(ConfigurationError, match=r"has run here before and has positions, a plan, changelogs.*--replace"):
+    with pytest.raises(
+        ConfigurationError, match=r"has run here before and has positions, a plan, changelogs.*--replace"
+    ):
         rig.backfill()
     worker = eddy.Worker(rig.topology(), rig.log)
     worker.step()
@@ -146,7 +148,9 @@ def test_where_there_is_state_it_is_refused_unless_told_to_replace_it(rig: Rig, 
 def test_bad_input_is_named_and_nothing_is_written(rig: Rig) -> None:
     rig.write("nodes", [(b"x", b"\xff")])
     topics = set(rig.log.topics())
-    with pytest.raises(DataError, match=r"topic 'nodes' partition \d offset \d+ key b'x': the value b'\\xff' is no string"):
+    with pytest.raises(
+        DataError, match=r"topic 'nodes' partition \d offset \d+ key b'x': the value b'\\xff' is no string"
+    ):
         rig.backfill()
     rig.log.delete_records({TopicPartition("words", 0): 1})
     with pytest.raises(ConfigurationError, match=r"topic 'words' partition 0 begins at offset 1.*--input words="):

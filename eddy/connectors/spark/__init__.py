@@ -37,7 +37,9 @@ def backfill(
     return Backfill(topology, spark, log, open_log, **options).run()
 
 
-def verify(topology: Topology, spark: "SparkSession", log: Log, open_log: Callable[[], Log], **options: Any) -> "Verdict":
+def verify(
+    topology: Topology, spark: "SparkSession", log: Log, open_log: Callable[[], Log], **options: Any
+) -> "Verdict":
     """Compare what a worker holds and has written with what its inputs make, at a cut. See `Verify`.
 
     Raises: ConfigurationError; DataError; LoopLimitError; ConnectorError.

@@ -80,7 +80,7 @@ class Backfill:
                 states.unionByName(outputs).count()
             begun = unfinished or self._begin(application, inputs)
             writing = Writing(self.open_log, f"{self.topology.name}-backfill", begun.outputs)
-            written = {}
+            written: dict[str, int] = {}
             for what, frame in (("changelogs", states), ("outputs", outputs)):
                 self.stage(f"write {what}")
                 written |= write_topics(frames, frame, writing, self.log.partitioner)
@@ -91,7 +91,7 @@ class Backfill:
             frames.release()
 
     def _may_begin(self, application: Application) -> Unfinished | None:
-        """Refuse while the group is active or has state. Returns the backfill that has not finished, if there is one."""
+        """Refuse while the group is active or has state. Returns a backfill that has not finished."""
         name, log = self.topology.name, self.log
         where = f"backfill of application '{name}'"
         if log.groups().get(name):
@@ -132,7 +132,7 @@ class Backfill:
                     "those of a stream would be there twice. Delete and create the topic, or let the worker replay "
                     "the input: eddy run …"
                 )
-        restored = {state.spec.source for state in computation.application.circuit.states.values()}
+        restored = {state.spec.source or "" for state in application.circuit.states.values()}
         if both := sorted(restored & set(self.files)):
             raise ConfigurationError(
                 f"backfill of application '{self.topology.name}': files for '{both[0]}', whose table is restored from "
@@ -183,7 +183,11 @@ class Backfill:
         begun = application.memory.backfill
         ends = self._ends(partitions)[topic] if begun is None or self.replace else begun.outputs[topic]
         begins = self.log.begin_offsets(partitions)
-        return [Stretch(tp.partition, begins[tp], ends[tp.partition]) for tp in partitions if begins[tp] < ends[tp.partition]]
+        return [
+            Stretch(tp.partition, begins[tp], ends[tp.partition])
+            for tp in partitions
+            if begins[tp] < ends[tp.partition]
+        ]
 
     def _gone(self, computation: Computation, topic: str, rows: DataFrame) -> DataFrame | None:
         """Tombstones for what the topic held before and the table does not hold."""
@@ -229,7 +233,9 @@ class Backfill:
         ends = self._ends(TopicPartition(t, p) for t in written for p in range(len(begun.outputs[t])))
         cut = Cut(begun.inputs, ends)
         with _transaction(self.log, internal) as producer:
-            write_plan(producer, internal.plan, application.lines, min(application.memory.lives, default=uuid.uuid4().hex))
+            write_plan(
+                producer, internal.plan, application.lines, min(application.memory.lives, default=uuid.uuid4().hex)
+            )
             write_backfill(producer, internal.plan, None)
             producer.send(internal.cuts, 0, [b"cut"], [cut.encode()], [0])
         return cut

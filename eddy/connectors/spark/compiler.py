@@ -279,9 +279,7 @@ class Compiler:
         key, value = self.serdes(left)
         how = {"inner": "inner", "left": "left", "outer": "full"}[node.join]
         one = with_suffix(self.rows(left), {"k": "lk", "kc": "lkc", "v": "v", "vc": "vc"})
-        other = with_suffix(
-            self._under_key(right, key), {"k": "rk", "kc": "rkc", "v": "r", "vc": "rc"}
-        )
+        other = with_suffix(self._under_key(right, key), {"k": "rk", "kc": "rkc", "v": "r", "vc": "rc"})
         joined = one.join(other, one["lk"] == other["rk"], how).select(
             f.coalesce("lk", "rk").alias("k"), f.coalesce("lkc", "rkc").alias("kc"), "v", "vc", "r", "rc"
         )

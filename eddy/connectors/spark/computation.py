@@ -54,9 +54,7 @@ class Application:
         counts = {topic: spec.partitions for topic, spec in specs.items()}
         circuit = compile_plan(plan, Environment(counts, compacted, partitioner=log.partitioner))
         internal = internal_topics(name, circuit)
-        return cls(
-            topology, log, specs, circuit, internal, read_memory(log, internal.plan), identity(plan, circuit)
-        )
+        return cls(topology, log, specs, circuit, internal, read_memory(log, internal.plan), identity(plan, circuit))
 
     @property
     def counts(self) -> dict[str, int]:
@@ -113,7 +111,9 @@ class Computation:
         left_out = self._left_out()
         for source in application.sources:
             fail = self.on_error == "fail"
-            facts, misfits = facts_of(self.frames, source, self._raw(source), fail, left_out.get(source.topic, frozenset()))
+            facts, misfits = facts_of(
+                self.frames, source, self._raw(source), fail, left_out.get(source.topic, frozenset())
+            )
             inputs[source.topic] = facts
             bad.append(misfits.withColumn("topic", f.lit(source.topic)))
         self.bad = self.frames.union(bad, RECORDS + ", topic string")

@@ -122,7 +122,10 @@ class Frames:
     def marked(self, made: Sequence[DataFrame]) -> tuple[list[DataFrame], list[tuple[int, int]]]:
         """Frames settled, in one job, each with the number of its rows and a hash of them all, whatever their order."""
         with told():
-            lazy = [frame.checkpoint(eager=False) if self._reliable else frame.localCheckpoint(eager=False) for frame in made]
+            lazy = [
+                frame.checkpoint(eager=False) if self._reliable else frame.localCheckpoint(eager=False)
+                for frame in made
+            ]
             hashed = f.xxhash64("k", "v", "w").alias("hash")
             whole = self.union([frame.select(f.lit(at).alias("at"), hashed) for at, frame in enumerate(lazy)], "")
             found = whole.groupBy("at").agg(f.count("*").alias("count"), f.bit_xor("hash").alias("hash")).collect()

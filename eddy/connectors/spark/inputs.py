@@ -84,9 +84,9 @@ def _records(log: Log, partition: TopicPartition, start: int, end: int) -> Itera
             deadline = deadline or time.monotonic() + _PATIENCE_S
             if time.monotonic() > deadline:
                 raise ConnectorError(
-                    f"topic '{partition.topic}' partition {partition.partition}: a transaction at offset {position} has "
-                    f"not ended for {_PATIENCE_S:g} s; what is committed has to be known. Its producer ends it, or its "
-                    "time limit does; try again",
+                    f"topic '{partition.topic}' partition {partition.partition}: a transaction at offset {position} "
+                    f"has not ended for {_PATIENCE_S:g} s; what is committed has to be known. Its producer ends it, "
+                    "or its time limit does; try again",
                     retriable=True,
                 )
             time.sleep(_PAUSE_S)

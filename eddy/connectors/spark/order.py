@@ -43,9 +43,13 @@ def order_dependent(plan: Plan, partitions: Mapping[str, int], commutes: Collect
             )
         elif isinstance(node, Upsert) and not _in_one_order(node.inputs[0], partitions):
             found[node.name] = _MIXED.format("a table of the last records of a stream")
-        elif isinstance(node, Aggregate) and node.inputs[0].kind == "stream" and node.name not in commutes:
-            if not _in_one_order(node.inputs[0], partitions):
-                found[node.name] = _MIXED.format("a fold of a stream")
+        elif (
+            isinstance(node, Aggregate)
+            and node.inputs[0].kind == "stream"
+            and node.name not in commutes
+            and not _in_one_order(node.inputs[0], partitions)
+        ):
+            found[node.name] = _MIXED.format("a fold of a stream")
     return found
 
 

@@ -65,9 +65,11 @@ _pack = msgspec.msgpack.Encoder().encode
 
 
 class Entry(Protocol):
-    """From the columns of a batch to rows. `facts` tells whether times, order and headers are among them."""
+    """From the columns of a batch to rows; of facts with times, order and headers."""
 
-    facts: bool
+    @property
+    def facts(self) -> bool:
+        """Whether they are records of a stream."""
 
     def batch(self, columns: dict[str, list[Any]]) -> Batch:
         """Decode."""
@@ -76,7 +78,9 @@ class Entry(Protocol):
 class Exit(Protocol):
     """From rows to the columns of a batch."""
 
-    schema: str
+    @property
+    def schema(self) -> str:
+        """The columns, in Spark's words."""
 
     def columns(self, batch: Batch) -> list[list[Any]]:
         """Encode, in the order of the schema."""
@@ -120,7 +124,8 @@ def stepped(step: Operator, batch: Batch) -> Batch:
 
 
 def _pylist(column: Any) -> list[Any]:
-    return column.to_pylist()
+    values: list[Any] = column.to_pylist()
+    return values
 
 
 _TYPES = {"binary": pa.binary(), "long": pa.int64(), "int": pa.int32(), "string": pa.string()}
@@ -134,8 +139,10 @@ def arrow_schema(schema: str) -> Any:
 
 def _numbered(batch: Batch) -> Batch:
     """What one record was spread into, in its order: an index behind its place."""
-    times, last, index = [], None, 0
-    for time, place in batch.times or ():
+    times: list[Any] = []
+    last, index = None, 0
+    stamps: list[Any] = batch.times or []
+    for time, place in stamps:
         index = index + 1 if place == last else 0
         last = place
         times.append((time, place + index.to_bytes(_INDEX_BYTES, "big")))
@@ -269,7 +276,9 @@ class RecordsEntry:
     def _columns(self, raw: dict[str, list[Any]]) -> list[list[Any]]:
         if self.left_out:
             keep = [at not in self.left_out for at in zip(raw["p"], raw["o"], strict=True)]
-            raw = {name: [item for item, kept in zip(column, keep, strict=True) if kept] for name, column in raw.items()}
+            raw = {
+                name: [item for item, kept in zip(column, keep, strict=True) if kept] for name, column in raw.items()
+            }
         problems: dict[int, str] = {}
         keys = decoded(raw["k"], self.key, "key", problems)
         values = decoded(raw["v"], self.value, "value", problems)
@@ -279,9 +288,8 @@ class RecordsEntry:
             note_unhashable(keys, problems)
         if problems and self.fail:
             at = min(problems)
-            raise DataError(
-                f"topic '{self.topic}' partition {raw['p'][at]} offset {raw['o'][at]} key {raw['k'][at]!r}: {problems[at]}"
-            )
+            where = f"topic '{self.topic}' partition {raw['p'][at]} offset {raw['o'][at]} key {raw['k'][at]!r}"
+            raise DataError(f"{where}: {problems[at]}")
         for at in problems:
             keys[at] = values[at] = None
         where = f"topic '{self.topic}'"
@@ -289,7 +297,9 @@ class RecordsEntry:
         v, vc = identified(values, self.value, f"{where}: value", nulls=True)
         for at in problems:
             k[at], v[at] = raw["k"][at], raw["v"][at]
-        places = [(_FILE if p < 0 else _TOPIC) + o.to_bytes(_LONG_S, "big") for p, o in zip(raw["p"], raw["o"], strict=True)]
+        places = [
+            (_FILE if p < 0 else _TOPIC) + o.to_bytes(_LONG_S, "big") for p, o in zip(raw["p"], raw["o"], strict=True)
+        ]
         bad = [problems.get(at) for at in range(len(k))]
         return [k, kc, v, vc, [1] * len(k), raw["t"], places, raw["h"], raw["p"], raw["o"], bad]
 
@@ -317,9 +327,7 @@ def identified(
     except Exception:
         encoded(values, serde, where)  # which raises, and names the value
         raise
-    return identities, [
-        None if came == identity else came for identity, came in zip(identities, written, strict=True)
-    ]
+    return identities, [None if came == identity else came for identity, came in zip(identities, written, strict=True)]
 
 
 def encode_rows(rows: Sequence[Row], key: Serde[Any], value: Serde[Any], where: str, nulls: bool) -> list[list[Any]]:

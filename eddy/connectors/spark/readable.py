@@ -62,4 +62,3 @@ def _shown(decode: Callable[[bytes], Any], data: bytes | None) -> str:
     except Exception:
         text = repr(bytes(data))
     return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
-

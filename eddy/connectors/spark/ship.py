@@ -27,7 +27,7 @@ class Shipped:
         path = getattr(sys.modules[name], "__file__", None) if name else None
         self._program = (name, str(Path(path).resolve())) if name and path else None
         try:
-            self._data = cloudpickle.dumps(function)
+            self._data: bytes = cloudpickle.dumps(function)  # type: ignore[no-untyped-call]
         except Exception as error:
             raise ConfigurationError(
                 f"spark: a function of the topology, or what it uses, cannot be sent to Spark's workers: {error}. "

@@ -35,7 +35,9 @@ from eddy.topology.topology import Topology
 
 __all__ = ["MISMATCHES", "Verify", "last_cut"]
 
-MISMATCHES = "part string, name string, key binary, expected binary, found binary, times_expected long, times_found long"
+MISMATCHES = (
+    "part string, name string, key binary, expected binary, found binary, times_expected long, times_found long"
+)
 """The columns of the mismatches: of a sink or a store, as bytes."""
 _EXAMPLES = 10
 _POLL_S = 0.2
@@ -105,8 +107,8 @@ class Verify:
         while (cut := last_cut(self.log, application.internal.cuts)) is None:
             if time.monotonic() > deadline:
                 raise ConfigurationError(
-                    f"verify of application '{self.topology.name}': there was no cut within {self.wait_s:g} s; a worker "
-                    "has to run until it is quiescent once, or alone for a second. Start one: eddy run …"
+                    f"verify of application '{self.topology.name}': there was no cut within {self.wait_s:g} s; a "
+                    "worker has to run until it is quiescent once, or alone for a second. Start one: eddy run …"
                 )
             time.sleep(_POLL_S)
         return cut
@@ -114,11 +116,14 @@ class Verify:
     def _compared(self, computation: Computation, cut: Cut, left_out: int) -> Verdict:
         application = computation.application
         dependent = order_dependent(self.topology.plan, application.counts, self.commutes)
-        behind = {node: name for node, name in tainted(self.topology.plan, dependent).items()}
+        behind = tainted(self.topology.plan, dependent)
         untold = {f"step '{name}'": why for name, why in dependent.items()}
         notes: dict[str, str] = {}
         parts = []
-        for part, node in [*self._sinks(computation, untold), *(self._stores(computation, notes) if self.stores else [])]:
+        for part, node in [
+            *self._sinks(computation, untold),
+            *(self._stores(computation, notes) if self.stores else []),
+        ]:
             if node in behind:
                 untold.setdefault(f"{part.what} '{part.name}'", f"it is behind step '{behind[node]}'")
             elif why := self._unreadable(part, cut):
@@ -182,7 +187,9 @@ class Verify:
     def _compare(self, frames: Frames, parts: list[_Part], cut: Cut) -> tuple[list[Compared], DataFrame]:
         """Compare all parts at once. Returns each part's result, and the rows that differ."""
         self.stage("compare")
-        named = frames.rows([(part.topic, part.what, part.name) for part in parts], "topic string, part string, name string")
+        named = frames.rows(
+            [(part.topic, part.what, part.name) for part in parts], "topic string, part string, name string"
+        )
         sides = []
         for facts in (False, True):
             if chosen := [part for part in parts if part.facts is facts]:
@@ -191,8 +198,10 @@ class Verify:
                 sides.append(_joined(frames.union(expected, ""), found, facts))
         joined = frames.kept(frames.union(sides, _JOINED))
         with told():
-            found = joined.groupBy("topic").agg(f.count("*").alias("keys"), f.count_if("differs").alias("differ")).collect()
-        counts = {row["topic"]: (row["keys"], row["differ"]) for row in found}
+            rows = (
+                joined.groupBy("topic").agg(f.count("*").alias("keys"), f.count_if("differs").alias("differ")).collect()
+            )
+        counts = {row["topic"]: (row["keys"], row["differ"]) for row in rows}
         differing = joined.where("differs").join(named, "topic")
         left = {topic: differ for topic, (_, differ) in counts.items()}
         examples: dict[str, list[Example]] = {}
@@ -216,7 +225,9 @@ class Verify:
         for part in parts:
             if specs[part.topic].compacted:
                 ends = self.log.end_offsets(TopicPartition(part.topic, p) for p in range(part.partitions))
-                behind = [Stretch(p, at, ends[TopicPartition(part.topic, p)]) for p, at in enumerate(cut.outputs[part.topic])]
+                behind = [
+                    Stretch(p, at, ends[TopicPartition(part.topic, p)]) for p, at in enumerate(cut.outputs[part.topic])
+                ]
                 stretches[part.topic] = [stretch for stretch in behind if stretch.start < stretch.end]
         if not any(stretches.values()):
             return None

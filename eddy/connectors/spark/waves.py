@@ -108,9 +108,7 @@ def _endless(bound: Bound, wave: int, mark: tuple[int, int], seen: dict[tuple[in
     return False
 
 
-def _limit_error(
-    compiler: Compiler, node: Recursion, frontier: DataFrame, wave: int, again: bool
-) -> LoopLimitError:
+def _limit_error(compiler: Compiler, node: Recursion, frontier: DataFrame, wave: int, again: bool) -> LoopLimitError:
     with told():
         row = frontier.where("w > 0").first() or frontier.first()
     serde = compiler.serdes(node)[0]

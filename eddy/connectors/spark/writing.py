@@ -67,7 +67,11 @@ class Writing:
 
     def _there(self, log: Log, partition: TopicPartition) -> int:
         """How many records are committed behind where the job began."""
-        position, end, count = self.begins[partition.topic][partition.partition], log.end_offsets([partition])[partition], 0
+        position, end, count = (
+            self.begins[partition.topic][partition.partition],
+            log.end_offsets([partition])[partition],
+            0,
+        )
         while position < end:
             records = log.read(partition, position, end, _RECORDS_A_TRANSACTION)
             position, count = records.next_offset, count + len(records)
@@ -93,7 +97,10 @@ class _Placing:
         """`OUTGOING` in, the same with `p` out."""
         schema = arrow_schema(_PLACED)
         for arrived in batches:
-            keys, counts = arrived.column("k").to_pylist(), map(self.partitions.get, arrived.column("topic").to_pylist())
+            keys, counts = (
+                arrived.column("k").to_pylist(),
+                map(self.partitions.__getitem__, arrived.column("topic").to_pylist()),
+            )
             homes = [0 if k is None else self.partitioner(k, count) for k, count in zip(keys, counts, strict=True)]
             yield pa.RecordBatch.from_arrays([*arrived.columns, pa.array(homes, pa.int32())], schema=schema)
 
@@ -123,7 +130,9 @@ class Letters:
         return self.topic, None, row["k"], row["v"], row["t"], row["s"], headers
 
 
-def write_topics(frames: Frames, frame: DataFrame, writing: Writing, partitioner: Callable[[bytes, int], int]) -> dict[str, int]:
+def write_topics(
+    frames: Frames, frame: DataFrame, writing: Writing, partitioner: Callable[[bytes, int], int]
+) -> dict[str, int]:
     """Write `OUTGOING` rows. Returns by topic the number of records that are then there. Raises: ConnectorError."""
     counts = {topic: len(begins) for topic, begins in writing.begins.items()}
     placed = frames.through(frame, _Placing(partitioner, counts), _PLACED)

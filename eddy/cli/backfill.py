@@ -1,0 +1,70 @@
+"""`eddy backfill`: makes an application's states and outputs from the whole history at once, with Spark."""
+
+import click
+
+from eddy.cli.batch import batch_options, ending, inputs_of, session, stages
+from eddy.cli.load import MODULE_NAME, load
+from eddy.cli.logs import Target, log_options, opened, opener
+from eddy.cli.options import topology_argument
+from eddy.connectors.spark import backfill
+
+__all__ = ["command"]
+
+
+@click.command("backfill", short_help="Make states and outputs from a long history at once.")
+@topology_argument
+@log_options
+@click.option("--replace", is_flag=True, help="Take the states that are there away first, and begin anew.")
+@click.option(
+    "--input", "inputs", multiple=True, metavar="TOPIC=FILES", help="What came before a topic's first record."
+)
+@click.option(
+    "--retained-only", is_flag=True, help="Begin with what topics still hold, where earlier records are gone."
+)
+@batch_options
+def command(
+    program: str,
+    target: Target,
+    replace: bool,
+    inputs: tuple[str, ...],
+    retained_only: bool,
+    on_error: str,
+    master: str,
+    memory: str,
+    confs: tuple[str, ...],
+) -> None:
+    """Make an application's states and outputs from the whole history at once, with Spark.
+
+    It takes the inputs up to where they end now, writes what a worker would hold and have written, and sets the
+    positions: eddy run then goes on right behind. No worker may run meanwhile, and there may be no states yet, unless
+    --replace says to take them away. Killed, it is run again and goes on. Exit status 0, or 2 with the reason.
+
+    Topics have to be there. Files are .parquet, .csv or .jsonl, with columns key and value, and perhaps timestamp.
+
+    \b
+    Examples:
+      eddy backfill family.py
+      eddy backfill family.py --bootstrap localhost:9092 --input nodes=history.parquet
+    """
+    files = inputs_of(inputs)
+    topology = load(program).topology
+    with ending(), stages() as stage, opened(target) as log:
+        done = backfill(
+            topology,
+            session(master, memory, confs),
+            log,
+            opener(target),
+            on_error=on_error,
+            files=files,
+            retained_only=retained_only,
+            replace=replace,
+            program=MODULE_NAME,
+            stage=stage,
+        )
+    for topic, records in sorted(done.written.items()):
+        click.echo(f"{topic}: {records:,} records")
+    for remark in done.remarks:
+        click.echo(remark, err=True)
+    if done.left_out:
+        click.echo(f"{done.left_out:,} records were left out", err=True)
+    click.echo(f"{topology.name}: backfilled; eddy run goes on from there", err=True)

@@ -1,0 +1,110 @@
+"""What `eddy backfill` and `eddy verify` share: options of Spark, stages on a terminal, how they end.
+
+Both end with 2 for whatever keeps them from their work, so that 1 says one thing alone: verify found a difference.
+"""
+
+import contextlib
+import functools
+import logging
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.status import Status
+
+from eddy.cli.exits import message
+from eddy.cli.messages import messages_console, show_messages
+from eddy.connectors.spark import local_session
+from eddy.errors import EddyError
+
+__all__ = ["COULD_NOT", "batch_options", "ending", "inputs_of", "session", "stages"]
+
+COULD_NOT = 2
+_log = logging.getLogger("eddy.cli")
+
+
+def batch_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options of Spark, and the error policy."""
+
+    @click.option(
+        "--on-error",
+        type=click.Choice(["fail", "skip", "dead-letter"]),
+        default="fail",
+        show_default=True,
+        help="What is done about a record that cannot be decoded: the same as eddy run was told.",
+    )
+    @click.option(
+        "--master",
+        default="local[*]",
+        envvar="EDDY_SPARK_MASTER",
+        metavar="URL",
+        show_default=True,
+        show_envvar=True,
+        help="Where Spark runs: in this process, with so many cores, or on a cluster.",
+    )
+    @click.option("--memory", default="2g", show_default=True, metavar="SIZE", help="Memory of Spark's driver.")
+    @click.option(
+        "--spark-conf", "confs", multiple=True, metavar="KEY=VALUE", help="One of Spark's settings; may be given often."
+    )
+    @functools.wraps(command)
+    def collected(**arguments: Any) -> Any:
+        return command(**arguments)
+
+    return collected
+
+
+def pairs_of(pairs: tuple[str, ...], what: str) -> dict[str, str]:
+    """KEY=VALUE pairs as a dict."""
+    for pair in pairs:
+        if "=" not in pair:
+            raise click.BadParameter(f"'{pair}' has no '='; {what}=VALUE is needed.")
+    return dict(pair.split("=", 1) for pair in pairs)
+
+
+def inputs_of(pairs: tuple[str, ...]) -> dict[str, str]:
+    """TOPIC=FILES pairs as a dict."""
+    return pairs_of(pairs, "TOPIC")
+
+
+def session(master: str, memory: str, confs: tuple[str, ...]) -> Any:
+    """A Spark session. Raises: ConfigurationError."""
+    return local_session(master, memory, pairs_of(confs, "KEY"))
+
+
+@contextlib.contextmanager
+def stages() -> Iterator[Callable[[str], None]]:
+    """A function that is told each stage: on a terminal in a line that goes when all is done, else as messages."""
+    console = messages_console()
+    show_messages(console, "text", "info")
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    began = time.monotonic()
+    with _line(console) as line:
+
+        def stage(name: str) -> None:
+            if line is not None:
+                line.update(f"{name} · {time.monotonic() - began:.0f} s since the start")
+            else:
+                _log.info("%s", name)
+
+        yield stage
+
+
+@contextlib.contextmanager
+def _line(console: Console) -> Iterator[Status | None]:
+    if not console.is_terminal:
+        yield None
+        return
+    with console.status("start of Spark") as line:
+        yield line
+
+
+@contextlib.contextmanager
+def ending() -> Iterator[None]:
+    """End with 2 and one message for what eddy raises on purpose."""
+    try:
+        yield
+    except EddyError as error:
+        click.echo(f"error [{error.code}]: {message(error)}", err=True)
+        raise SystemExit(COULD_NOT) from error

@@ -1,0 +1,71 @@
+"""Backfill and verify on a Kafka broker: the same, and a worker goes on behind."""
+
+import functools
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eddy
+from eddy.connectors.kafka import KafkaLog, KafkaSettings
+from eddy.connectors.log import TopicPartition, TopicSpec
+from eddy.connectors.spark import backfill, verify
+from eddy.errors import ConfigurationError
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+S = eddy.String
+
+
+def test_a_worker_goes_on_behind_a_backfill_and_is_verified(broker: str, spark: Any, tmp_path: Path) -> None:
+    name = f"spark-{uuid.uuid4().hex[:8]}"
+    open_log = functools.partial(KafkaLog, KafkaSettings.of(broker))
+    log = open_log()
+    log.create_topics(TopicSpec(f"{name}-{topic}", 2, {"retention.ms": "-1"}) for topic in ("nodes", "sizes", "big"))
+
+    def topology() -> eddy.Topology:
+        made = eddy.Topology(name)
+        parents = made.table(f"{name}-nodes", S, S)
+        above = parents.to_relation().map(lambda node, parent: (parent, 1))
+        above = above.recursively(lambda rows: rows.join(parents, lambda _, one, parent: (parent, one)), "ancestors")
+        above.group_by_key().count("sizes").to(f"{name}-sizes")
+        return made
+
+    def write(rows: list[tuple[bytes, bytes | None]], commit: bool = True) -> None:
+        producer = log.producer(None)
+        producer.begin()
+        homes = [log.partitioner(key, 2) for key, _ in rows]
+        keys, values = zip(*rows, strict=True)
+        producer.send(f"{name}-nodes", homes, keys, values, [1_000] * len(rows))
+        producer.commit({}, None) if commit else producer.abort()
+        producer.close()
+
+    def sizes() -> dict[bytes, int]:
+        latest: dict[bytes, bytes | None] = {}
+        for partition in range(2):
+            tp = TopicPartition(f"{name}-sizes", partition)
+            position, end = 0, log.end_offsets([tp])[tp]
+            while position < end:
+                records = log.read(tp, position, end, 1_000)
+                position = records.next_offset
+                latest.update(zip(records.keys, records.values, strict=True))  # type: ignore[arg-type]
+        return {key: int.from_bytes(value, "big") for key, value in latest.items() if value is not None}
+
+    write([(b"b", b"a"), (b"c", b"b"), (b"d", b"b")])
+    write([(b"x", b"a")], commit=False)
+    done = backfill(topology(), spark, log, open_log)
+    assert done.written[f"{name}-sizes"] == 2
+    assert sizes() == {b"a": 3, b"b": 2}
+    with pytest.raises(ConfigurationError, match="it has run here before"):
+        backfill(topology(), spark, log, open_log)
+    write([(b"e", b"d"), (b"c", None)])
+    worker = eddy.Worker(topology(), log, eddy.Config(state_dir=tmp_path))
+    worker.run_until_idle()
+    worker.step()
+    assert sizes() == {b"a": 3, b"b": 2, b"d": 1}
+    verdict = verify(topology(), spark, log, open_log)
+    assert (verdict.status, verdict.untold) == (0, {})
+    assert {part.name: part.keys for part in verdict.compared}["ancestors"] == 3
+    worker.close()
+    log.close()

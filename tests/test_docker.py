@@ -154,8 +154,16 @@ class TestCompose:
     def test_builds_our_image_as_the_dockerfile_says(self) -> None:
         for service in OURS.values():
             build = service["build"]
-            assert (DOCKER / build["context"] / build["dockerfile"]).samefile(DOCKER / "Dockerfile")
+            file = "spark.Dockerfile" if service["image"] == "eddy-spark" else "Dockerfile"
+            assert (DOCKER / build["context"] / build["dockerfile"]).samefile(DOCKER / file)
             assert (DOCKER / build["context"]).samefile(ROOT)
+
+    def test_builds_the_image_with_spark_of_ours_with_the_packages_of_the_extra(self) -> None:
+        text = (DOCKER / "spark.Dockerfile").read_text(encoding="utf-8")
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        (packages,) = re.findall(r"^RUN pip install --no-cache-dir (.+)$", text, flags=re.MULTILINE)
+        assert shlex.split(packages) == project["optional-dependencies"]["spark"]
+        assert re.findall(r"^USER (.+)$", text, flags=re.MULTILINE) == ["root", *instructions("USER")]
 
     @each_of_ours
     def test_runs_commands_that_eddy_takes_and_files_that_are_there(self, name: str) -> None:

@@ -1,7 +1,7 @@
 """A verification as a Spark job: spark-submit verify_job.py family.py localhost:9092
 
-The session is the cluster's, and settings are those of spark-submit. It ends with 0 where all is equal, 1 where something
-differs, 2 where that could not be told.
+The session is the cluster's, and settings are those of spark-submit. It ends with 0 where all is equal, 1 where
+something differs, 2 where that could not be told.
 """
 
 import functools

@@ -598,6 +598,18 @@ class TestGroups:
         assert log.committed(name("group"), [where]) == {}
         assert name("group") not in log.groups()
 
+    def test_set_positions_moves_a_group_without_members(self, log: Log, topic: str, name: Name) -> None:
+        first, other = TopicPartition(topic, 0), TopicPartition(topic, 2)
+        log.set_positions(name("group"), {first: 7, other: 0})
+        log.set_positions(name("group"), {first: 3})
+        found = log.committed(name("group"), [first, TopicPartition(topic, 1), other])
+        assert {partition: position.offset for partition, position in found.items()} == {first: 3, other: 0}
+        consumer = log.consumer(name("group"), [topic], "m")
+        settle([consumer], 3)
+        with pytest.raises(ConnectorError):
+            log.set_positions(name("group"), {first: 1})
+        consumer.close()
+
     def test_an_absent_topic_is_refused_or_owns_nothing(self, log: Log, name: Name) -> None:
         with pytest.raises(ConnectorError):
             log.consumer(name("group"), [name("absent")], "m").poll(1, 1.0)

@@ -68,7 +68,7 @@ class Backfill:
         try:
             inputs = unfinished.inputs if unfinished else self._ends(application.inputs())
             computation = Computation(
-                application, frames, self.open_log, inputs, self.on_error, self.files, self.retained_only
+                application, frames, self.open_log, inputs, self.on_error, self.files, self.retained_only, timed=True
             )
             self._check(computation)
             self.stage("compute")

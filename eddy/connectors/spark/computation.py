@@ -73,7 +73,10 @@ class Application:
 
 @dataclass
 class Computation:
-    """What follows from the inputs up to `ends`. `files` are by topic, and come before what the topic holds."""
+    """What follows from the inputs up to `ends`. `files` are by topic, and come before what the topic holds.
+
+    `timed` asks for the latest time of the input, which takes a job: what is written has it, what is compared has not.
+    """
 
     application: Application
     frames: Frames
@@ -83,6 +86,7 @@ class Computation:
     files: Mapping[str, str] = field(default_factory=dict)
     retained_only: bool = False
     traced: bool = True
+    timed: bool = False
     compiler: Compiler = field(init=False)
     bad: DataFrame = field(init=False)
 
@@ -118,7 +122,12 @@ class Computation:
             bad.append(misfits.withColumn("topic", f.lit(source.topic)))
         self.bad = self.frames.union(bad, RECORDS + ", topic string")
         self.compiler = Compiler(
-            self.frames, application.topology.plan, application.counts, inputs, self._latest(inputs), self.traced
+            self.frames,
+            application.topology.plan,
+            application.counts,
+            inputs,
+            self._latest(inputs) if self.timed else 0,
+            self.traced,
         )
         self.compiler.run()
         return self.compiler

@@ -15,7 +15,7 @@ from benchmarks.runs import busy_cores
 
 _NAMES = (
     *("descendants", "live", "end-to-end", "restart", "larger-than-cache"),
-    *("kafka", "kafka-latency", "kafka-deep", "kafka-restore"),
+    *("kafka", "kafka-latency", "kafka-deep", "kafka-restore", "spark"),
 )
 
 

@@ -1,0 +1,62 @@
+"""`eddy backfill` and `eddy verify`, and the job for spark-submit: what they print and how they end."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from eddy.cli import main
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+PROGRAM = """\
+import eddy
+
+topology = eddy.Topology("family")
+parents = topology.table("nodes", eddy.String, eddy.String)
+above = parents.to_relation().map(lambda node, parent: (parent, 1))
+above = above.recursively(lambda rows: rows.join(parents, lambda _, one, parent: (parent, one)), "ancestors")
+above.group_by_key().count("descendants").to("descendants")
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "family.py").write_text(PROGRAM)
+    (tmp_path / "nodes.tsv").write_text("leaf\ttwig\ntwig\tbranch\nbranch\ttree\n")
+    assert run("produce", "nodes", "nodes.tsv").exit_code == 0
+    assert run("topics", "create", "descendants", "--partitions", "1").exit_code == 0
+    return "family.py"
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(main, words)
+
+
+def test_a_backfill_and_a_verification(program: str, spark: Any, tmp_path: Path) -> None:
+    early = run("verify", program)
+    assert (early.exit_code, "it has not run on this log" in early.output) == (2, True)
+    done = run("backfill", program)
+    assert done.exit_code == 0, done.output
+    assert "descendants: 3 records" in done.output
+    again = run("backfill", program)
+    assert (again.exit_code, "--replace" in again.output) == (2, True)
+    equal = run("verify", program)
+    assert equal.exit_code == 0, equal.output
+    assert "family: equal, at the cut nodes 3\nsink descendants: 3 keys, all equal\n" in equal.output
+    bad = run("verify", program, "--input", "nodes")
+    assert (bad.exit_code, "TOPIC=VALUE is needed" in bad.output) == (2, True)
+
+
+def test_without_java_it_says_what_is_needed(program: str, tmp_path: Path) -> None:
+    environment = {**os.environ, "JAVA_HOME": str(tmp_path / "nowhere")}
+    command = [sys.executable, "-m", "eddy", "backfill", program]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 2
+    assert "Java 17 or later is needed" in ended.stderr
+    assert "Traceback" not in ended.stderr

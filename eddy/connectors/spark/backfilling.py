@@ -76,7 +76,7 @@ class Backfill:
             self._check_states(computation)
             states, outputs = frames.kept(self._states(computation)), frames.kept(self._outputs(computation))
             with told():
-                left_out = computation.bad.count()
+                left_out = computation.left_out()
                 states.unionByName(outputs).count()
             begun = unfinished or self._begin(application, inputs)
             writing = Writing(self.open_log, f"{self.topology.name}-backfill", begun.outputs)

@@ -89,6 +89,7 @@ class Computation:
     timed: bool = False
     compiler: Compiler = field(init=False)
     bad: DataFrame = field(init=False)
+    _known: int = field(init=False, default=0)
 
     def check(self) -> None:
         """Refuse what cannot be computed. Raises: ConfigurationError."""
@@ -130,7 +131,18 @@ class Computation:
             self.traced,
         )
         self.compiler.run()
+        self._known = sum(
+            offset < self.ends[topic][partition]
+            for topic, places in left_out.items()
+            for partition, offset in places
+            if topic in self.ends
+        )
         return self.compiler
+
+    def left_out(self) -> int:
+        """How many records are left out: those known to be, and those that do not decode."""
+        with told():
+            return self._known + self.bad.count()
 
     def _raw(self, source: Source) -> DataFrame:
         begins = self.application.log.begin_offsets(

@@ -95,9 +95,7 @@ class Verify:
             computation.check()
             self.stage("compute")
             computation.run()
-            with told():
-                left_out = computation.bad.count()
-            return self._compared(computation, cut, left_out)
+            return self._compared(computation, cut, computation.left_out())
         finally:
             frames.release()
 

@@ -323,6 +323,50 @@ def x_used_twice(g: Graph) -> Watched:
     return {"x": g.roots().recursively(op, g("x"))}
 
 
+# Loops that keep their keys, and so stay where their partitions are
+
+
+def by_id(g: Graph) -> tuple[Relation, Relation]:
+    """The tables as relations under the keys that they have: rows (id, number), rows (id, node)."""
+    edges = g.topology.table(g("edges"), N, N).to_relation().map_values(lambda edge: edge[0] + 10 * edge[1])
+    return edges, g.topology.table(g("roots"), N, N).to_relation()
+
+
+@program()
+def a_loop_that_keeps_its_keys(g: Graph) -> Watched:
+    """From each number down, by a half or by one where the other table has the id, until one was there before."""
+    numbers, others = by_id(g)
+
+    def op(x: Relation) -> Relation:
+        less_one = x.join(others, lambda id, n, _: (id, n - 1), g("less"), keeps_key=True)
+        return x.map_values(lambda n: n // 2).union(less_one).filter(lambda _, n: n > 0).distinct(g("once"))
+
+    return {"down": numbers.recursively(op, g("down"))}
+
+
+@program(nodes=4)
+def a_block_that_keeps_its_keys(g: Graph) -> Watched:
+    numbers, others = by_id(g)
+
+    def step(low: Relation, high: Relation) -> tuple[Relation, ...]:
+        low = numbers.union(high.map_values(lambda n: n // 2)).reduce(least, g("least"))
+        high = low.join(others, lambda id, n, node: (id, n + node), g("both"), keeps_key=True).distinct(g("once"))
+        return low, high.minus(others, g("minus"))
+
+    block = g.topology.mutually_recursive(step, limit=5, on_limit="return", name=g("block"))
+    return {"low": block.low, "high": block.high}
+
+
+@program()
+def a_loop_at_one_owner_behind_one_that_keeps_its_keys(g: Graph) -> Watched:
+    numbers, others = by_id(g)
+    down = numbers.recursively(
+        lambda x: x.map_values(lambda n: n // 2).filter(lambda _, n: n > 0).distinct(g("halves")), g("down")
+    )
+    links = down.map(lambda id, n: (n % 7, id % 7))
+    return {"down": down, "reach": reached(g, others.map(lambda id, node: (node, 0)), links)}
+
+
 # Recursion in recursion
 
 

@@ -66,16 +66,16 @@ class Program:
         topology = eddy.Topology(name or self.name)
         return topology, self.build(Graph(topology))
 
-    def edit(self, rng: random.Random, nodes: int, there: Mapping[str, Mapping[int, Any]]) -> Edit:
-        """A row comes, moves or goes."""
+    def edit(self, rng: random.Random, nodes: int, there: Mapping[str, Mapping[int, Any]], gone: float) -> Edit:
+        """A row comes or moves, or goes, which is `gone` likely where there is one."""
         topic = rng.choices(self.sources, [4 if topic.endswith("edges") else 1 for topic in self.sources])[0]
+        rows = there.get(topic, {})
+        if rows and rng.random() < gone:
+            return topic, rng.choice([*rows]), None
         if topic.endswith("roots"):
-            return topic, rng.randrange(3), None if rng.random() < 0.3 else rng.randrange(nodes)
-        key = rng.randrange(2 * nodes)
-        if (key in there.get(topic, {}) and rng.random() < 0.6) or rng.random() < 0.15:
-            return topic, key, None
+            return topic, rng.randrange(3), rng.randrange(nodes)
         a, b = sorted(rng.sample(range(nodes), 2)) if self.forward else (rng.randrange(nodes), rng.randrange(nodes))
-        return topic, key, (a, b, rng.randrange(1, 4))
+        return topic, rng.randrange(3 * nodes), (a, b, rng.randrange(1, 4))
 
 
 PROGRAMS: dict[str, Program] = {}

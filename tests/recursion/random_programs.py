@@ -36,7 +36,7 @@ FILTERS: list[Callable[[int, int], bool]] = [
 FLATS: list[Callable[[int, int], list[tuple[int, int]]]] = [
     lambda k, v: [(k, v), (v, k)],
     lambda k, v: [(k, (v + 1) % M)] * 2 if k != v else [],
-    lambda k, v: [(k, n) for n in range(v)],
+    lambda k, v: [(k, n) for n in range(int(v))],
 ]
 MERGES: list[Callable[[int, int, int], tuple[int, int]]] = [
     lambda k, v, w: (w, v),

@@ -21,8 +21,8 @@ class Config:
         max_epoch_records: records that one epoch takes at most.
         max_epoch_s: seconds after which an epoch sends what is left of its loops through their topics.
         max_loop_rows: rows of loops after which it does the same.
-        max_nested_s: seconds after which a recursion by nested time, which cannot stop half way, is taken to be endless.
-        max_nested_rows: rows after which it is taken to be endless.
+        max_nested_s: seconds after which a recursion by nested time, which cannot stop half way, is called endless.
+        max_nested_rows: rows after which it is called endless.
         cache_bytes: memory for states, a quarter of it for RocksDB's blocks; a cell is taken to be 192 bytes. What one
             epoch touches comes on top, and so do the embedded log's 32 MiB of pages.
         purge_interval_s: seconds between two deletions of consumed loop and repartition records.

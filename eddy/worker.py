@@ -169,7 +169,7 @@ class Worker:
                 taken
                 or self.restoring
                 or self._isolation
-                or self._due
+                or self._constants_wait
                 or (self._new_plan and self.ledger.entry.positions)
             )
             if not busy and not self.lag():
@@ -185,7 +185,7 @@ class Worker:
 
     def _epoch(self, records: list[Records]) -> int:
         taken = sum(map(len, records))
-        if not taken and not self._due:
+        if not taken and not self._constants_wait:
             self._idle(records)
             return 0
         began = self._clock()
@@ -409,9 +409,9 @@ class Worker:
         return self.recovery.left
 
     @property
-    def _due(self) -> bool:
-        """Whether there is something to do without any input; before an assignment nothing is known to be owned."""
-        return bool(self.circuit.ownership.partitions) and self.circuit.due
+    def _constants_wait(self) -> bool:
+        """Whether rows that need no input have yet to go out, here."""
+        return bool(self.ledger.entry.positions) and self.circuit.due
 
     def _sole(self) -> bool:
         """Whether this worker owns everything."""

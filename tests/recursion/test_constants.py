@@ -39,10 +39,13 @@ def test_they_are_there_once_after_a_restart(lose_state: bool) -> None:
         assert driver.store("reached").all() == {"a": 1}
 
 
-def test_others_under_the_same_name_take_their_place_at_a_restart() -> None:
+def test_other_rows_are_another_plan_and_take_their_place_where_it_is_accepted() -> None:
     log, store = LocalLog(None), KeptStore()
     log.create_topics([TopicSpec("links", 2), TopicSpec("reached", 1)])
     for rows, reached in [([("a", 1), ("b", 1)], {"a": 1, "b": 1}), ([("b", 1), ("c", 1)], {"b": 1, "c": 1})]:
+        if reached.keys() == {"b", "c"}:
+            with pytest.raises(eddy.PlanChangedError, match=r"\+ constant start:"):
+                eddy.Worker(pages(rows), log, store=KeptStore())
         worker = eddy.Worker(pages(rows), log, eddy.Config(accept_plan=True), store=store)
         worker.run_until_idle()
         assert dict(worker.circuit.states["reached"].items()) == reached  # type: ignore[attr-defined]

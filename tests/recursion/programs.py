@@ -227,6 +227,46 @@ def the_two_shortest_ways(g: Graph) -> Watched:
     return {"found": g.roots().recursively(op, g("found"))}
 
 
+# Tables inside
+
+
+@program()
+def a_table_that_is_walked(g: Graph) -> Watched:
+    """From the roots on to where each node's one edge leads, looked up in the table itself."""
+    table = g.topology.table(g("edges"), N, N)
+    op = lambda x: x.join(table, lambda id, _, edge: (edge[1], edge[2]), g("step")).distinct(g("once"))  # noqa: E731
+    return {"walk": g.roots().recursively(op, g("walk"))}
+
+
+@program()
+def counts_that_are_filtered_as_tables(g: Graph) -> Watched:
+    """A node is reached from one that is reached, if its links from there are not two; from a root in any case."""
+    roots, edges = g.roots(), g.edges()
+
+    def op(x: Relation) -> Relation:
+        links = x.join(edges, lambda a, _, b: (b, a), g("step")).distinct(g("links"))
+        few = (
+            links.group_by_key().count(g("few")).filter(lambda _, n: n != 3).map_values(lambda n: None if n == 2 else 0)
+        )
+        return few.to_relation()
+
+    return {"x": roots.recursively(op, g("x"), limit=5, on_limit="return")}
+
+
+@program(nodes=5)
+def walks_inside_a_recursion(g: Graph) -> Watched:
+    """The inner one is linear, the outer is not; and one that is linear goes before, with weights."""
+    edges = g.edges()
+    one_more = lambda name: lambda y: y.join(edges, lambda a, n, b: (b, n), g(name))  # noqa: E731
+    before = g.roots().recursively(one_more("before-step"), g("before"), max_depth=1)
+
+    def op(x: Relation) -> Relation:
+        walks = x.map_values(lambda n: n + 1).recursively(one_more("inner-step"), g("inner"), max_depth=2)
+        return walks.filter(lambda _, n: n < 4).reduce(two_least, g("two"))
+
+    return {"before": before, "x": before.recursively(op, g("x"))}
+
+
 # Aggregates inside
 
 

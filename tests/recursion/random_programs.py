@@ -87,6 +87,10 @@ def recursion(rng: random.Random, variables: tuple[str, ...], size: int, depth: 
     seed = term(rng, variables, rng.randrange(2), depth)
     op = body(rng, (*variables, variable), variable, size, depth + 1)
     bound = {"max_depth": rng.randrange(5)} if rng.random() < 0.3 else {"limit": rng.randint(1, 6)}
+    linear = op[2][0] != "leaf" and str(op).count(variable) == 1 and "self-join" not in str(op)
+    if depth and "max_depth" in bound and linear:
+        op = op[2]  # by waves, if nothing else is against it; the loop around makes it distinct
+        bound = {"max_depth": min(bound["max_depth"], 2)}
     return "recursion", variable, bound, seed, op
 
 

@@ -67,8 +67,8 @@ class Story:
         return [edit for _, edits in self.epochs for edit in edits]
 
 
-def draw(program: Program, rng: random.Random, edits: int = 24) -> Story:
-    """A story: first the graph grows, then there are so many edits."""
+def draw(program: Program, rng: random.Random, edits: int = 24, mixed: float = 0.15) -> Story:
+    """A story: first the graph grows, then there are so many edits; in some, equal values are written otherwise."""
     nodes = rng.randrange(2, program.nodes + 1)
     there: Tables = {}
     told: list[Edit] = []
@@ -77,7 +77,7 @@ def draw(program: Program, rng: random.Random, edits: int = 24) -> Story:
         gone = 0.0 if len(told) < grown else often
         told.append(program.edit(rng, nodes, there, gone))
         there = taken(there, told[-1:])
-    if rng.random() < 0.15:
+    if rng.random() < mixed:
         told = [(topic, key, otherwise(value, rng)) for topic, key, value in told]
     return Story(rng.choice([1, 4]), rng.choice([None, None, 3]), cut(told, rng))
 

@@ -2,13 +2,19 @@
 
 from eddy.operators.recursion import FactWaves, Waves
 from eddy.topology.compile import Environment, compile_plan
-from eddy.topology.plan import Exchange, Node, Plan, Recursion, Sink, Source, Variable
+from eddy.topology.plan import Exchange, Fixpoint, Node, Plan, Recursion, Sink, Source, TreeTotals, Variable
 
 __all__ = ["describe", "mermaid", "strategy", "successors"]
 
 
-def strategy(node: Recursion) -> str:
+def strategy(node: Recursion | Fixpoint | TreeTotals) -> str:
     """How a recursion is computed, and why."""
+    if isinstance(node, Fixpoint):
+        how = "their number kept" if node.counted else "found again where the parent goes"
+        why = "shortest paths over weights above 0" if node.weight else "least depths"
+        return f"ranked supports (F1), {how}, at one owner, since {why} fall along supports, through cycles too"
+    if isinstance(node, TreeTotals):
+        return "tree totals by deltas (F2), at one owner, since a node has one parent and sums can be taken back"
     if node.kind == "stream":
         return "waves of facts, since a KStream's records are never taken back"
     if node.bound.leveled:
@@ -60,7 +66,7 @@ def describe(plan: Plan) -> str:
                 lines.append(f"      --> {_names(after[node])}")
             if not isinstance(node, Source):
                 lines.append(f"      <-- {_names(before[node])}")
-            if isinstance(node, Recursion):
+            if isinstance(node, Recursion | Fixpoint | TreeTotals):
                 lines.append(f"      strategy: {strategy(node)}")
     return "\n".join(lines) + "\n"
 

@@ -14,6 +14,7 @@ from eddy.errors import TopologyError
 from eddy.serde import Native, Serde
 from eddy.topology.plan import (
     Exchange,
+    Fixpoint,
     Join,
     Merge,
     Node,
@@ -22,6 +23,7 @@ from eddy.topology.plan import (
     Sink,
     Source,
     Transform,
+    TreeTotals,
     Variable,
 )
 
@@ -75,7 +77,7 @@ def _meetings(node: Node) -> Iterable[tuple[Node, Node]]:
         return [(node, node.variable)]
     if isinstance(node, Join):
         return [(node.inputs[0], node.inputs[1])]
-    if isinstance(node, Sink | Exchange) or (isinstance(node, Transform) and node.rekeys):
+    if isinstance(node, Sink | Exchange | Fixpoint | TreeTotals) or (isinstance(node, Transform) and node.rekeys):
         return []
     if isinstance(node, Merge) and node.rekeyed:
         return []

@@ -22,6 +22,7 @@ __all__ = [
     "Clamp",
     "Count",
     "Exchange",
+    "Fixpoint",
     "Join",
     "Kind",
     "Latest",
@@ -34,6 +35,7 @@ __all__ = [
     "StreamTableJoin",
     "TableJoin",
     "Transform",
+    "TreeTotals",
     "Upsert",
     "Variable",
     "body_of",
@@ -194,6 +196,33 @@ class Recursion(Node):
     result: Node
     bound: Bound
     include_seeds: bool = True
+    linear = False
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Fixpoint(Node):
+    """What is reached from roots over edges, by ranked supports, at one owner: `inputs` are roots, edges."""
+
+    derived = ("roots", "out", "in", "edges", "ties", "sizes", "cycles")
+
+    node: Serde[Any]
+    expand: Callable[[Any, Any], Any] | None = None
+    weight: Callable[[Any, Any], Any] | None = None
+    max_depth: Any = None
+    max_nodes: int | None = None
+    limit: int | None = None
+    cycles: bool = False
+    counted: bool = False
+    linear = False
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TreeTotals(Node):
+    """A table of parents as totals over subtrees, by deltas, at one owner. Rows are tagged totals and cycles."""
+
+    parent: Callable[[Any, Any], Any]
+    own: Callable[[Any, Any], Any]
+    include_self: bool = True
     linear = False
 
 

@@ -58,18 +58,14 @@ class Depths:
     def update(self, changes: LinkChanges, begun: Collection[Any], ended: Collection[Any]) -> None:
         """Follow a change of the links, and roots that begin and end. What changes is noted in the ranks.
 
-        Raises: LoopLimitError where a node lies beyond the limit.
+        Raises: LoopLimitError where a node lies beyond the limit, or a root reaches too many.
         """
         self._all_there = self._ranks.complete and self._links.complete
-        suspects: dict[Any, Suspects] = {}
-        offers: dict[Any, list[Link]] = {}
         if not self._all_there:
             links = (*changes.lost, *changes.gained, *changes.retied)
             self._ranks.resident({*begun, *ended, *(node for link in links for node in link[:2])})
-        if changes.lost:
-            self._lose(changes.lost, suspects)
-        if changes.gained:
-            self._gain(changes.gained, offers)
+        suspects = self._lose(changes.lost)
+        offers = self._gain(changes.gained)
         for root in ended:
             suspects.setdefault(root, {})[0] = {root: None}
         for root in begun:
@@ -80,8 +76,9 @@ class Depths:
         if self._links.tied:
             self._place(changes.retied)
 
-    def _lose(self, links: list[Link], suspects: dict[Any, Suspects]) -> None:
-        """Links that go: their children lose a support, and are suspects where it was the parent."""
+    def _lose(self, links: list[Link]) -> dict[Any, Suspects]:
+        """Links that go: their children lose a support, and are suspects, by root, where it was the parent."""
+        suspects: dict[Any, Suspects] = {}
         get, counted = self._ranks.resident().get, self._counted
         for u, v, cost in links:
             above, below = get(u), get(v)
@@ -96,9 +93,11 @@ class Depths:
                     below[root] = (old[0], old[1], old[2], old[3] - 1)
                 if old[1] == u:
                     suspects.setdefault(root, {}).setdefault(old[0], {})[v] = None
+        return suspects
 
-    def _gain(self, links: list[Link], offers: dict[Any, list[Link]]) -> None:
-        """Links that come: one more support where it is as near as before, an offer where it is nearer."""
+    def _gain(self, links: list[Link]) -> dict[Any, list[Link]]:
+        """Links that come: one more support where it is as near as before, an offer, by root, where it is nearer."""
+        offers: dict[Any, list[Link]] = {}
         get, counted = self._ranks.resident().get, self._counted
         for link in links:
             u, v, cost = link
@@ -116,6 +115,7 @@ class Depths:
                         assert below is not None
                         self._ranks.notes(root).setdefault(v, old)
                         below[root] = (depth, parent, old[2], old[3] + counted)
+        return offers
 
     def _trim(self, root: Any, suspects: Suspects) -> dict[Any, Any]:
         """Take the depth of every node that nothing supports any more. Returns the depths that were taken."""
@@ -151,6 +151,7 @@ class Depths:
     def _unsupported(self, root: Any, depth: Any, nodes: Collection[Any], notes: dict[Any, Cell | None]) -> list[Any]:
         """Give each of `nodes` the least of its supports for a parent; return those that have none."""
         ranks, inn, cost_of, gone = self._ranks.resident(), self._links.inn.resident(), self._links.cost, []
+        emptied = self._ranks.emptied
         if not self._all_there:
             self._load_above(nodes)
         for v in nodes:
@@ -168,42 +169,64 @@ class Depths:
                 cells[root] = (depth, parent, old[2], old[3])
             else:
                 del cells[root]
+                if not cells:
+                    emptied.append(v)
                 gone.append(v)
         return gone
 
-    def _relax(self, root: Any, lost: dict[Any, Any], offers: Iterable[Link], begins: bool) -> None:
+    def _relax(self, root: Any, lost: dict[Any, Any], links: Iterable[Link], begins: bool) -> None:
         """Settle nodes by rising depth: those that were lost, those that are offered a lesser depth."""
-        waiting = _Waiting(self._max_depth, self._counted)
+        offers = _Offers(self._max_depth, self._counted)
         if begins:
-            waiting.offer(0, root, None)
-        self._seed(root, lost, offers, waiting)
+            offers.add(0, root, None)
+        ranks, cost_of = self._ranks.resident(), self._links.cost
+        for u, v, cost in links:
+            if v not in lost and (cell := ranks[u].get(root)) is not None:
+                offers.add(cell[0] + cost, v, u)
+        if lost:
+            if not self._all_there:
+                self._load_above(lost)
+            inn = self._links.inn.resident()
+            for v in lost:
+                for u, _ in pairs_of(inn.get(v)):
+                    if (above := ranks.get(u)) and (cell := above.get(root)) is not None:
+                        offers.add(cell[0] + (1 if cost_of is None else cost_of(u, v)), v, u)
         if self._sizes is not None:
             self._size = (self._sizes.get(root) or 0) - len(lost)
-        if waiting.depths:
-            self._spread(root, waiting)
+        if offers.depths:
+            self._spread(root, offers)
         if self._sizes is not None:
             self._sizes.put_many({root: self._size or None}, [self._sizes.get(root)])
 
-    def _spread(self, root: Any, waiting: "_Waiting") -> None:
+    def _spread(self, root: Any, offers: "_Offers") -> None:
         """Settle what is offered, and offer to its children, until nothing is."""
         ranks, out = self._ranks.resident(), self._links.out.resident()
         notes, cost_of, counted = self._ranks.notes(root), self._links.cost, self._counted
-        offer, max_depth = waiting.offer, self._max_depth
-        while waiting.depths:
-            depth, settled = self._settle(root, waiting, notes)
-            if settled and not self._all_there:
+        depths, by_depth, max_depth = offers.depths, offers.by_depth, self._max_depth
+        while depths:
+            depth = heappop(depths)
+            settled = self._settle(root, depth, by_depth.pop(depth), offers, notes)
+            if not self._all_there:
                 self._load_below(settled)
+            further = depth + 1
             for v in settled:
-                bag = out.get(v)
-                for w, weight in () if bag is None else (bag,) if type(bag) is tuple else bag.items():  # type: ignore[union-attr]
+                if (bag := out.get(v)) is None:
+                    continue
+                for w, weight in (bag,) if type(bag) is tuple else bag.items():  # type: ignore[union-attr]
                     if weight <= 0:
                         continue
-                    further = depth + 1 if cost_of is None else self._further(depth, v, w)
+                    if cost_of is not None:
+                        further = self._further(depth, v, w)
                     cells = ranks.get(w)
                     cell = cells.get(root) if cells else None
                     if cell is None or further < cell[0]:
-                        if further <= max_depth:
-                            offer(further, w, v)
+                        if counted or further > max_depth:
+                            offers.add(further, w, v)
+                        elif (nodes := by_depth.get(further)) is None:
+                            by_depth[further] = {w: v}
+                            heappush(depths, further)
+                        else:
+                            nodes[w] = least(nodes[w], v) if w in nodes else v
                     elif further == cell[0]:
                         parent = least(cell[1], v)
                         if counted or parent != cell[1]:
@@ -211,41 +234,29 @@ class Depths:
                             notes.setdefault(w, cell)
                             cells[root] = (further, parent, cell[2], cell[3] + counted)
 
-    def _seed(self, root: Any, lost: dict[Any, Any], offers: Iterable[Link], waiting: "_Waiting") -> None:
-        """The first offers: of links that came, and of all links to what was lost."""
-        ranks, cost_of = self._ranks.resident(), self._links.cost
-        for u, v, cost in offers:
-            if v not in lost and (cell := ranks[u].get(root)) is not None:
-                waiting.offer(cell[0] + cost, v, u)
-        if lost and not self._all_there:
-            self._load_above(lost)
-        inn = self._links.inn.resident()
-        for v in lost:
-            for u, _ in pairs_of(inn.get(v)):
-                if (above := ranks.get(u)) and (cell := above.get(root)) is not None:
-                    waiting.offer(cell[0] + (1 if cost_of is None else cost_of(u, v)), v, u)
-
-    def _settle(self, root: Any, waiting: "_Waiting", notes: dict[Any, Cell | None]) -> tuple[Any, list[Any]]:
-        """Give the nodes that are offered the least depth that depth, where it is less than theirs."""
-        ranks, counted = self._ranks.resident(), self._counted
-        depth = heappop(waiting.depths)
+    def _settle(
+        self, root: Any, depth: Any, nodes: dict[Any, Any], offers: "_Offers", notes: dict[Any, Cell | None]
+    ) -> list[Any]:
+        """Give nodes the depth that they are offered, where it is less than theirs. Returns which."""
+        ranks, votes, limit = self._ranks.resident(), offers.votes, self._limit
         settled = []
-        for v, parent in waiting.offers.pop(depth).items():
+        for v, parent in nodes.items():
             cells = ranks.get(v)
             if cells is None:
-                cells = ranks[v] = {}
-            old = cells.get(root)
-            if old is not None and old[0] <= depth:
+                cells, old = {}, None
+                ranks[v] = cells
+            elif (old := cells.get(root)) is not None and old[0] <= depth:
                 continue
-            if depth > self._limit:
+            if depth > limit:
                 raise self._too_deep(root, v, parent)
             notes.setdefault(v, old)
-            cells[root] = (depth, parent, None, waiting.votes.pop((depth, v), 0) if counted else 0)
+            cells[root] = (depth, parent, None, votes.pop((depth, v), 0) if votes else 0)
             settled.append(v)
-            self._size += old is None
+            if old is None:
+                self._size += 1
         if self._max_nodes is not None and self._size > self._max_nodes:
             raise self._too_many(root, settled[-1])
-        return depth, settled
+        return settled
 
     def _further(self, depth: Any, node: Any, child: Any) -> Any:
         assert self._links.cost is not None
@@ -310,23 +321,24 @@ class Depths:
         )
 
 
-class _Waiting:
+class _Offers:
     """Offers of a depth: by depth the nodes, each with the least parent that offered it, and how many did."""
 
     def __init__(self, max_depth: Any, counted: bool) -> None:
         self._max_depth, self._counted = max_depth, counted
         self.depths: list[Any] = []
-        self.offers: dict[Any, dict[Any, Any]] = {}
+        self.by_depth: dict[Any, dict[Any, Any]] = {}
         self.votes: dict[tuple[Any, Any], int] = {}
 
-    def offer(self, depth: Any, node: Any, parent: Any) -> None:
+    def add(self, depth: Any, node: Any, parent: Any) -> None:
         """`parent` offers `node` a depth."""
         if depth > self._max_depth:
             return
-        nodes = self.offers.get(depth)
+        nodes = self.by_depth.get(depth)
         if nodes is None:
-            nodes = self.offers[depth] = {}
+            self.by_depth[depth] = {node: parent}
             heappush(self.depths, depth)
-        nodes[node] = least(nodes[node], parent) if node in nodes else parent
+        else:
+            nodes[node] = least(nodes[node], parent) if node in nodes else parent
         if self._counted and parent is not None:
             self.votes[depth, node] = self.votes.get((depth, node), 0) + 1

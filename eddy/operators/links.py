@@ -193,9 +193,7 @@ class TiedLinks(Links):
 def presence(rows: Arrangement[Any, Any], delta: ZSet) -> tuple[list[Row], list[Row]]:
     """Take `delta` in; return the rows that are there now and were not, and the other way round."""
     appeared, vanished = [], []
-    olds = rows.weights(list(delta))
-    rows.integrate(delta)
-    for (row, move), old in zip(delta.items(), olds, strict=True):
+    for (row, move), old in zip(delta.items(), rows.shift(delta), strict=True):
         if old <= 0 < old + move:
             appeared.append(row)
         elif old > 0 >= old + move:

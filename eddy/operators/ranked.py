@@ -11,7 +11,7 @@ Does not tell paths apart: a row a path is linear, and goes by waves.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from eddy.operators.batch import EMPTY, Batch, Row
 from eddy.operators.cycles import Cycles
@@ -58,33 +58,31 @@ class Ranked(Operator):
         """
         roots, edges = inputs
         changes = self._links.change(edges) if edges.rows else LinkChanges([], [], [])
-        came, went = self._move_roots(roots) if roots.rows else ({}, {})
-        before, now = {}, {}
-        for root in {**came, **went}:
-            now[root] = self._keys_of(root)
-            before[root] = [key for key in now[root] if key not in came.get(root, ())] + went.get(root, [])
-        begun = {root for root in now if now[root] and not before[root]}
-        ended = {root for root in now if before[root] and not now[root]}
-        self._depths.update(changes, begun, ended)
+        moved = self._move_roots(roots) if roots.rows else _UNMOVED
+        self._depths.update(changes, moved.begun, moved.ended)
         told = _Delta()
+        before, now = moved.before, moved.now
         for root, notes in self._ranks.noted().items():
-            if root not in now or root in begun or root in ended:
-                keys = self._keys_of(root) if root not in now else now[root] or before[root]
-                self._tell_changes(told, root, notes, keys)
-        for root in now.keys() - begun - ended:
+            if root not in now:
+                self._tell_changes(told, root, notes, self._keys_of(root))
+            elif root in moved.begun or root in moved.ended:
+                self._tell_changes(told, root, notes, now[root] or before[root])
+        for root in now.keys() - moved.begun - moved.ended:
             self._tell_keys(told, root, before[root], now[root])
         if self._cycles is not None:
             self._tell_cycles(told, changes, before, now)
         return told.batch(max(roots.time, edges.time))
 
-    def _move_roots(self, roots: Batch) -> tuple[dict[Any, list[Any]], dict[Any, list[Any]]]:
-        """Take roots in. Returns the keys that each root has got, and those it has lost."""
+    def _move_roots(self, roots: Batch) -> "_Moved":
+        """Take roots in."""
         delta = {(root, key): weight for (key, root), weight in roots.zset(self.name).items()}
-        moved: tuple[dict[Any, list[Any]], dict[Any, list[Any]]] = ({}, {})
-        for keys_of, rows in zip(moved, presence(self._roots, delta), strict=True):
-            for root, key in rows:
-                keys_of.setdefault(root, []).append(key)
-        return moved
+        came, went = presence(self._roots, delta)
+        now = {root: self._keys_of(root) for root, _ in (*came, *went)}
+        before = {root: [key for key in keys if (root, key) not in came] for root, keys in now.items()}
+        for root, key in went:
+            before[root].append(key)
+        begun = {root for root in now if now[root] and not before[root]}
+        return _Moved(before, now, begun, {root for root in now if before[root] and not now[root]})
 
     def _keys_of(self, root: Any) -> list[Any]:
         return [key for key, weight in pairs_of(self._roots.get(root)) if weight > 0]
@@ -141,6 +139,18 @@ class Ranked(Operator):
             old, new = moved.get(root, (self._cycles.of(root),) * 2)
             keys = self._keys_of(root) if root not in now else now[root]
             told.tell(root, old, before.get(root, keys), new, keys)
+
+
+class _Moved(NamedTuple):
+    """The roots whose keys changed: with which keys before, and now; those that begin, and those that end."""
+
+    before: dict[Any, list[Any]]
+    now: dict[Any, list[Any]]
+    begun: set[Any]
+    ended: set[Any]
+
+
+_UNMOVED = _Moved({}, {}, set(), set())
 
 
 class _Delta:

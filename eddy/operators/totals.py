@@ -8,7 +8,8 @@ passing cycle is no cycle. A node on a cycle that stays has no finite sum: it te
 total, until a link of the cycle changes. What hangs below it has its totals.
 
 What was told runs up the tree and stops where it cancels: a subtree that moves costs the way up to
-the first common ancestor, not its size.
+the first common ancestor, not its size. Looking whether it has come below itself costs the way up to
+the root; a leaf cannot.
 """
 
 from collections import defaultdict
@@ -160,7 +161,9 @@ class _Epoch:
             cell = self.cells[node]
             parent, own = change or _Change(None, 0)
             if parent != cell.parent:
-                if cell.parent is not None:
+                if cell.parent is None:
+                    self._flows[node] += cell.sum
+                else:
                     self.cell(cell.parent).children -= 1
                     self._untell(node, cell)
                 if parent is not None:
@@ -186,6 +189,8 @@ class _Epoch:
         found = []
         done: set[Any] = set()
         for start in changed:
+            if not self.cells[start].children:
+                continue  # a leaf is on no cycle
             way: dict[Any, None] = {}
             node = start
             while node is not None and node not in done and node not in way:
@@ -216,10 +221,10 @@ class _Epoch:
         """Let deltas run up, each node once, when all below it that have something to tell have told it."""
         waiting = self._trails()
         ready = [node for node, below in waiting.items() if not below]
-        cells, deltas = self.cells, self._deltas
+        deltas = self._deltas
         while ready:
             node = ready.pop()
-            cell = cells[node]
+            cell = self.cell(node)
             cell.sum += deltas.pop(node, 0)
             above = cell.above
             if above is None:
@@ -234,7 +239,6 @@ class _Epoch:
                 if not waiting[above]:
                     ready.append(above)
             elif more and not waiting.get(above):  # sums of floats cancel only nearly
-                self.cell(above)
                 ready.append(above)
 
     def _trails(self) -> dict[Any, int]:

@@ -6,17 +6,18 @@ A node's cells lie together, so that one lookup tells from which roots it is rea
 changes them in place, and notes in `notes(root)` what each was before it touches it first.
 
 Invariant: `_notes` holds the cells before the running epoch of all that it has changed. A node that
-has no cell left stays in memory, with none, until the epoch ends; so the store is not asked for it.
+has no cell left is among `emptied`, and stays in memory, with none, until the epoch ends; so the store
+is not asked for it.
 """
 
 import struct
 from collections.abc import Iterator, Set
 from typing import Any
 
+from eddy.serde import Serde
 from eddy.state.cache import Cache
 from eddy.state.spec import Changes, StateSpec
 from eddy.state.store import Store
-from eddy.serde import Serde
 
 __all__ = ["Cell", "Ranks"]
 
@@ -33,6 +34,7 @@ class Ranks(Cache[Any, dict[Any, Cell]]):
     def __init__(self, spec: StateSpec, root: Serde[Any], store: Store | None = None) -> None:
         self._root = root
         self._notes: dict[Any, dict[Any, Cell | None]] = {}
+        self.emptied: list[Any] = []
         super().__init__(spec, store)
 
     def notes(self, root: Any) -> dict[Any, Cell | None]:
@@ -65,22 +67,26 @@ class Ranks(Cache[Any, dict[Any, Cell]]):
 
     def commit(self) -> None:
         """Take the running epoch's changes as done; the store has them."""
-        fresh = self._fresh
-        for notes in self._notes.values():
-            for node in notes:
-                if not fresh.get(node, True):
-                    del fresh[node]
-        self._notes = {}
+        if self.emptied:
+            for node in self.emptied:
+                if not self._fresh.get(node, True):
+                    del self._fresh[node]
+            self.emptied = []
+        if self._notes:
+            self._notes = {}
 
     def rollback(self) -> None:
         """Return to the last commit."""
         fresh = self._fresh
         for root, notes in self._notes.items():
             for node, old in notes.items():
-                if old is None:
-                    fresh[node].pop(root, None)
-                else:
-                    fresh[node][root] = old
+                cells = fresh.get(node)
+                if old is not None:
+                    assert cells is not None
+                    cells[root] = old
+                elif cells is not None:
+                    cells.pop(root, None)
+                    self.emptied.append(node)
         self.commit()
 
     def items(self) -> Iterator[tuple[tuple[Any, Any], Cell]]:

@@ -17,6 +17,7 @@ from eddy.errors import DataError
 from eddy.operators.batch import Batch, Row, ZSet, merge_into
 from eddy.operators.operator import State
 from eddy.operators.reached import Child, least
+from eddy.state.adjacency import Adjacency
 from eddy.state.arrangement import Arrangement, pairs_of
 
 __all__ = ["Link", "LinkChanges", "Links", "PlainLinks", "TiedLinks"]
@@ -40,7 +41,7 @@ class Links:
     tied = False
     """Whether children have an order of their own."""
 
-    def __init__(self, out: Arrangement[Any, Any], inn: Arrangement[Any, Any]) -> None:
+    def __init__(self, out: Adjacency, inn: Adjacency) -> None:
         self.out, self.inn = out, inn
 
     def states(self) -> list[State]:
@@ -75,19 +76,26 @@ class Links:
 class PlainLinks(Links):
     """An edge is the child, and costs 1."""
 
-    def __init__(self, name: str, out: Arrangement[Any, Any], inn: Arrangement[Any, Any]) -> None:
+    def __init__(self, name: str, out: Adjacency, inn: Adjacency) -> None:
         super().__init__(out, inn)
         self._name = name
 
     def change(self, batch: Batch) -> LinkChanges:
         """Rows are links; a child's parents are those with a weight above 0."""
-        appeared, vanished = presence(self.out, batch.zset(self._name))
-        back = {(child, node): 1 for node, child in appeared}
-        for node, child in vanished:
-            back[child, node] = -1
+        delta = batch.zset(self._name)
+        lost: list[Link] = []
+        gained: list[Link] = []
+        back = {}
+        for ((node, child), move), old in zip(delta.items(), self.out.shift(delta), strict=True):
+            if old <= 0 < old + move:
+                gained.append((node, child, 1))
+                back[child, node] = 1
+            elif old > 0 >= old + move:
+                lost.append((node, child, 1))
+                back[child, node] = -1
         if back:
             self.inn.integrate(back)
-        return LinkChanges([(u, v, 1) for u, v in vanished], [(u, v, 1) for u, v in appeared], [])
+        return LinkChanges(lost, gained, [])
 
 
 class TiedLinks(Links):
@@ -98,9 +106,9 @@ class TiedLinks(Links):
     def __init__(
         self,
         name: str,
-        out: Arrangement[Any, Any],
-        inn: Arrangement[Any, Any],
-        edges: Arrangement[Any, Any],
+        out: Adjacency,
+        inn: Adjacency,
+        edges: Adjacency,
         ties: Arrangement[Any, Any],
         expand: Callable[[Any, Any], Iterable[Any]] | None,
         weight: Callable[[Any, Any], Any] | None,
@@ -190,7 +198,7 @@ class TiedLinks(Links):
         return None if tie is None else tie[1]
 
 
-def presence(rows: Arrangement[Any, Any], delta: ZSet) -> tuple[list[Row], list[Row]]:
+def presence(rows: Adjacency, delta: ZSet) -> tuple[list[Row], list[Row]]:
     """Take `delta` in; return the rows that are there now and were not, and the other way round."""
     appeared, vanished = [], []
     for (row, move), old in zip(delta.items(), rows.shift(delta), strict=True):

@@ -19,7 +19,8 @@ from eddy.operators.depths import Depths
 from eddy.operators.links import LinkChanges, Links, presence
 from eddy.operators.operator import Operator, State
 from eddy.operators.reached import Reached
-from eddy.state.arrangement import Arrangement, pairs_of
+from eddy.state.adjacency import Adjacency
+from eddy.state.arrangement import pairs_of
 from eddy.state.ranks import Cell, Ranks
 from eddy.state.table import Table
 
@@ -35,7 +36,7 @@ class Ranked(Operator):
     def __init__(
         self,
         name: str,
-        roots: Arrangement[Any, Any],
+        roots: Adjacency,
         links: Links,
         ranks: Ranks,
         depths: Depths,

@@ -63,34 +63,6 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
             else:
                 del fresh[key]
 
-    def shift(self, delta: Mapping[tuple[K, V], int]) -> list[int]:
-        """`integrate`, and return what the weight of each row was before: one look at each bag for both."""
-        if not self._complete:
-            olds = self.weights(list(delta))
-            self.integrate(delta)
-            return olds
-        self._undo.append(delta)
-        fresh, olds = self._fresh, []
-        for (key, value), weight in delta.items():
-            bag = fresh.get(key)
-            if bag is None:
-                fresh[key] = (value, weight)
-                olds.append(0)
-            elif type(bag) is dict:
-                old = bag.get(value, 0)
-                olds.append(old)
-                if old + weight:
-                    bag[value] = old + weight
-                else:
-                    self._set(key, value, 0)
-            elif bag[0] != value:
-                fresh[key] = {bag[0]: bag[1], value: weight}
-                olds.append(0)
-            else:
-                olds.append(bag[1])
-                self._set(key, value, bag[1] + weight)
-        return olds
-
     def weights(self, rows: Sequence[tuple[K, V]]) -> list[int]:
         """The weight of each row, 0 for one that is not there."""
         bags = self.get_many([key for key, _ in rows])

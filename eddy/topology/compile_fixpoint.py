@@ -9,6 +9,7 @@ from eddy.operators.ranked import Ranked
 from eddy.operators.reached import cell_serde
 from eddy.operators.totals import TreeTotals
 from eddy.serde import Int64, Native, Serde, Tuple
+from eddy.state.adjacency import Adjacency
 from eddy.state.arrangement import Arrangement
 from eddy.state.ranks import Ranks
 from eddy.state.spec import StateSpec
@@ -32,25 +33,27 @@ def fixpoint(node: nodes.Fixpoint, application: str, store: Store | None) -> Ran
     name, of = node.name, node.node
     roots, edges = node.inputs
 
-    def arrangement(suffix: str, key: Serde[Any], value: Serde[Any]) -> Arrangement[Any, Any]:
-        return Arrangement(_spec(application, f"{name}-{suffix}", "arrangement", key, value), store)
+    def adjacency(suffix: str, value: Serde[Any]) -> Adjacency:
+        return Adjacency(_spec(application, f"{name}-{suffix}", "arrangement", of, value), store)
 
     def table(suffix: str, value: Serde[Any]) -> Table[Any, Any]:
         return Table(_spec(application, f"{name}-{suffix}", "table", of, value), store)
 
-    out, inn = arrangement("out", of, of), arrangement("in", of, of)
+    out, inn = adjacency("out", of), adjacency("in", of)
     links: Links
     if node.expand is None and node.weight is None:
         links = PlainLinks(name, out, inn)
     else:
-        rows = arrangement("edges", of, edges.value or Native)
-        ties = arrangement("ties", Tuple(of, of), Native)
+        rows = adjacency("edges", edges.value or Native)
+        ties: Arrangement[Any, Any] = Arrangement(
+            _spec(application, f"{name}-ties", "arrangement", Tuple(of, of), Native), store
+        )
         links = TiedLinks(name, out, inn, rows, ties, node.expand, node.weight)
     ranks = Ranks(_spec(application, name, "ranks", of, cell_serde(of)), of, store)
     sizes = None if node.max_nodes is None else table("sizes", Int64)
     depths = Depths(name, links, ranks, node.max_depth, node.limit, node.counted, node.max_nodes, sizes)
     cycles = Cycles(table("cycles", Tuple(of, ...)), links, ranks, node.max_depth) if node.cycles else None
-    return Ranked(name, arrangement("roots", of, roots.key or Native), links, ranks, depths, cycles, sizes)
+    return Ranked(name, adjacency("roots", roots.key or Native), links, ranks, depths, cycles, sizes)
 
 
 def tree_totals(node: nodes.TreeTotals, application: str, store: Store | None) -> TreeTotals:

@@ -220,7 +220,7 @@ def test_bounds_name_the_step_the_root_and_the_way() -> None:
     bench = from_one(limit=2)
     bench.epoch(edges=edges((1, 2), (2, 3)))
     with pytest.raises(
-        LoopLimitError, match="recursive_fixpoint 'f': from root 1 node 4 lies beyond limit 2: 1 → 2 → 3 → 4"
+        LoopLimitError, match="recursive_fixpoint 'f': from root 1 node 4 lies beyond limit 2: 1 → 2 → 3 → 4;"
     ):
         bench.epoch(edges=edges((3, 4)))
     bench.circuit.rollback()
@@ -234,7 +234,9 @@ def test_bounds_name_the_step_the_root_and_the_way() -> None:
 def test_too_many_nodes_are_an_error_until_the_data_is_mended() -> None:
     bench = from_one(max_nodes=3)
     bench.epoch(edges=edges((1, 2), (2, 3)))
-    with pytest.raises(LoopLimitError, match=r"root 1 reaches more than max_nodes=3 nodes, one of them by 1 → 2 → 4"):
+    with pytest.raises(
+        LoopLimitError, match=r"from root 1 node 4 is one of more than max_nodes=3 that it reaches: 1 → 2 → 4"
+    ):
         bench.epoch(edges=edges((2, 4)))
     bench.circuit.rollback()
     bench.epoch(edges=batch([((2, 4), 1), ((2, 3), -1)]))

@@ -9,8 +9,8 @@ from eddy.topology import plan
 from eddy.topology.builder import Builder, same_topology, serdes
 
 if TYPE_CHECKING:
-    from eddy.topology.fixpoint import SubtreeTotals
     from eddy.topology.grouped import KGroupedTable
+    from eddy.topology.reach import SubtreeTotals
     from eddy.topology.relation import Relation
     from eddy.topology.stream import KStream
 
@@ -127,7 +127,7 @@ class KTable(Generic[K, V]):
             include_self: False for what lies below a node alone, for nodes that have children.
             value: the serde of the totals.
         """
-        from eddy.topology.fixpoint import tree_totals
+        from eddy.topology.reach import tree_totals
 
         return tree_totals(self._builder, self._node, name, own, parent, include_self, value)
 
@@ -150,7 +150,7 @@ class KTable(Generic[K, V]):
             plan.TableJoin,
             name,
             kind="table",
-            inputs=(self._node, other._node),
+            inputs=self._builder.met((self._node, other._node), [f"{name}-left", f"{name}-right"]),
             key=self._node.key,
             value=value,
             joiner=joiner,

@@ -1,7 +1,7 @@
 """Topology: where a program begins. It makes sources, and holds the plan that the DSL builds."""
 
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, TypeVar
 
 from eddy.errors import TopologyError
 from eddy.operators.reached import Reached
@@ -9,7 +9,8 @@ from eddy.serde import Bytes, Serde
 from eddy.topology import plan
 from eddy.topology.builder import Builder, check_name
 from eddy.topology.describe import describe, mermaid
-from eddy.topology.fixpoint import CyclePolicy, DeletionMode, recursive_fixpoint
+from eddy.topology.mutual import Bindings, mutually_recursive
+from eddy.topology.reach import CyclePolicy, DeletionMode, recursive_fixpoint
 from eddy.topology.relation import Relation
 from eddy.topology.stream import KStream
 from eddy.topology.table import KTable
@@ -96,6 +97,55 @@ class Topology:
         """
         given = (max_depth, max_nodes, limit, cycle_policy, deletion_mode, weight, node)
         return recursive_fixpoint(self._builder, roots, edges, expand, name, *given)
+
+    def constant(
+        self,
+        rows: Iterable[tuple[K, V]],
+        name: str,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+    ) -> Relation[K, V]:
+        """A relation of fixed rows (key, value), there from the first epoch on.
+
+        Other rows are another plan, which a start refuses, or replaces the old ones by where it is told to accept it.
+        They are kept in a state called `name`.
+        """
+        node = self._builder.add(
+            plan.Constant, name, kind="relation", rows=tuple(rows), rekeyed=True, key=key, value=value
+        )
+        return Relation(self._builder, node)
+
+    def mutually_recursive(
+        self,
+        step: Callable[..., Any],
+        name: str,
+        limit: int | None = None,
+        on_limit: Literal["error", "return"] = "error",
+        serdes: Mapping[str, tuple[Serde[Any], Serde[Any]]] | None = None,
+    ) -> Bindings:
+        """Several relations defined by one another: each in turn, from empty, round by round until none changes.
+
+        >>> topology = Topology("parity")
+        >>> after = topology.table("after", key=Bytes, value=Bytes).to_relation()
+        >>> def numbers(even, odd):
+        ...     even = topology.constant([(b"0", None)], "zero").union(odd.join(after, lambda n, _, next: (next, None)))
+        ...     odd = even.join(after, lambda n, _, next: (next, None), name="odd-join")
+        ...     return even.distinct(), odd.distinct()
+        >>> even, odd = topology.mutually_recursive(numbers, name="parity-of")
+
+        Args:
+            step: takes a relation for each binding, what it held after the last round, and returns what each
+                holds after this one, in the same order. Its parameters name the bindings. It may be called twice.
+            name: of the block.
+            limit: the number of rounds. Without one the block runs until it is at rest, and 10,000 rounds are
+                taken to be a recursion without end.
+            on_limit: `return` leaves the state after `limit` rounds; `error` makes rows in `errors` if the last
+                round has changed anything, and keeps everything back until they are gone.
+            serdes: by binding, those of its key and value; `Native` otherwise.
+
+        Raises: TopologyError where step does not fit, and for a block inside a recursion.
+        """
+        return mutually_recursive(self._builder, step, name, limit, on_limit, serdes)
 
     def describe(self) -> str:
         """The topology as text, in the form of Kafka Streams' `TopologyDescription`."""

@@ -16,7 +16,7 @@ from eddy.operators.cycles import first_cycle
 from eddy.operators.reached import Child, Reached, least, reached_serde
 from eddy.serde import Native, Struct
 from eddy.topology import plan
-from eddy.topology.compile_fixpoint import fixpoint
+from eddy.topology.compile_reach import reachable
 from tests import oracle
 from tests.operators.bench import MEMORIES, Bench, Build, Wiring, batch, built, live, stories
 
@@ -27,10 +27,10 @@ Links = Mapping[tuple[Any, Any], list[tuple[Any, Any]]]
 def ranked(**choices: Any) -> Build:
     def build(wiring: Wiring) -> int:
         source = plan.Source(name="in", label="in", kind="table", topic="in")
-        node = plan.Fixpoint(
+        node = plan.Reachable(
             name="f", label="f", kind="relation", inputs=(source, source), **({"node": Native} | choices)
         )
-        return wiring.add(fixpoint(node, "app", wiring.store), wiring.source("roots"), wiring.source("edges"))
+        return wiring.add(reachable(node, "app", wiring.store), wiring.source("roots"), wiring.source("edges"))
 
     return build
 

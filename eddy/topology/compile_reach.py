@@ -1,4 +1,4 @@
-"""From the plan's fixpoints and tree totals to operators. Their states live at one owner, in one partition."""
+"""From the plan's reachability and tree totals to operators. Their states live at one owner, in one partition."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from eddy.state.store import Store
 from eddy.state.table import Table
 from eddy.topology import plan as nodes
 
-__all__ = ["fixpoint", "tree_totals"]
+__all__ = ["reachable", "tree_totals"]
 
 
 def _home(key: bytes, count: int) -> int:
@@ -28,7 +28,7 @@ def _spec(application: str, name: str, kind: str, key: Serde[Any], value: Serde[
     return StateSpec(name, kind, key, value, 1, _home, f"{application}-{name}-changelog")
 
 
-def fixpoint(node: nodes.Fixpoint, application: str, store: Store | None) -> Ranked:
+def reachable(node: nodes.Reachable, application: str, store: Store | None) -> Ranked:
     """The operator of a fixpoint: plain links where an edge is the child, links with ties else."""
     name, of = node.name, node.node
     roots, edges = node.inputs

@@ -5,12 +5,10 @@ from typing import Any, Literal
 
 from eddy.errors import TopologyError
 from eddy.operators.reached import Child, Reached, reached_serde
-from eddy.operators.recursion import Bound
 from eddy.operators.totals import CYCLE, TOTAL
 from eddy.serde import Native, Serde, Tuple
 from eddy.topology import plan
-from eddy.topology.builder import Builder, same_topology, serdes
-from eddy.topology.recursive import close_recursion
+from eddy.topology.builder import Builder, same_topology
 from eddy.topology.relation import Relation
 from eddy.topology.table import KTable
 
@@ -43,6 +41,7 @@ def recursive_fixpoint(
     _check_choice(where, "deletion_mode", deletion_mode, ("recompute-affected", "support-counts"))
     _check_functions(where, expand=expand, weight=weight)
     _check_bounds(where, max_depth, max_nodes, limit)
+    _check_outside(builder, where)
     of = node or edges._node.key or Native
     if cycle_policy == "allow-paths":
         if weight is not None or max_nodes is not None:
@@ -57,17 +56,19 @@ def recursive_fixpoint(
             f"{where}: limit= counts links, and with weights a depth is a distance; "
             "bound the distance: max_depth=100, or the nodes: max_nodes=1000"
         )
+    inputs = (
+        builder.at_one_owner(roots._node, f"{name}-roots"),
+        builder.at_one_owner(edges._node, f"{name}-edges"),
+    )
     fixpoint = builder.add(
-        plan.Fixpoint,
+        plan.Reachable,
         name,
         kind="relation",
-        inputs=(
-            _at_one_owner(builder, roots._node, f"{name}-roots-repartition", name, roots._node.key, of),
-            _at_one_owner(builder, edges._node, f"{name}-edges-repartition", name, of, edges._node.value),
-        ),
+        inputs=inputs,
         key=roots._node.key,
         value=reached_serde(of),
         rekeyed=True,
+        sole=roots._node.sole and edges._node.sole,
         node=of,
         expand=expand,
         weight=weight,
@@ -91,6 +92,14 @@ def _check_inputs(builder: Builder, where: str, **inputs: Any) -> None:
         same_topology(where, builder, [given._builder])
 
 
+def _check_outside(builder: Builder, where: str) -> None:
+    if builder.open_loops:
+        raise TopologyError(
+            f"{where}: lies inside {builder.open_loops[-1]}; it is a recursion by itself, and cannot go round another. "
+            "Do it before or after, or write it as recursively(...) inside"
+        )
+
+
 def _check_choice(where: str, what: str, given: Any, choices: tuple[str, ...]) -> None:
     if given not in choices:
         raise TopologyError(f"{where}: {what}={given!r}; one of {', '.join(map(repr, choices))} is needed")
@@ -108,14 +117,6 @@ def _check_bounds(where: str, max_depth: Any, max_nodes: int | None, limit: int 
     for what, number in (("max_nodes", max_nodes), ("limit", limit)):
         if number is not None and number < 1:
             raise TopologyError(f"{where}: {what}={number}; 1 or more is needed")
-
-
-def _at_one_owner(
-    builder: Builder, source: plan.Node, name: str, label: str, key: Serde[Any] | None, value: Serde[Any] | None
-) -> plan.Node:
-    return builder.add(
-        plan.Exchange, name, label=label, kind="relation", inputs=(source,), key=key, value=value, partitions=1
-    )
 
 
 def _paths(
@@ -151,16 +152,14 @@ def _paths(
         key, root, depth, parent, order, _ = found
         return key, Reached(root, node, depth, parent, node if order is None else order)
 
-    seed = roots.distinct(f"{name}-roots").map(start, f"{name}-starts", of, value)._node
+    starts = roots.distinct(f"{name}-roots").map(start, f"{name}-starts", of, value)
     links = edges if isinstance(edges, KTable) else edges.distinct(f"{name}-edges")
-    variable = builder.add(plan.Variable, f"{name}-variable", label=name, kind="relation", **serdes(seed))
-    steps = Relation[Any, Any](builder, variable).join(
-        links, lambda node, found, edge: (node, (found, edge)), f"{name}-step", of
-    )
-    grown = steps.flat_map(further, f"{name}-further", of, value)
-    bound = Bound(max_depth, limit)
-    node = close_recursion(builder, name, seed, variable, grown._node, bound)
-    return Relation(builder, node).map(row, f"{name}-rows", key, reached_serde(of))
+
+    def op(paths: Relation[Any, Any]) -> Relation[Any, Any]:
+        met = paths.join(links, lambda node, found, edge: (node, (found, edge)), f"{name}-step", of)
+        return met.flat_map(further, f"{name}-further", of, value)
+
+    return starts.recursively(op, name, max_depth, limit).map(row, f"{name}-rows", key, reached_serde(of))
 
 
 class SubtreeTotals(KTable[Any, Any]):
@@ -181,16 +180,19 @@ def tree_totals(
     value: Serde[Any] | None,
 ) -> SubtreeTotals:
     """See `KTable.tree_totals`."""
-    _check_functions(f"tree_totals '{name}'", own=own, parent=parent)
+    where = f"tree_totals '{name}'"
+    _check_functions(where, own=own, parent=parent)
+    _check_outside(builder, where)
     of = source.key or Native
     tagged = builder.add(
         plan.TreeTotals,
         f"{name}-nodes",
         kind="relation",
-        inputs=(_at_one_owner(builder, source, f"{name}-nodes-repartition", name, of, source.value),),
+        inputs=(builder.at_one_owner(source, f"{name}-nodes"),),
         key=of,
         value=Native,
         rekeyed=True,
+        sole=source.sole,
         parent=parent or (lambda node, value: value),
         own=own or (lambda node, value: 1),
         include_self=include_self,

@@ -40,7 +40,7 @@ class Cycles:
         return self._table.get(root)
 
     def update(self, changes: LinkChanges, ended: Collection[Any]) -> dict[Any, tuple[Cycle | None, Cycle | None]]:
-        """Follow what the epoch did to links and ranks. Returns the old and the new cycle, by root, where there is one."""
+        """Follow what the epoch did to links and ranks. Returns the old and new cycles of roots."""
         gained = self._by_root(changes.gained)
         touched = {**self._ranks.noted(), **gained, **self._by_root(changes.lost)}
         moved: dict[Any, tuple[Cycle | None, Cycle | None]] = {}

@@ -137,7 +137,7 @@ def test_a_bound_that_does_not_hold_undoes_the_epoch_and_mending_the_data_goes_o
 def test_a_weight_below_zero_names_edge_and_record() -> None:
     with TopologyTestDriver(reach(weight=lambda node, edge: -edge)) as driver:
         driver.input("roots").pipe("r", ("k", 1))
-        with pytest.raises(eddy.DataError, match="topic 'edges' .* reach: edge 2 of node 1 has weight -2"):
+        with pytest.raises(eddy.DataError, match=r"topic 'edges' .* reach: edge 2 of node 1 has weight -2"):
             driver.input("edges").pipe(1, (1, 2))
 
 

@@ -1,8 +1,8 @@
 """eddy's `recursive_fixpoint` in memory, no log, no store: the least depths of a graph that changes.
 
 `circuit` steps the whole program: the table of the edges, the fixpoint, its delta read row by row, the
-commit of the states. `operator` steps the fixpoint's operator alone, its delta read apart. `churn` is a wide tree in which one
-leaf moves an epoch. The roots are the children of one more node, so a node's depth is one less.
+commit of the states. `operator` steps the fixpoint's operator alone, its delta read apart. `churn` is a
+wide tree in which one leaf moves an epoch. The roots are the children of one more node, so a node's depth is one less.
 """
 
 import argparse

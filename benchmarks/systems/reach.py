@@ -63,9 +63,8 @@ def compiled(mode: str, max_depth: int | None = None) -> tuple[Circuit, list[Bat
     step = ranked.step
 
     def kept(*inputs: Batch) -> Batch:
-        batch = step(*inputs)
-        out.append(batch)
-        return batch
+        out.append(step(*inputs))
+        return out[-1]
 
     ranked.step = kept  # type: ignore[method-assign]
     return circuit, out
@@ -128,7 +127,7 @@ def follow(arguments: argparse.Namespace) -> None:
                                        for part in parts]  # fmt: skip
     else:
         run, epochs = (
-            alone(circuit),
+            alone(circuit, out),
             [Batch([edge for _, _, edge in part], [1 if what == "+" else -1 for what, _, _ in part]) for part in parts],
         )
     start = settle()
@@ -148,13 +147,13 @@ def whole(circuit: Circuit) -> Callable[[Any], None]:
     return run
 
 
-def alone(circuit: Circuit) -> Callable[[Any], None]:
+def alone(circuit: Circuit, out: list[Batch]) -> Callable[[Any], None]:
     """An epoch of a delta through the operator."""
     ranked = operator(circuit)
     states = ranked.states()
 
     def run(batch: Batch) -> None:
-        ranked.step(EMPTY, batch)
+        out.append(Ranked.step(ranked, EMPTY, batch))
         for state in states:
             state.commit()
 

@@ -35,7 +35,7 @@ Suspects = dict[Any, dict[Any, None]]
 Offers = dict[Any, dict[Any, tuple[Any, int]]]
 """Nodes by the depth that they are offered, each with the least parent that offers it, and how many do."""
 _EVERYWHERE = float("inf")
-_NO_CELLS: dict[Any, Cell] = {}
+_NO_CELLS: dict[Any, Any] = {}
 
 
 class Depths:
@@ -56,6 +56,7 @@ class Depths:
         self._most, self._sizes, self._size = _EVERYWHERE if max_nodes is None else max_nodes, sizes, 0
         self._max_depth = _EVERYWHERE if max_depth is None else max_depth
         self._limit = _EVERYWHERE if limit is None or max_depth is not None else limit
+        self._cost_of = links.cost
         self._all_there = True
         self._at: dict[Any, dict[Any, Cell]] = {}
         self._out: dict[Any, dict[Any, int]] = {}
@@ -73,15 +74,16 @@ class Depths:
         if not self._all_there:
             moved = (*changes.lost, *changes.gained, *changes.retied)
             ranks.resident({*begun, *ended, *(node for link in moved for node in link[:2])})
-        suspects = self._lose(changes.lost)
-        offers = self._gain(changes.gained)
+        suspects = self._lose(changes.lost) if changes.lost else {}
+        offers = self._gain(changes.gained) if changes.gained else {}
         for root in ended:
             suspects.setdefault(root, {})[0] = {root: None}
         for root in begun:
             offers.setdefault(root, [])
-        for root in {**suspects, **offers} if suspects or offers else ():
-            lost = self._trim(root, suspects[root]) if root in suspects else {}
-            self._relax(root, lost, offers.get(root, ()), root in begun)
+        for root, nodes in suspects.items():
+            self._relax(root, self._trim(root, nodes), offers.pop(root, ()), root in begun)
+        for root, gained in offers.items():
+            self._relax(root, _NO_CELLS, gained, root in begun)
         if self._links.tied:
             self._place(changes.retied)
 
@@ -128,7 +130,7 @@ class Depths:
         Returns the depths that were taken.
         """
         at, out, emptied = self._at, self._out, self._ranks.emptied
-        notes, cost_of, counted = self._ranks.notes(root), self._links.cost, self._counted
+        notes, cost_of, counted = self._ranks.notes(root), self._cost_of, self._counted
         lost: dict[Any, Any] = {}
         depths = list(suspects)
         heapify(depths)
@@ -170,7 +172,7 @@ class Depths:
 
     def _nearest(self, root: Any, node: Any) -> tuple[Any, Any, int]:
         """The least depth that the parents of a node offer it, the least of those that do, and how many do."""
-        at, cost_of = self._at, self._links.cost
+        at, cost_of = self._at, self._cost_of
         nearest, parent, supports = _EVERYWHERE, None, 0
         if (bag := self._inn.get(node)) is not None:
             for u in bag:
@@ -190,13 +192,13 @@ class Depths:
             if v not in lost and (cell := at[u].get(root)) is not None:
                 depth = cell[0] + cost
                 if depth <= max_depth:
-                    offer(offers.setdefault(depth, {}), v, u, 1)
+                    offer(offers, depth, v, u, 1)
         if lost and not self._all_there:
             self._load_around(lost)
         for v in lost:
             depth, parent, supports = self._nearest(root, v)
             if supports and depth <= max_depth:
-                offer(offers.setdefault(depth, {}), v, parent, supports)
+                offer(offers, depth, v, parent, supports)
         size = None if self._sizes is None else self._sizes.get(root)
         self._size = (size or 0) - len(lost)
         if offers:
@@ -206,7 +208,7 @@ class Depths:
 
     def _spread(self, root: Any, offers: Offers) -> None:
         """Settle nodes at the depths that they are offered, and offer to their children, until nothing is left."""
-        at, out, cost_of, counted = self._at, self._out, self._links.cost, self._counted
+        at, out, cost_of, counted = self._at, self._out, self._cost_of, self._counted
         notes, max_depth, size = self._ranks.notes(root), self._max_depth, self._size
         limit, most = self._limit, self._most
         depths = list(offers)
@@ -243,7 +245,7 @@ class Depths:
                             offers[further] = {w: (v, 1)}
                             heappush(depths, further)
                         elif w in others:
-                            offer(others, w, v, 1)
+                            offer(offers, further, w, v, 1)
                         else:
                             others[w] = (v, 1)
                     elif further == cell[0]:
@@ -258,8 +260,8 @@ class Depths:
             self._at[child][root] = (cell[0], parent, cell[2], cell[3] + self._counted)
 
     def _further(self, depth: Any, node: Any, child: Any) -> Any:
-        assert self._links.cost is not None
-        further = depth + self._links.cost(node, child)
+        assert self._cost_of is not None
+        further = depth + self._cost_of(node, child)
         if further > depth:
             return further
         raise DataError(
@@ -309,7 +311,13 @@ class Depths:
         )
 
 
-def offer(nodes: dict[Any, tuple[Any, int]], node: Any, parent: Any, supports: int) -> None:
-    """Among the offers of one depth: `parent` offers it to `node`."""
-    other = nodes.get(node)
-    nodes[node] = (parent, supports) if other is None else (least(other[0], parent), other[1] + supports)
+def offer(offers: Offers, depth: Any, node: Any, parent: Any, supports: int) -> None:
+    """`parent`, and as many as `supports`, offer `node` a depth."""
+    nodes = offers.get(depth)
+    if nodes is None:
+        offers[depth] = {node: (parent, supports)}
+    elif node in nodes:
+        other, others = nodes[node]
+        nodes[node] = (least(other, parent), others + supports)
+    else:
+        nodes[node] = (parent, supports)

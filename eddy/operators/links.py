@@ -11,10 +11,12 @@ Invariant: a child is in `out` with a weight above 0, and its parent in `inn`, w
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from eddy.errors import DataError
-from eddy.operators.batch import Batch, Row, ZSet, merge_into
+from eddy.operators.batch import Batch, Row, ZSet, consolidate, merge_into
 from eddy.operators.operator import State
 from eddy.operators.reached import Child, least
 from eddy.state.adjacency import Adjacency
@@ -26,7 +28,7 @@ Link = tuple[Any, Any, Any]
 """From, to, cost."""
 
 
-class LinkChanges(NamedTuple):
+class LinkChanges(msgspec.Struct):
     """What an epoch did to the links; one whose cost changes is lost and gained. `retied`: the order may be another."""
 
     lost: list[Link]
@@ -82,7 +84,7 @@ class PlainLinks(Links):
 
     def change(self, batch: Batch) -> LinkChanges:
         """Rows are links; a child's parents are those with a weight above 0."""
-        delta = batch.zset(self._name)
+        delta = consolidate(batch.rows, batch.weights, self._name)
         lost: list[Link] = []
         gained: list[Link] = []
         back = {}

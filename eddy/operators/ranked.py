@@ -13,6 +13,8 @@ Does not tell paths apart: a row a path is linear, and goes by waves.
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from eddy.operators.batch import EMPTY, Batch, Row
 from eddy.operators.cycles import Cycles
 from eddy.operators.depths import Depths
@@ -61,17 +63,20 @@ class Ranked(Operator):
         changes = self._links.change(edges) if edges.rows else LinkChanges([], [], [])
         moved = self._move_roots(roots) if roots.rows else _UNMOVED
         self._depths.update(changes, moved.begun, moved.ended)
+        noted = self._ranks.noted()
+        if not noted and moved is _UNMOVED and self._cycles is None:
+            return EMPTY
         told = _Delta()
-        before, now = moved.before, moved.now
-        for root, notes in self._ranks.noted().items():
-            if root not in now:
+        for root, notes in noted.items():
+            if root not in moved.now:
                 self._tell_changes(told, root, notes, self._keys_of(root))
             elif root in moved.begun or root in moved.ended:
-                self._tell_changes(told, root, notes, now[root] or before[root])
-        for root in now.keys() - moved.begun - moved.ended:
-            self._tell_keys(told, root, before[root], now[root])
+                self._tell_changes(told, root, notes, moved.now[root] or moved.before[root])
+        if moved.now:
+            for root in moved.now.keys() - moved.begun - moved.ended:
+                self._tell_keys(told, root, moved.before[root], moved.now[root])
         if self._cycles is not None:
-            self._tell_cycles(told, changes, before, now)
+            self._tell_cycles(told, changes, moved.before, moved.now)
         return told.batch(max(roots.time, edges.time))
 
     def _move_roots(self, roots: Batch) -> "_Moved":
@@ -90,7 +95,8 @@ class Ranked(Operator):
 
     def _tell_changes(self, told: "_Delta", root: Any, notes: dict[Any, Cell | None], keys: list[Any]) -> None:
         """What the epoch changed, to the keys that a root had and has."""
-        ranks, old_rows, new_rows = self._ranks.resident(), told.old, told.new
+        ranks, gone, come = self._ranks.resident(), told.old, told.new
+        alone = keys[0] if len(keys) == 1 else None
         for node, old in notes.items():
             new = ranks[node].get(root)
             if old is not None:
@@ -98,13 +104,17 @@ class Ranked(Operator):
                 if new is not None and new[0] == depth and new[1] == parent and new[2] == order:
                     continue
                 row = Reached(root, node, depth, parent, node if order is None else order)
-                for key in keys:
-                    old_rows.append((key, row))
+                if alone is not None:
+                    gone.append((alone, row))
+                else:
+                    gone += [(key, row) for key in keys]
             if new is not None:
                 depth, parent, order, _ = new
                 row = Reached(root, node, depth, parent, node if order is None else order)
-                for key in keys:
-                    new_rows.append((key, row))
+                if alone is not None:
+                    come.append((alone, row))
+                else:
+                    come += [(key, row) for key in keys]
 
     def _tell_keys(self, told: "_Delta", root: Any, before: list[Any], now: list[Any]) -> None:
         """All rows of a root, to those of its keys that have come or gone; what has changed, to the others."""
@@ -154,12 +164,11 @@ class _Moved(NamedTuple):
 _UNMOVED = _Moved({}, {}, set(), set())
 
 
-class _Delta:
+class _Delta(msgspec.Struct):
     """Rows that go and rows that come."""
 
-    def __init__(self) -> None:
-        self.old: list[Row] = []
-        self.new: list[Row] = []
+    old: list[Row] = []
+    new: list[Row] = []
 
     def tell(
         self,

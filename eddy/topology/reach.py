@@ -57,8 +57,8 @@ def recursive_fixpoint(
             "bound the distance: max_depth=100, or the nodes: max_nodes=1000"
         )
     inputs = (
-        builder.at_one_owner(roots._node, f"{name}-roots"),
-        builder.at_one_owner(edges._node, f"{name}-edges"),
+        builder.at_one_owner(roots._node, f"{name}-roots", value=of),
+        builder.at_one_owner(edges._node, f"{name}-edges", of, None if expand or weight else of),
     )
     fixpoint = builder.add(
         plan.Reachable,

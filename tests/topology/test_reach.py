@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 
 import eddy
 from eddy import Child, Reached, TopologyTestDriver
+from eddy.connectors.local import LocalLog
+from eddy.connectors.log import TopicSpec
+from eddy.partitioner import partition_of
 from tests import oracle
 from tests.operators.test_ranked import children, heavy, wanted
 from tests.topology.programs import S, family
@@ -317,3 +320,30 @@ def test_totals_take_parent_and_own_from_a_struct() -> None:
         assert driver.output("yearly").read_map() == {"ada": 120, "ben": 60, "cleo": 24}
         driver.input("people").pipe("cleo", Person("ada", 4))
         assert driver.output("yearly").read_map() == {"ada": 144, "ben": 36, "cleo": 48}
+
+
+def test_nodes_that_have_no_native_form_travel_by_the_serde_of_nodes() -> None:
+    class Place(msgspec.Struct, frozen=True):
+        name: str
+
+    topology = eddy.Topology("places")
+    lines = topology.table("lines", key=S, value=S).to_relation()
+    roads = lines.map(lambda _, line: (Place(line[0]), Place(line[1])))
+    found = topology.recursive_fixpoint(
+        roots=lines.map(lambda _, line: ("k", Place("a"))), edges=roads, name="found", node=eddy.Struct(Place)
+    )
+    found.group_by(lambda key, row: (row.node.name, 1), key=S).count("places")
+    log = LocalLog(None)
+    log.create_topics([TopicSpec("lines", 3)])
+    workers = [eddy.Worker(topology, log, member=member) for member in "01"]
+    producer = log.producer(None)
+    producer.begin()
+    for line in [b"ab", b"bc", b"cd"]:
+        producer.send("lines", partition_of(line, 3), [line], [line], [0])
+    producer.commit({}, None)
+    while sum(worker.step() for worker in workers) or not workers[0].quiescent():
+        pass
+    stored = [dict(worker.circuit.states["places"].items()) for worker in workers]  # type: ignore[attr-defined]
+    assert stored[0] | stored[1] == {"a": 1, "b": 1, "c": 1, "d": 1}
+    for worker in workers:
+        worker.close()

@@ -379,11 +379,11 @@ def test_both_ways_to_delete_agree_and_leave_nothing_behind(functions: str, seed
         assert not list(bench.store.scan(b""))
 
 
-@pytest.mark.parametrize("counted", [False, True])
-def test_counts_of_supports_are_those_of_the_links(counted: bool) -> None:
-    bench = Bench(built(ranked(counted=counted)))
+@pytest.mark.parametrize("seed", range(8))
+def test_counts_of_supports_are_those_of_the_links(seed: int) -> None:
+    bench = Bench(built(ranked(counted=True)))
     there: Counter[Any] = Counter()
-    for epoch in swaps(7, 15, 40):
+    for epoch in swaps(seed, 10, 20):
         bench.epoch(edges=batch(epoch), roots=edges(("k", 0)))
         for link, weight in epoch:
             there[link] += weight
@@ -392,7 +392,14 @@ def test_counts_of_supports_are_those_of_the_links(counted: bool) -> None:
         supports = Counter(
             child for (node, child), n in there.items() if n > 0 and depths.get(node, -9) + 1 == depths.get(child)
         )
-        assert found == {node: supports[node] * counted for node in depths}
+        assert found == {node: supports[node] for node in depths}
+
+
+def test_a_new_link_to_a_node_that_is_lost_supports_it_once() -> None:
+    bench = from_one(counted=True)
+    bench.epoch(edges=edges((1, 2), (2, 3), (3, 4)))
+    bench.epoch(edges=batch([((3, 4), -1), ((1, 4), 1)]))
+    assert bench.states()["f"][4, 1] == (1, 1, None, 1)
 
 
 # Shapes

@@ -212,6 +212,14 @@ def test_a_cycle_is_named_while_it_is_there_and_rows_stay() -> None:
     assert bench.epoch(edges=edges((2, 2), (3, 2), weight=-1)) == {("k", Reached(1, 2, -1, cycle=(2, 2))): -1}
 
 
+def test_a_cycle_counts_from_where_its_last_node_comes_within_the_bound() -> None:
+    bench = from_one(cycles=True, max_depth=3)
+    bench.epoch(edges=edges((1, 2), (2, 3), (3, 4), (4, 2)))
+    assert not [row for _, row in bench.integral if row.cycle], "nothing goes on from 4, which lies at the bound"
+    assert bench.epoch(edges=edges((1, 4)))["k", Reached(1, 2, -1, cycle=(2, 3, 4, 2))] == 1
+    assert bench.epoch(edges=edges((1, 4), weight=-1))["k", Reached(1, 2, -1, cycle=(2, 3, 4, 2))] == -1
+
+
 def test_a_long_search_for_a_cycle_needs_no_call_stack() -> None:
     assert first_cycle([0], lambda node: [node + 1] if node < 5_000 else [4_999]) == (4_999, 5_000, 4_999)
 
@@ -376,6 +384,7 @@ def test_both_ways_to_delete_agree_and_leave_nothing_behind(functions: str, seed
         bench.epoch(roots=edges(("k", 0), ("k", 1), ("l", 1), ("m", 4), weight=-1))
         assert not bench.integral
         assert not any(bench.states().values())
+        assert not [state.cells for state in bench.circuit.states.values() if state.cells]
         assert not list(bench.store.scan(b""))
 
 

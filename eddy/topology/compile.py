@@ -168,7 +168,7 @@ class _Compiler:
             if source in self._tables:
                 self._tables[node] = self._tables[source]
             return
-        operator = ExchangeOperator(node.name, self._gate(node))
+        operator = ExchangeOperator(node.name, self._gate(node), facts=node.kind == "stream")
         self._scope.slots[node] = self._scope.emit(operator, *self._scope.inputs_of(node), self._scope.received[node])
 
     @_compile.register

@@ -363,6 +363,17 @@ def x_used_twice(g: Graph) -> Watched:
     return {"x": g.roots().recursively(op, g("x"))}
 
 
+# Without a loop
+
+
+@program("edges")
+def least_of_pairs(g: Graph) -> Watched:
+    """A join whose rows cross to other owners with weights of both signs, more than one of each row."""
+    edges = g.edges()
+    pairs = edges.join(edges, lambda a, b, c: ((b + c) % 2, b % 2), g("pairs"))
+    return {"least": pairs.reduce(least, g("least"))}
+
+
 # Loops that keep their keys, and so stay where their partitions are
 
 

@@ -27,6 +27,7 @@ from eddy.connectors.planlog import write_left_out, write_plan
 from eddy.connectors.quiescence import Cut
 from eddy.connectors.recovery import Recovery
 from eddy.errors import ConnectorError, DataError, FencedError, IndeterminateCommitError, SlotTakenError
+from eddy.operators.fixpoint import Fixpoint
 from eddy.state.offsets import encode_offset, offset_key
 from eddy.state.spec import Changes
 from eddy.state.store import Store
@@ -164,7 +165,13 @@ class Worker:
         while True:
             taken = self.step()
             total += taken
-            busy = taken or self.restoring or self._isolation or (self._new_plan and self.ledger.entry.positions)
+            busy = (
+                taken
+                or self.restoring
+                or self._isolation
+                or self.circuit.due
+                or (self._new_plan and self.ledger.entry.positions)
+            )
             if not busy and not self.lag():
                 return total
 
@@ -178,7 +185,7 @@ class Worker:
 
     def _epoch(self, records: list[Records]) -> int:
         taken = sum(map(len, records))
-        if not taken:
+        if not taken and not self.circuit.due:
             self._idle(records)
             return 0
         began = self._clock()
@@ -190,6 +197,8 @@ class Worker:
         except DataError as error:
             self._abandon()
             self._rewind()
+            if not taken:
+                raise
             return self._isolate(error, records, taken)
         except BaseException:
             self._abandon()
@@ -288,7 +297,7 @@ class Worker:
                 self.statistics.cut_rows += len(batch)
                 what = "recursively '%s': %d row(s) beyond limit %d, the first %r"
                 _log.warning(what, loop.name, len(batch), loop.bound.limit, batch.rows[0])
-                if loop.bound.on_limit == "dead-letter":
+                if loop.bound.on_limit == "dead-letter" and not isinstance(loop, Fixpoint):
                     out.dead_rows(self.internal.dead_letter, loop.gate, batch, loop.name, loop.bound.limit)
         return {topic: rows for topic, rows in sent.items() if rows}
 

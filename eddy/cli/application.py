@@ -49,7 +49,7 @@ def purposes(topology: Topology, log: Log) -> dict[str, str]:
         return found
     circuit = compiled(topology, log)
     internal = internal_topics(topology.name, circuit)
-    loops = {loop.gate.topic for loop in circuit.recursions.values()}
+    loops = circuit.loop_topics
     return found | {
         **dict.fromkeys(internal.changelogs, "changelog"),
         **{name: "loop" if name in loops else "repartition" for name in internal.exchanges},
@@ -86,6 +86,6 @@ def find(topology: Topology, log: Log) -> Application:
         topology.name,
         [TopicPartition(topic, p) for topic in sources for p in range(counts[topic])],
         [TopicPartition(topic, p) for topic, count in internal.exchanges.items() for p in range(count)],
-        frozenset(loop.gate.topic for loop in circuit.recursions.values()),
+        circuit.loop_topics,
         internal,
     )

@@ -90,10 +90,11 @@ def assemble(topology: Topology, log: Log, config: Config, store: Store, expired
     read = {topic: counts[topic] for topic in sources}
     tables = frozenset(topic for topic, source in sources.items() if source.kind == "table")
     written = {topic: counts[topic] for topic in outputs} | internal.changelogs
+    placement = Placement(read, tables, log.partitioner, lambda topic: log.topics([topic])[topic].partitions)
     return Assembly(
         circuit,
         internal,
-        Inbound(sources, {gate.topic: gate for gate in circuit.gates}, Placement(read, tables, log.partitioner)),
+        Inbound(sources, {gate.topic: gate for gate in circuit.gates}, placement),
         _sink_topics(topology, counts),
         Ledger(log, name, read, internal.exchanges, written),
         read | internal.exchanges,

@@ -23,17 +23,27 @@ _LOOKED_AT = 1_000
 
 
 class Placement:
-    """Looks at the first keys of each source. `counts` are partitions by topic; `tables` are the topics of tables."""
+    """Looks at the first keys of each source. `counts` are partitions by topic, `count_now` asks how many one has now.
+
+    `tables` are the topics of tables.
+    """
 
     def __init__(
-        self, counts: Mapping[str, int], tables: frozenset[str], partitioner: Callable[[bytes, int], int]
+        self,
+        counts: Mapping[str, int],
+        tables: frozenset[str],
+        partitioner: Callable[[bytes, int], int],
+        count_now: Callable[[str], int],
     ) -> None:
         self._tables, self._partitioner = tables, partitioner
-        self._counts = counts
+        self._counts, self._count_now = counts, count_now
         self._left = {topic: _LOOKED_AT for topic, count in counts.items() if count > 1}
 
     def check(self, records: Records) -> None:
-        """Look at records, until there were enough. Raises: ConfigurationError for a misplaced key of a table."""
+        """Look at records, until there were enough.
+
+        Raises: ConfigurationError for a misplaced key of a table, and where the topic has grown.
+        """
         left = self._left.get(records.topic, 0)
         if left <= 0:
             return
@@ -46,6 +56,8 @@ class Placement:
             self._left[records.topic] = left - len(records)
 
     def _report(self, records: Records, key: bytes, offset: int, home: int, count: int) -> None:
+        last = self._count_now(records.topic) - 1
+        refuse_growth([TopicPartition(records.topic, last)], self._counts)
         hashed = zlib.crc32(key) % count == records.partition
         why = "hashes keys by CRC32, librdkafka's default" if hashed else "places keys its own way"
         text = (

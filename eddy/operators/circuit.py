@@ -13,7 +13,9 @@ from operator import attrgetter
 
 from eddy.errors import DataError, EddyError
 from eddy.operators.batch import EMPTY, Batch
+from eddy.operators.constant import Constant
 from eddy.operators.exchange import Budget, Exchange, Gate, Ownership
+from eddy.operators.fixpoint import Fixpoint, Scope
 from eddy.operators.operator import Operator, State
 from eddy.operators.recursion import Body, FactWaves, Step, Waves
 from eddy.state.spec import Changes
@@ -21,7 +23,7 @@ from eddy.state.spec import Changes
 __all__ = ["Circuit", "LoopStatistics", "Output", "Recursive"]
 
 _ROWS = attrgetter("rows")
-Recursive = Waves | FactWaves
+Recursive = Waves | FactWaves | Fixpoint
 
 
 class Output(Operator):
@@ -69,7 +71,11 @@ class Circuit:
         self.operators = operators = list(_with_bodies(step.operator for step in steps))
         self.outputs = {op.name: op for op in operators if isinstance(op, Output)}
         self.recursions: dict[str, Recursive] = {op.name: op for op in operators if isinstance(op, Recursive)}
-        self.gates: list[Gate] = [op.gate for op in operators if isinstance(op, Exchange | Recursive)]
+        self.gates: list[Gate] = [
+            op.gate for op in operators if isinstance(op, Exchange | Waves | FactWaves | Constant)
+        ]
+        self.loop_topics = frozenset(op.gate.topic for op in operators if isinstance(op, Waves | FactWaves))
+        self._constants = [op for op in operators if isinstance(op, Constant)]
         self.states: dict[str, State] = {state.spec.name: state for step in steps for state in step.operator.states()}
 
     def step(self, inputs: Mapping[str, Batch]) -> None:
@@ -84,7 +90,7 @@ class Circuit:
         try:
             for (operator, sources, output), last in self._steps:
                 batches = [values[i] for i in sources]
-                if any(map(_ROWS, batches)):
+                if any(map(_ROWS, batches)) or (not sources and self.due):
                     self._running = operator.name
                     values[output] = operator.step(*batches)
                     for slot in last:
@@ -93,6 +99,11 @@ class Circuit:
             raise
         except Exception as error:
             raise DataError(f"step '{self._running}': the function raised {error!r}") from error
+
+    @property
+    def due(self) -> bool:
+        """Whether there is something to do without any input: rows that are there from the first epoch on."""
+        return any(constant.due for constant in self._constants)
 
     def changes(self) -> dict[str, Changes]:
         """What the epoch changed in each state.
@@ -137,12 +148,16 @@ class Circuit:
             state.rollback()
         for recursion in self.recursions.values():
             recursion.forget_waves()
+        for constant in self._constants:
+            constant.forget()
         self._clear()
 
     def forget(self) -> None:
         """Empty the memory of every state: ownership has changed, and so has the store."""
         for state in self.states.values():
             state.forget()
+        for constant in self._constants:
+            constant.forget()
 
     def statistics(self) -> dict[str, LoopStatistics]:
         """By loop."""
@@ -161,7 +176,7 @@ def _with_bodies(operators: Iterable[Operator]) -> Iterable[Operator]:
     for operator in operators:
         yield operator
         body = getattr(operator, "body", None)
-        if isinstance(body, Body):
+        if isinstance(body, Body | Scope):
             yield from _with_bodies(step.operator for step in body.steps)
 
 

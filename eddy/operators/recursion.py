@@ -57,12 +57,12 @@ class Bound:
 
     With `max_depth` expansion stops there, as part of the answer. Otherwise `limit` is an accident
     guard: `error` undoes the epoch; `return` and `dead-letter` stop as `max_depth` does and report
-    the rows that were cut.
+    the rows that were cut; `rows`, in nested time alone, stops and makes rows of an error of them.
     """
 
     max_depth: int | None = None
     limit: int = 10_000
-    on_limit: Literal["error", "return", "dead-letter"] = "error"
+    on_limit: Literal["error", "return", "dead-letter", "rows"] = "error"
 
     @property
     def leveled(self) -> bool:

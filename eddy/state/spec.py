@@ -6,7 +6,7 @@ hold no zero byte and meta keys begin with FF, which no name does.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from eddy.serde import Serde
@@ -41,6 +41,10 @@ class StateSpec:
     partitioner: Callable[[bytes, int], int]
     changelog: str | None = None
     source: str | None = None
+
+    def with_key(self, key: Serde[Any]) -> "StateSpec":
+        """The same with other keys."""
+        return replace(self, key=key)
 
     def prefix(self, partition: int) -> bytes:
         """Where the rows of a partition begin in the store."""

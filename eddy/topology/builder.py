@@ -1,7 +1,8 @@
 """How the DSL adds nodes to a plan: names, serdes and the exchanges that a step needs."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
 from eddy.errors import TopologyError
@@ -26,10 +27,25 @@ class Builder:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
+        self.open_loops: list[str] = []
+
+    @contextmanager
+    def inside(self, where: str) -> Iterator[None]:
+        """While the author's function builds the inside of a loop."""
+        self.open_loops.append(where)
+        try:
+            yield
+        finally:
+            self.open_loops.pop()
 
     def add(self, node_type: type[N], name: str, **fields: Any) -> N:
-        """Add a node under a name that the author wrote, or that follows from what he wrote."""
+        """Add a node under a name that the author wrote, or that follows from what he wrote.
+
+        It is at one owner where all its inputs are.
+        """
         check_name(name, "step")
+        inputs = fields.get("inputs", ())
+        fields.setdefault("sole", bool(inputs) and all(source.sole for source in inputs))
         return cast("N", self.plan.add(node_type(name=name, label=fields.pop("label", name), **fields)))
 
     def anonymous(self, node_type: type[N], word: str, kind: Kind, name: str | None, **fields: Any) -> N:
@@ -67,8 +83,28 @@ class Builder:
 
     def by_key(self, source: Node, name: str, key: Serde[Any] | None = None, value: Serde[Any] | None = None) -> Node:
         """`source` with its rows at the owners of their keys: itself, or behind an exchange with these serdes."""
-        if not source.rekeyed:
+        if source.sole or not source.rekeyed:
             return source
+        return self._exchange(source, name, key, value)
+
+    def at_one_owner(self, source: Node, name: str) -> Node:
+        """`source` with all its rows at one owner: itself, or behind an exchange of one partition."""
+        if source.sole:
+            return source
+        for node in self.plan.nodes:
+            if isinstance(node, Exchange) and node.sole and node.inputs == (source,):
+                return node
+        return self._exchange(source, name, partitions=1, sole=True)
+
+    def met(self, nodes: tuple[Node, ...], names: Sequence[str]) -> tuple[Node, ...]:
+        """Nodes that are to meet: where one of them is at one owner, all are brought there."""
+        if not any(node.sole for node in nodes):
+            return nodes
+        return tuple(self.at_one_owner(node, name) for node, name in zip(nodes, names, strict=True))
+
+    def _exchange(
+        self, source: Node, name: str, key: Serde[Any] | None = None, value: Serde[Any] | None = None, **fields: Any
+    ) -> Node:
         return self.add(
             Exchange,
             f"{name}-repartition",
@@ -77,6 +113,7 @@ class Builder:
             inputs=(source,),
             key=key or source.key,
             value=value or source.value,
+            **fields,
         )
 
 

@@ -11,20 +11,24 @@ from functools import singledispatchmethod
 from typing import Any
 
 from eddy.errors import TopologyError
-from eddy.operators import aggregate, clamp, join, stateless, tables
+from eddy.operators import aggregate, clamp, constant, join, reduce, stateless, tables
 from eddy.operators.circuit import Circuit, Output
 from eddy.operators.exchange import Budget, Gate, Ownership
 from eddy.operators.exchange import Exchange as ExchangeOperator
+from eddy.operators.fixpoint import Take
 from eddy.operators.operator import Operator
-from eddy.operators.recursion import Body, FactWaves, Step, Waves
+from eddy.operators.recursion import Body, FactWaves, Waves
 from eddy.serde import Int64, Native, Plain, Serde
 from eddy.state.arrangement import Arrangement
 from eddy.state.spec import StateSpec
 from eddy.state.store import Store
 from eddy.state.table import Table
 from eddy.topology import plan as nodes
+from eddy.topology.compile_loop import LoopCompiler
 from eddy.topology.placement import Placement, place
-from eddy.topology.plan import Node, Plan, Recursion, Source, Variable, body_of
+from eddy.topology.plan import Node, Plan, Recursion, Source, Variable
+from eddy.topology.scopes import Loop, Scopes
+from eddy.topology.slots import Slots, swapped, transformation, with_time
 
 __all__ = ["Environment", "compile_plan", "sink_serdes"]
 
@@ -50,38 +54,13 @@ def compile_plan(plan: Plan, environment: Environment) -> Circuit:
     return _Compiler(plan, environment).circuit()
 
 
-class _Scope:
-    """Steps over slots: those of the circuit, or those of one recursion's body."""
-
-    def __init__(self) -> None:
-        self.steps: list[Step] = []
-        self.slots: dict[Node, int] = {}
-        self.received: dict[Node, int] = {}
-        self.count = 0
-
-    def slot(self) -> int:
-        """A new slot."""
-        self.count += 1
-        return self.count - 1
-
-    def emit(self, operator: Operator, *inputs: int) -> int:
-        """Place an operator; return the slot of its output."""
-        output = self.slot()
-        self.steps.append(Step(operator, inputs, output))
-        return output
-
-    def inputs_of(self, node: Node) -> list[int]:
-        """The slots of a node's inputs."""
-        return [self.slots[source] for source in node.inputs]
-
-
 class _Compiler:
     def __init__(self, plan: Plan, environment: Environment) -> None:
-        self._plan, self._world = plan, environment
+        self._plan, self.world = plan, environment
         self._placements = place(plan, environment.topic_partitions)
-        self._bodies = {r: body_of(plan, r.variable) for r in plan.recursions()}
-        self._inside = {node: r for r, body in self._bodies.items() for node in (r.variable, *body)}
-        self._scope = _Scope()
+        self.scopes = Scopes(plan)
+        self._inside = self.scopes.around
+        self._scope = Slots()
         self._inputs: dict[str, int] = {}
         self._tables: dict[Node, Table[Any, Any]] = {}
         self._arrangements: dict[tuple[Node, str], Arrangement[Any, Any]] = {}
@@ -90,22 +69,57 @@ class _Compiler:
         """Compile every node that is not inside a recursion; recursions compile their bodies."""
         scope = self._scope
         for node in self._plan.nodes:
-            if isinstance(node, nodes.Exchange | Recursion):
-                scope.received[node] = self._inputs[_topic(self._plan, node)] = scope.slot()
+            if self._topic_of(node):
+                scope.received[node] = self._inputs[self._topic_of(node)] = scope.slot()
         for node in self._plan.nodes:
             self._check_scope(node)
             if node not in self._inside:
                 self._compile(node)
-        world = self._world
+        world = self.world
         return Circuit(scope.steps, scope.count, self._inputs, world.ownership, world.budget, world.max_cells)
 
     def _check_scope(self, node: Node) -> None:
+        around = self._around(node)
         for source in node.inputs:
-            if source in self._inside and node not in self._inside:
+            if source not in self._placements:
+                raise TopologyError(
+                    f"step '{node.name}': its input '{source.name}' was built inside a recursion, whose function is "
+                    "called twice; outside, what recursively returns is needed"
+                )
+            if self._inside.get(source) not in around and not isinstance(node, nodes.Binding):
                 raise TopologyError(
                     f"step '{node.name}': its input '{source.name}' lies inside recursively "
                     f"'{self._inside[source].name}'; outside, what recursively returns is needed"
                 )
+
+    def _around(self, node: Node) -> list[Node | None]:
+        """The loops around a step, and None for what is around all."""
+        loops: list[Node | None] = []
+        loop = self._inside.get(node)
+        while loop is not None:
+            loops.append(loop)
+            loop = self._inside.get(loop)
+        return [*loops, None]
+
+    def _topic_of(self, node: Node) -> str:
+        """The topic through which rows of a step reach their owners; empty where there is none."""
+        if isinstance(node, Recursion) and self._by_waves(node):
+            return f"{self._plan.name}-{node.name}-loop"
+        if isinstance(node, nodes.Constant) or (isinstance(node, nodes.Exchange) and not self._stays(node)):
+            return f"{self._plan.name}-{node.name}"
+        return ""
+
+    def _by_waves(self, node: Recursion) -> bool:
+        return not node.nested and node not in self._inside
+
+    def _waves_around(self, node: Node) -> Recursion | None:
+        """The recursion by waves that a step is inside of."""
+        loop = self._inside.get(node)
+        return loop if isinstance(loop, Recursion) and self._by_waves(loop) else None
+
+    def _stays(self, node: nodes.Exchange) -> bool:
+        """Whether an exchange sends everything to the one owner at which its rows are already."""
+        return node.sole and self._placements[node.inputs[0]].partitions == 1
 
     @singledispatchmethod
     def _compile(self, node: Node) -> None:
@@ -121,7 +135,7 @@ class _Compiler:
 
     @_compile.register
     def _transform(self, node: nodes.Transform) -> None:
-        self._scope.slots[node] = self._scope.emit(_transformation(node), *self._scope.inputs_of(node))
+        self._scope.slots[node] = self._scope.emit(transformation(node), *self._scope.inputs_of(node))
 
     @_compile.register
     def _merge(self, node: nodes.Merge) -> None:
@@ -138,7 +152,18 @@ class _Compiler:
         )
 
     @_compile.register
+    def _constant(self, node: nodes.Constant) -> None:
+        sent = self._arrangement(node, node.name)
+        self._scope.slots[node] = self._scope.emit(constant.Constant(node.name, node.rows, self._gate(node), sent))
+
+    @_compile.register
     def _exchange(self, node: nodes.Exchange) -> None:
+        (source,) = node.inputs
+        if self._stays(node):
+            self._scope.slots[node] = self._scope.slots[source]
+            if source in self._tables:
+                self._tables[node] = self._tables[source]
+            return
         operator = ExchangeOperator(node.name, self._gate(node))
         self._scope.slots[node] = self._scope.emit(operator, *self._scope.inputs_of(node), self._scope.received[node])
 
@@ -152,10 +177,15 @@ class _Compiler:
     def _aggregate(self, node: nodes.Aggregate) -> None:
         counts: Table[Any, int] | None = None
         if node.subtractor is not None:
-            counts = Table(self._spec(node, f"{node.name}-rows", "table", Int64), self._world.store)
+            counts = Table(self.spec(node, f"{node.name}-rows", "table", Int64), self.world.store)
         operator = aggregate.Aggregate(
             node.name, self._table(node, node.name), node.initial, node.adder, node.subtractor, counts
         )
+        self._scope.slots[node] = self._scope.emit(operator, *self._scope.inputs_of(node))
+
+    @_compile.register
+    def _reduce(self, node: nodes.Reduce) -> None:
+        operator = reduce.Reduce(node.name, self._arrangement(node.inputs[0], node.name), reduce.making(node.function))
         self._scope.slots[node] = self._scope.emit(operator, *self._scope.inputs_of(node))
 
     @_compile.register
@@ -180,14 +210,14 @@ class _Compiler:
     @_compile.register
     def _join(self, node: nodes.Join) -> None:
         (left, left_name), (right, right_name) = zip(node.inputs, ("left", "right"), strict=True)
-        recursion, merge = self._inside.get(node), node.merge
+        recursion, merge = self._waves_around(node), node.merge
         if right in self._inside:
             left, left_name, right, right_name = right, right_name, left, left_name
-            merge = _swapped(node.merge)
+            merge = swapped(node.merge)
         operator = join.Join(
             node.name,
-            self._lookup(left, f"{node.name}-{left_name}"),
-            self._lookup(right, f"{node.name}-{right_name}"),
+            self.lookup(left, f"{node.name}-{left_name}"),
+            self.lookup(right, f"{node.name}-{right_name}"),
             merge,
             2 if recursion is None else 1,
             recursion is not None and recursion.bound.leveled,
@@ -202,14 +232,18 @@ class _Compiler:
     @_compile.register
     def _recursion(self, node: Recursion) -> None:
         """Compile `op` in a scope of its own: slot 0 is X, then what comes from outside."""
-        body = self._bodies[node]
+        if node.nested:
+            self._scope.slots[node] = self._scope.emit(Take(node.name, 0), self._loop(node))
+            return
+        body = self.scopes.body[node]
         self._prepare_lookups(body)
-        outer, inner = self._scope, _Scope()
+        outer, inner = self._scope, Slots()
         inner.slots[node.variable] = inner.slot()
         outside = []
-        for source in self._externals(node, body):
-            inner.slots[source] = inner.slot()
-            outside.append(outer.slots[source])
+        for source in self.scopes.externals[node]:
+            if source is not node.inputs[0] or any(source in step.inputs for step in body):
+                inner.slots[source] = inner.slot()
+                outside.append(outer.slots[source])
         for exchange in body:
             if isinstance(exchange, nodes.Exchange):
                 inner.received[exchange] = inner.slot()
@@ -222,10 +256,21 @@ class _Compiler:
         seed = outer.slots[node.inputs[0]]
         outer.slots[node] = outer.emit(waves, seed, outer.received[node], *outside)
 
-    def _externals(self, node: Recursion, body: list[Node]) -> list[Node]:
-        """The collections that the body reads from outside."""
-        inside = {node.variable, *body}
-        return list(dict.fromkeys(source for step in body for source in step.inputs if source not in inside))
+    @_compile.register
+    def _block(self, node: nodes.Block) -> None:
+        self._loop(node)
+
+    @_compile.register
+    def _binding(self, node: nodes.Binding) -> None:
+        self._scope.slots[node] = self._scope.emit(Take(node.name, node.index), *self._scope.inputs_of(node))
+
+    def _loop(self, node: Loop) -> int:
+        """Compile a loop that goes by nested time; return the slot of its results."""
+        compiler = LoopCompiler(self, node)
+        operator = compiler.fixpoint()
+        slots = self._scope.slots
+        slots[node] = self._scope.emit(operator, *(slots[source] for source in compiler.externals))
+        return slots[node]
 
     def _prepare_lookups(self, body: list[Node]) -> None:
         """Make, outside, the states that joins inside look into."""
@@ -233,20 +278,20 @@ class _Compiler:
             if isinstance(step, nodes.Join | nodes.StreamTableJoin):
                 for side, name in zip(step.inputs, ("left", "right"), strict=True):
                     if side not in self._inside and (isinstance(step, nodes.Join) or name == "right"):
-                        self._lookup(side, f"{step.name}-{name}")
+                        self.lookup(side, f"{step.name}-{name}")
 
     def _waves(self, node: Recursion, body: Body) -> Operator:
-        shared = (node.name, body, self._gate(node), node.bound, self._world.budget)
+        shared = (node.name, body, self._gate(node), node.bound, self.world.budget)
         if node.kind == "stream":
             return FactWaves(*shared, node.include_seeds)
         arrangement = self._arrangements.get((node.variable, node.name))
         return Waves(*shared, arrangement)
 
-    def _lookup(self, node: Node, name: str) -> Any:
+    def lookup(self, node: Node, name: str) -> Any:
         """What a join looks into for `node`; `name` is that of a state made for it."""
         if node.kind == "table":
             return self._table_of(node, name)
-        recursion = self._inside.get(node)
+        recursion = self._waves_around(node)
         if isinstance(node, Variable):
             name = node.label
         if (node, name) not in self._arrangements:
@@ -260,29 +305,29 @@ class _Compiler:
     def _table_of(self, node: Node, name: str) -> Table[Any, Any]:
         """The table of a node: its own, or one that is made for a join."""
         if node not in self._tables:
-            table = self._tables[node] = Table(self._spec(node, name, "table", node.value), self._world.store)
+            table = self._tables[node] = Table(self.spec(node, name, "table", node.value), self.world.store)
             self._scope.slots[node] = self._scope.emit(join.Materialize(name, table), self._scope.slots[node])
         return self._tables[node]
 
     def _table(self, node: Node, name: str, source: str | None = None) -> Table[Any, Any]:
-        table = self._tables[node] = Table(self._spec(node, name, "table", node.value, source), self._world.store)
+        table = self._tables[node] = Table(self.spec(node, name, "table", node.value, source), self.world.store)
         return table
 
     def _arrangement(self, node: Node, name: str, leveled: bool = False) -> Arrangement[Any, Any]:
         value = node.value or Native
-        spec = self._spec(node, name, "arrangement", _with_level(value) if leveled else value)
-        return Arrangement(spec, self._world.store)
+        spec = self.spec(node, name, "arrangement", with_time(value) if leveled else value)
+        return Arrangement(spec, self.world.store)
 
-    def _spec(self, node: Node, name: str, kind: str, value: Serde[Any] | None, source: str | None = None) -> StateSpec:
+    def spec(self, node: Node, name: str, kind: str, value: Serde[Any] | None, source: str | None = None) -> StateSpec:
         place: Placement = self._placements[node]
-        restored = source is not None and source in self._world.compacted
+        restored = source is not None and source in self.world.compacted
         return StateSpec(
             name,
             kind,
             place.key,
             value or Native,
             place.partitions,
-            self._world.partitioner,
+            self.world.partitioner,
             None if restored else f"{self._plan.name}-{name}-changelog",
             source if restored else None,
         )
@@ -290,12 +335,12 @@ class _Compiler:
     def _gate(self, node: Node) -> Gate:
         place = self._placements[node]
         return Gate(
-            _topic(self._plan, node),
+            self._topic_of(node),
             place.key,
             node.value or Native,
             place.partitions,
-            self._world.ownership,
-            self._world.partitioner,
+            self.world.ownership,
+            self.world.partitioner,
         )
 
 
@@ -307,43 +352,3 @@ def sink_serdes(plan: Plan, topic_partitions: Mapping[str, int]) -> dict[Node, t
         written = placements[sink.inputs[0]].key
         found[sink] = (sink.key or (Plain if written is Native else written), sink.value or Plain)
     return found
-
-
-def _topic(plan: Plan, node: Node) -> str:
-    return f"{plan.name}-{node.name}-loop" if isinstance(node, Recursion) else f"{plan.name}-{node.name}"
-
-
-def _transformation(node: nodes.Transform) -> Operator:
-    name, function = node.name, node.function
-    if node.verb == "negate":
-        return stateless.Negate(name)
-    assert function is not None
-    if node.verb in {"filter", "filter-not"}:
-        return stateless.Filter(name, function, keep=node.verb == "filter")
-    if node.verb == "map-values":
-        return stateless.MapValues(name, function, table=node.kind == "table")
-    operator: Callable[[str, Any], Operator] = {
-        "map": stateless.Map,
-        "flat-map": stateless.FlatMap,
-        "flat-map-values": stateless.FlatMapValues,
-        "select-key": stateless.SelectKey,
-        "peek": stateless.Peek,
-    }[node.verb]
-    return operator(name, function)
-
-
-def _swapped(merge: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
-    return lambda key, right, left: merge(key, left, right)
-
-
-def _with_level(value: Serde[Any]) -> Serde[Any]:
-    """The serde of (level, value) pairs: four bytes of level, then the value."""
-
-    def leveled(encode: Callable[[Any], bytes]) -> Callable[[tuple[int, Any]], bytes]:
-        return lambda pair: pair[0].to_bytes(4, "big") + encode(pair[1])
-
-    def decode(data: bytes) -> tuple[int, Any]:
-        return int.from_bytes(data[:4], "big"), value.decode(data[4:])
-
-    identify = None if value.identify is None else leveled(value.identify)
-    return Serde(f"level+{value.name}", leveled(value.encode), decode, identify=identify)

@@ -9,6 +9,9 @@ __all__ = ["describe", "mermaid", "strategy", "successors"]
 
 def strategy(node: Recursion) -> str:
     """How a recursion is computed, and why."""
+    if node.nested:
+        where = "at one owner" if node.variable.sole else "each owner its keys, which no step inside changes"
+        return f"nested time, since {node.nested}; {where}"
     if node.kind == "stream":
         return "waves of facts, since a KStream's records are never taken back"
     if node.bound.leveled:

@@ -13,6 +13,9 @@ from typing import Any
 from eddy.errors import TopologyError
 from eddy.serde import Native, Serde
 from eddy.topology.plan import (
+    Binding,
+    Block,
+    Constant,
     Exchange,
     Join,
     Merge,
@@ -46,8 +49,10 @@ def place(plan: Plan, topic_partitions: Mapping[str, int]) -> dict[Node, Placeme
     placements = {}
     for members in groups:
         partitions = _partitions(members, topic_partitions) or default
-        key = _key(members) or Native
-        placements.update(dict.fromkeys(members, Placement(partitions, key)))
+        if any(node.sole for node in members):  # nothing has to be found by hash
+            placements.update({node: Placement(partitions, node.key or Native) for node in members})
+        else:
+            placements.update(dict.fromkeys(members, Placement(partitions, _key(members) or Native)))
     return placements
 
 
@@ -72,7 +77,14 @@ def _groups(plan: Plan) -> list[list[Node]]:
 def _meetings(node: Node) -> Iterable[tuple[Node, Node]]:
     """The pairs of nodes whose rows lie in the same places because of `node`."""
     if isinstance(node, Recursion):
-        return [(node, node.variable)]
+        placed = [(node, node.variable)]
+        return [*placed, (node, node.inputs[0]), (node, node.result)] if node.nested else placed
+    if isinstance(node, Block):
+        return list(zip(node.variables, node.results, strict=True))
+    if isinstance(node, Binding):
+        (block,) = node.inputs
+        assert isinstance(block, Block)
+        return [(node, block.variables[node.index])] if node.index < len(block.variables) else []
     if isinstance(node, Join):
         return [(node.inputs[0], node.inputs[1])]
     if isinstance(node, Sink | Exchange) or (isinstance(node, Transform) and node.rekeys):
@@ -85,6 +97,7 @@ def _meetings(node: Node) -> Iterable[tuple[Node, Node]]:
 def _partitions(members: list[Node], topic_partitions: Mapping[str, int]) -> int | None:
     counts = {node.name: topic_partitions[node.topic] for node in members if isinstance(node, Source)}
     counts |= {node.name: node.partitions for node in members if isinstance(node, Exchange) and node.partitions}
+    counts |= {node.name: 1 for node in members if node.sole or isinstance(node, Constant)}
     if len(set(counts.values())) > 1:
         (first, low), (second, high) = sorted(counts.items(), key=lambda item: item[1])[:: len(counts) - 1]
         raise TopologyError(

@@ -19,7 +19,10 @@ from eddy.serde import Serde
 __all__ = [
     "REKEYING",
     "Aggregate",
+    "Binding",
+    "Block",
     "Clamp",
+    "Constant",
     "Count",
     "Exchange",
     "Join",
@@ -29,6 +32,7 @@ __all__ = [
     "Node",
     "Plan",
     "Recursion",
+    "Reduce",
     "Sink",
     "Source",
     "StreamTableJoin",
@@ -36,7 +40,6 @@ __all__ = [
     "Transform",
     "Upsert",
     "Variable",
-    "body_of",
 ]
 
 Kind = Literal["stream", "table", "relation"]
@@ -59,6 +62,8 @@ class Node:
     key: Serde[Any] | None = None
     value: Serde[Any] | None = None
     rekeyed: bool = False
+    sole: bool = False
+    """Whether all rows are at one owner, so that no step has to send them to others."""
 
     drops = False
     """Whether the step can drop a row, so that a recursion over it can end."""
@@ -73,6 +78,13 @@ class Source(Node):
     """The records of a topic, as facts or as the table of their latest values."""
 
     topic: str
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Constant(Node):
+    """Fixed rows, at one owner."""
+
+    rows: tuple[tuple[Any, Any], ...]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -157,24 +169,41 @@ class Join(Node):
 class Count(Node):
     """Rows by key."""
 
+    derived = ("made",)
+
     linear = False
+    drops = True
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Reduce(Node):
+    """What `function(key, {value: weight})` makes of each key's values."""
+
+    derived = ("made",)
+
+    function: Callable[[Any, Any], Any]
+    linear = False
+    drops = True
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Aggregate(Node):
     """A fold by key; with a subtractor it can take rows back."""
 
-    derived = ("rows",)
+    derived = ("rows", "made")
 
     initial: Callable[[], Any]
     adder: Callable[[Any, Any, Any], Any]
     subtractor: Callable[[Any, Any, Any], Any] | None = None
     linear = False
+    drops = True
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Clamp(Node):
     """Each row once (distinct), or as often as it is more than not there (minus)."""
+
+    derived = ("made",)
 
     form: Literal["distinct", "minus"]
     linear = False
@@ -183,18 +212,50 @@ class Clamp(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Variable(Node):
-    """X inside its own recursion."""
+    """X inside its own recursion: what a binding brings to a round."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Recursion(Node):
-    """X = seed + op(X): `inputs` is the seed, `result` what op makes of `variable`."""
+    """X = seed + op(X): `inputs` is the seed, `result` what op makes of `variable`; by waves, or by `nested` time."""
 
     variable: Variable
     result: Node
     bound: Bound
     include_seeds: bool = True
+    nested: str = ""
+    """Why it goes by nested time; empty where it goes by waves."""
     linear = False
+
+    @property
+    def variables(self) -> tuple[Variable, ...]:
+        """What its body depends on."""
+        return (self.variable,)
+
+    @property
+    def results(self) -> tuple[Node, ...]:
+        """What its rounds make."""
+        return (self.result,)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Block(Node):
+    """Bindings that are defined by one another: `results` are the definitions of `variables`, in turn."""
+
+    derived = ("errors", "held")
+
+    variables: tuple[Variable, ...]
+    results: tuple[Node, ...]
+    bound: Bound
+    rounds: int
+    linear = False
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Binding(Node):
+    """One of the collections that a block makes: `inputs` is the block. Behind the last comes that of its errors."""
+
+    index: int
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -210,24 +271,23 @@ class Plan:
 
     name: str
     nodes: list[Node] = field(default_factory=list)
-    _names: dict[str, str] = field(default_factory=dict)
+    _names: dict[str, tuple[str, int]] = field(default_factory=dict)
 
     def add(self, node: Node) -> Any:
         """Take a node in. Raises: TopologyError where its name is taken."""
-        self.claim(node.name, f"step '{node.name}'")
+        self._claim(node.name, f"step '{node.name}'", node)
         for suffix in node.derived:
-            self.claim(f"{node.name}-{suffix}", f"a state of step '{node.name}'")
+            self._claim(f"{node.name}-{suffix}", f"a state of step '{node.name}'", node)
         self.nodes.append(node)
         return node
 
-    def claim(self, name: str, owner: str) -> None:
-        """Reserve a name. Raises: TopologyError naming both owners."""
+    def _claim(self, name: str, owner: str, node: Node) -> None:
         if name in self._names:
             raise TopologyError(
-                f"{owner}: the name is taken by {self._names[name]}; names of steps are unique in a topology. "
+                f"{owner}: the name is taken by {self._names[name][0]}; names of steps are unique in a topology. "
                 "Name one of them: name='…'"
             )
-        self._names[name] = owner
+        self._names[name] = (owner, id(node))
 
     def sources(self) -> Iterator[Source]:
         """The sources."""
@@ -237,17 +297,12 @@ class Plan:
         """The sinks."""
         return (node for node in self.nodes if isinstance(node, Sink))
 
-    def recursions(self) -> Iterator[Recursion]:
-        """The recursions."""
-        return (node for node in self.nodes if isinstance(node, Recursion))
+    def loops(self) -> Iterator[Recursion | Block]:
+        """The recursions and the blocks, inner ones first."""
+        return (node for node in self.nodes if isinstance(node, Recursion | Block))
 
-
-def body_of(plan: Plan, variable: Variable) -> list[Node]:
-    """The nodes that depend on `variable` before its recursion is closed, in topological order."""
-    inside: set[Node] = {variable}
-    for node in plan.nodes:
-        if isinstance(node, Recursion) and node.variable is variable:
-            break
-        if not isinstance(node, Recursion) and any(source in inside for source in node.inputs):
-            inside.add(node)
-    return [node for node in plan.nodes if node in inside and node is not variable]
+    def rewind(self, length: int) -> None:
+        """Forget all nodes but the first `length`."""
+        gone = {id(node) for node in self.nodes[length:]}
+        del self.nodes[length:]
+        self._names = {name: owner for name, owner in self._names.items() if owner[1] not in gone}

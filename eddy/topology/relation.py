@@ -1,6 +1,6 @@
 """Relation: a bag of rows (key, value) that are true now, with weights that can be taken back."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, Literal, TypeVar
 
 from eddy.errors import TopologyError
@@ -101,8 +101,8 @@ class Relation(Generic[K, V]):
                 "one of them is needed. A stream becomes a table by .to_table()"
             )
         same_topology("join", self._builder, [other._builder])
-        left, right = self._node, other._node
-        name = name or f"{left.label}-{right.label}-join"
+        name = name or f"{self._node.label}-{other._node.label}-join"
+        left, right = self._builder.met((self._node, other._node), [f"{name}-left", f"{name}-right"])
         node = self._builder.add(
             plan.Join,
             name,
@@ -148,13 +148,15 @@ class Relation(Generic[K, V]):
         limit: int = 10_000,
         on_limit: Literal["error", "return", "dead-letter"] = "error",
     ) -> "Relation[K, V]":
-        """X = seed + op(X), as a bag: weights add up, and what is taken back undoes all that it made.
+        """X = seed + op(X): weights add up, and what is taken back undoes all that it made.
 
-        Right in any order of arrival, under moves and deletes. `op` has to be linear: filter, map,
-        flat_map, union, and joins with collections from outside.
+        Right in any order of arrival, under moves and deletes. Where `op` is linear (filter, map, flat_map,
+        union, joins with collections from outside) it goes by waves, and a cycle in the data has no finite
+        answer. With `distinct`, `minus`, aggregates, X joined with itself or recursions inside, it goes by
+        nested time: the least fixpoint from empty, exact even where rows hold one another up in a cycle.
 
         Args:
-            op: builds the step from a relation to a relation of the same types.
+            op: builds the step from a relation to a relation of the same types; it may be called twice.
             name: of the loop and its topic, `<application>-<name>-loop`.
             max_depth: how often op may be applied to a row; beyond that nothing is expanded. Rows then
                 are remembered by depth.
@@ -164,20 +166,40 @@ class Relation(Generic[K, V]):
 
         Raises: NonTerminatingRecursionError where op holds no step that can drop a row; TopologyError.
         """
-        seed = self._node
-        variable = self._builder.add(plan.Variable, f"{name}-variable", label=name, kind="relation", **serdes(seed))
-        result = op(Relation(self._builder, variable))
-        node = close_recursion(
-            self._builder,
-            name,
-            seed,
-            variable,
-            getattr(result, "_node", result),
-            Bound(max_depth, limit, on_limit),
+
+        def build(variable: plan.Node) -> Any:
+            result = op(Relation(self._builder, variable))
+            return result._node if isinstance(result, Relation) else result
+
+        bound = Bound(max_depth, limit, on_limit)
+        return Relation(self._builder, close_recursion(self._builder, name, "relation", self._node, build, bound))
+
+    def reduce(
+        self,
+        function: Callable[[K, Mapping[V, int]], Iterable[V2]],
+        name: str,
+        key: Serde[K] | None = None,
+        value: Serde[V2] | None = None,
+    ) -> "Relation[K, V2]":
+        """For each key the values that `function(key, values)` returns; `values` maps each value to its weight.
+
+        Weights are above 0, and a key without rows makes none. Any function of all rows of a key: the least
+        value, the three largest, a median. Each change of a key reads all its rows. The rows that came in
+        are kept in a state called `name`.
+        """
+        source = self._builder.by_key(self._node, name, key)
+        node = self._builder.add(
+            plan.Reduce, name, kind="relation", inputs=(source,), function=function, key=source.key, value=value
         )
         return Relation(self._builder, node)
 
+    def at_one_owner(self, name: str) -> "Relation[K, V]":
+        """The same rows, all at one worker, where no step behind has to send them to others any more."""
+        return Relation(self._builder, self._builder.at_one_owner(self._node, name))
+
     def _merge(self, nodes: tuple[plan.Node, ...], name: str | None) -> plan.Node:
+        label = name or self._node.label
+        nodes = self._builder.met(nodes, [f"{label}-union-{index}" for index in range(len(nodes))])
         return self._builder.anonymous(
             plan.Merge,
             "union",

@@ -198,18 +198,13 @@ class KStream(Generic[K, V]):
         Raises: NonTerminatingRecursionError where op holds no step that can drop a record.
         """
         name = name or f"{self._node.label}-recursively"
-        seed = self._node
-        variable = self._builder.add(plan.Variable, f"{name}-variable", label=name, kind="stream", **serdes(seed))
-        result = op(KStream(self._builder, variable))
-        node = close_recursion(
-            self._builder,
-            name,
-            seed,
-            variable,
-            getattr(result, "_node", result),
-            Bound(max_depth, limit, on_limit),
-            include_seeds,
-        )
+
+        def build(variable: plan.Node) -> Any:
+            result = op(KStream(self._builder, variable))
+            return result._node if isinstance(result, KStream) else result
+
+        bound = Bound(max_depth, limit, on_limit)
+        node = close_recursion(self._builder, name, "stream", self._node, build, bound, include_seeds)
         return KStream(self._builder, node)
 
     def _join(self, table: Any, joiner: Any, name: str | None, value: Serde[Any] | None, left: bool) -> Any:
@@ -221,11 +216,12 @@ class KStream(Generic[K, V]):
         same_topology("join", self._builder, [table._builder])
         name = name or f"{self._node.label}-{table._node.label}-{'left-join' if left else 'join'}"
         source = self._builder.by_key(self._node, name)
+        source, right = self._builder.met((source, table._node), [f"{name}-left", f"{name}-right"])
         node = self._builder.add(
             plan.StreamTableJoin,
             name,
             kind="stream",
-            inputs=(source, table._node),
+            inputs=(source, right),
             key=source.key,
             value=value,
             joiner=joiner,

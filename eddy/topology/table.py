@@ -125,7 +125,7 @@ class KTable(Generic[K, V]):
             plan.TableJoin,
             name,
             kind="table",
-            inputs=(self._node, other._node),
+            inputs=self._builder.met((self._node, other._node), [f"{name}-left", f"{name}-right"]),
             key=self._node.key,
             value=value,
             joiner=joiner,

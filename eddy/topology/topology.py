@@ -1,12 +1,15 @@
 """Topology: where a program begins. It makes sources, and holds the plan that the DSL builds."""
 
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, TypeVar
 
 from eddy.errors import TopologyError
 from eddy.serde import Bytes, Serde
 from eddy.topology import plan
 from eddy.topology.builder import Builder, check_name
 from eddy.topology.describe import describe, mermaid
+from eddy.topology.mutual import Bindings, mutually_recursive
+from eddy.topology.relation import Relation
 from eddy.topology.stream import KStream
 from eddy.topology.table import KTable
 
@@ -51,6 +54,54 @@ class Topology:
         The table's store is called `name`, or like the topic.
         """
         return KTable(self._builder, self._source(topic, name or topic, "table", key, value))
+
+    def constant(
+        self,
+        rows: Iterable[tuple[K, V]],
+        name: str,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+    ) -> Relation[K, V]:
+        """A relation of fixed rows (key, value), there from the first epoch on.
+
+        Other rows under the same name at a restart replace them. They are kept in a state called `name`.
+        """
+        node = self._builder.add(
+            plan.Constant, name, kind="relation", rows=tuple(rows), rekeyed=True, key=key, value=value
+        )
+        return Relation(self._builder, node)
+
+    def mutually_recursive(
+        self,
+        step: Callable[..., Any],
+        name: str,
+        limit: int | None = None,
+        on_limit: Literal["error", "return"] = "error",
+        serdes: Mapping[str, tuple[Serde[Any], Serde[Any]]] | None = None,
+    ) -> Bindings:
+        """Several relations defined by one another: each in turn, from empty, round by round until none changes.
+
+        >>> topology = Topology("parity")
+        >>> after = topology.table("after", key=Bytes, value=Bytes).to_relation()
+        >>> def numbers(even, odd):
+        ...     even = topology.constant([(b"0", None)], "zero").union(odd.join(after, lambda n, _, next: (next, None)))
+        ...     odd = even.join(after, lambda n, _, next: (next, None), name="odd-join")
+        ...     return even.distinct(), odd.distinct()
+        >>> even, odd = topology.mutually_recursive(numbers, name="parity-of")
+
+        Args:
+            step: takes a relation for each binding, what it held after the last round, and returns what each
+                holds after this one, in the same order. Its parameters name the bindings. It may be called twice.
+            name: of the block.
+            limit: the number of rounds. Without one the block runs until it is at rest, and 10,000 rounds are
+                taken to be a recursion without end.
+            on_limit: `return` leaves the state after `limit` rounds; `error` makes rows in `errors` if the last
+                round has changed anything, and keeps everything back until they are gone.
+            serdes: by binding, those of its key and value; `Native` otherwise.
+
+        Raises: TopologyError where step does not fit, and for a block inside a recursion.
+        """
+        return mutually_recursive(self._builder, step, name, limit, on_limit, serdes)
 
     def describe(self) -> str:
         """The topology as text, in the form of Kafka Streams' `TopologyDescription`."""

@@ -11,7 +11,7 @@ from tests.bad_input.rig import Rig
 from tests.bad_input.topologies import added_up, sums
 from tests.kafka import OwnBroker
 
-OUTAGES_S = {"outputs sent": 4.0, "flushed": 20.0, "cut sent": 8.0}
+OUTAGES_S = {"outputs sent": 4.0, "flushed": 20.0, "cut sent": 6.0}
 """How long it is away, by the step at which it is killed: transactions last 5 s, sessions 2 s."""
 
 ROWS = [(f"k{n % 20}", n) for n in range(100)]

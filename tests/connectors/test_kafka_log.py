@@ -63,6 +63,12 @@ def name() -> Name:
 
 
 @pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What may pass is waited for a second, in place of ten."""
+    monkeypatch.setattr("eddy.connectors.kafka.admin._REQUEST_S", 1.0)
+
+
+@pytest.fixture
 def topic(log: Log, name: Name) -> str:
     """A topic of three partitions."""
     log.create_topics([TopicSpec(name("topic"), 3, KEPT)])
@@ -300,6 +306,7 @@ class TestGroups:
         settle([new], 2 * len(after))
         assert {partition.topic for partition in new.assignment()} == {name(stem) for stem in after}
 
+    @pytest.mark.usefixtures("impatient")
     def test_a_name_whose_holder_reads_other_topics_is_taken(self, log: Log, name: Name) -> None:
         """It is left alone: what it owns cannot be had."""
         log.create_topics(TopicSpec(name(stem), 2) for stem in "ab")
@@ -341,6 +348,7 @@ class TestGroups:
         assert found == {word: eddy.Int64.encode(count) for word, count in counts.items()}
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_topic_that_does_not_exist_is_named(log: Log) -> None:
     for attempt in (
         lambda: log.begin_offsets([TopicPartition("absent", 0)]),

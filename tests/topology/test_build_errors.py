@@ -60,7 +60,9 @@ class TestTermination:
         assert rows.recursively(lambda x: x.map(lambda k, v: (v, k)), "loop", max_depth=3)
 
 
-class TestLinearity:
+class TestStrategy:
+    """What waves cannot do goes by nested time, and `describe()` says why."""
+
     @pytest.mark.parametrize(
         "op",
         [
@@ -70,20 +72,40 @@ class TestLinearity:
         ],
         ids=["distinct", "minus", "count"],
     )
-    def test_a_step_that_is_not_linear_is_refused_by_name(self, op: Any) -> None:
-        rows, _ = relation()
-        with pytest.raises(TopologyError, match=r"recursively 'loop': (step 'step' is not linear|op returned)"):
-            rows.recursively(op, "loop")
+    def test_a_step_that_is_not_linear_is_named(self, op: Any) -> None:
+        topology = eddy.Topology("app")
+        relation(topology)[0].recursively(op, "loop")
+        assert "strategy: nested time, since step 'step' is not linear; each owner its keys" in topology.describe()
 
-    def test_x_joined_with_itself_is_refused(self) -> None:
-        rows, _ = relation()
-        with pytest.raises(TopologyError, match="recursively 'loop': step 'square' is not linear in the rows"):
-            rows.recursively(lambda x: x.join(x, lambda k, v, w: (v, w), "square"), "loop")
+    @pytest.mark.parametrize("other", [lambda x: x, lambda x: x.filter(lambda k, v: True)], ids=["x", "made of x"])
+    def test_x_joined_with_itself_is_named(self, other: Any) -> None:
+        topology = eddy.Topology("app")
+        relation(topology)[0].recursively(lambda x: x.join(other(x), lambda k, v, w: (v, w), "square"), "loop")
+        assert "nested time, since step 'square' joins what goes round with itself; at one owner" in topology.describe()
 
-    def test_x_joined_with_what_was_made_of_it_is_refused(self) -> None:
+    def test_a_recursion_inside_is_named(self) -> None:
+        topology = eddy.Topology("app")
+        rows, table = relation(topology)
+
+        def inner(y: Rel) -> Rel:
+            return y.join(table, lambda k, v, w: (v, w), "hop")
+
+        rows.recursively(lambda x: x.recursively(inner, "inner").filter(lambda k, v: k != v), "outer")
+        assert "nested time, since 'inner' inside it is a recursion, too; at one owner" in topology.describe()
+
+    def test_a_fold_of_a_stream_inside_is_refused(self) -> None:
+        stream = eddy.Topology("app").stream("in", key=S, value=S)
+        with pytest.raises(
+            TopologyError, match="recursively 'loop': step 'counts' joins or makes tables|is of a stream"
+        ):
+            stream.recursively(lambda x: x.group_by_key().count("counts").to_stream(), "loop")
+
+    def test_dead_letters_are_for_waves(self) -> None:
         rows, _ = relation()
-        with pytest.raises(TopologyError, match="step 'square' is not linear"):
-            rows.recursively(lambda x: x.join(x.filter(lambda k, v: True), lambda k, v, w: (v, w), "square"), "loop")
+        with pytest.raises(
+            TopologyError, match="'dead-letter' is for recursions by waves, and this one goes by nested"
+        ):
+            rows.recursively(lambda x: x.distinct("step"), "loop", on_limit="dead-letter")
 
 
 class TestOp:

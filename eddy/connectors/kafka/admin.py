@@ -56,6 +56,7 @@ class Admin:
     that knows a group's name, reads what is committed and never joins. Through it positions are asked for: where a
     coordinator has moved or is still loading, the admin client crashes (librdkafka issue 5040). Other requests about
     a group get a client of their own: where a coordinator was away for a while, one that knew it waits for ever (5511).
+    So may one that asked the leaders of partitions when the broker went away: what has no answer in time is given up.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class Admin:
         self._client = made()
         self._outsider, self._trouble = outsider, trouble
         self._outsiders: dict[str, Consumer] = {}
+        self._given_up: list[AdminClient] = []  # to close one of them may take for ever, too
 
     def _ask(self, what: str, request: Callable[[], T]) -> T:
         deadline = time.monotonic() + _REQUEST_S
@@ -86,10 +88,16 @@ class Admin:
 
     def _result(self, what: str, future: "Future[T]") -> T:
         try:
-            return future.result(_ANSWER_S)
+            return self._answer(what, future)
         except KafkaException as exception:
             raise kafka_error(f"{self._where}: {what}", the_error(exception)) from exception
+
+    def _answer(self, what: str, future: "Future[T]") -> T:
+        try:
+            return future.result(_ANSWER_S)
         except TimeoutError as error:
+            self._given_up.append(self._client)
+            self._client = self._made()
             raise ConnectorError(f"{self._where}: {what}: no answer for {_ANSWER_S:.0f} s", retriable=True) from error
 
     # Topics
@@ -113,7 +121,7 @@ class Admin:
 
     def _config(self, name: str, future: "Future[Any]") -> dict[str, str]:
         try:
-            entries = future.result()
+            entries = self._answer(f"describe topic '{name}'", future)
         except KafkaException as exception:
             error = the_error(exception)
             if error.code() in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_TOPIC_OR_PART):
@@ -144,11 +152,13 @@ class Admin:
             return
         for name, future in self._client.delete_topics(sorted(wanted), operation_timeout=_REQUEST_S).items():
             self._result(f"delete topic '{name}'", future)
-        self._wait_until(lambda known: not known.keys() & wanted, "deleted topics are gone from the metadata")
+        self._wait_until(
+            lambda known: not known.keys() & wanted, "deleted topics are gone from the metadata", led=False
+        )
 
-    def _wait_until(self, holds: Callable[[dict[str, int]], bool], what: str) -> None:
+    def _wait_until(self, holds: Callable[[dict[str, int]], bool], what: str, led: bool = True) -> None:
         deadline = time.monotonic() + _REQUEST_S
-        while not holds(self.partitions(led=True)):
+        while not holds(self.partitions(led)):
             if time.monotonic() > deadline:
                 raise ConnectorError(f"{self._where}: waited {_REQUEST_S:.0f} s until {what}", retriable=True)
             time.sleep(_PAUSE_S)
@@ -168,17 +178,19 @@ class Admin:
         if not wanted:
             return {}
 
+        names = ", ".join(f"'{name}'" for name in sorted({tp.topic for tp in wanted}))
+        what = f"list offsets of {names}"
+
         def request() -> dict[TopicPartition, int]:
             futures = self._client.list_offsets(
                 wanted, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=_REQUEST_S
             )
-            found = {TopicPartition(tp.topic, tp.partition): future.result().offset for tp, future in futures.items()}
+            found = {TopicPartition(tp.topic, tp.partition): self._answer(what, f).offset for tp, f in futures.items()}
             if any(offset < 0 for offset in found.values()):  # what the client says where the connection broke
                 raise KafkaException(KafkaError(KafkaError._TRANSPORT, "the broker did not answer"))
             return found
 
-        names = ", ".join(f"'{name}'" for name in sorted({tp.topic for tp in wanted}))
-        return self._ask(f"list offsets of {names}", lambda: self._with_leaders(request))
+        return self._ask(what, lambda: self._with_leaders(request))
 
     def _with_leaders(self, request: Callable[[], T]) -> T:
         """A request to the leaders of partitions: who they are is remembered, and not asked again when one fails."""
@@ -233,7 +245,8 @@ class Admin:
     def groups(self) -> dict[str, int]:
         """All groups, with the number of their members."""
         listed = self._ask(
-            "list groups", lambda: self._client.list_consumer_groups(request_timeout=_REQUEST_S).result()
+            "list groups",
+            lambda: self._answer("list groups", self._client.list_consumer_groups(request_timeout=_REQUEST_S)),
         )
         for error in listed.errors:
             raise kafka_error(
@@ -301,7 +314,7 @@ class Admin:
         client = self._made()
         (future,) = client.delete_consumer_groups([group], request_timeout=_REQUEST_S).values()
         try:
-            future.result()
+            self._answer(f"delete group '{group}'", future)
         except KafkaException as exception:
             error = the_error(exception)
             if error.code() == KafkaError.NON_EMPTY_GROUP:

@@ -1,0 +1,153 @@
+"""A trace: the rows (key, value) of a collection inside a loop, with how their weights differ from round to round.
+
+In memory a key's cell maps each value to its *history*, pairs (time, weight): from that round on the
+row is there so many times more. In the store every pair is a key of its own,
+
+    len(key)(4) key time value  ->  weight (8 bytes, big-endian) time and value as they came
+
+so that one change writes one row, whatever else lies under its key. Epochs are not told apart: what
+earlier ones have left is summed up.
+
+Invariant: `_added` holds what the running epoch has added, so what was before is what is there less
+what it says. No weight in a history is 0, no history and no cell is empty.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Any, Generic, TypeVar
+
+from eddy.serde import Int64
+from eddy.state.cache import Cache
+from eddy.state.spec import Changes, StateSpec
+from eddy.state.store import Store
+
+__all__ = ["History", "Trace"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+History = tuple[tuple[Any, int], ...]
+"""Pairs (time, weight), each time once."""
+
+_LENGTH = struct.Struct(">I")
+
+
+class Trace(Cache[K, dict[Any, History]], Generic[K, V]):
+    """Histories by key and value. The value serde of `spec` is that of pairs (time, value)."""
+
+    def __init__(self, spec: StateSpec, store: Store | None = None) -> None:
+        self._added: dict[tuple[K, V, Any], int] = {}
+        self._touched: set[K] = set()
+        super().__init__(spec, store)
+
+    def integrate(self, rows: Sequence[tuple[K, V]], weights: Sequence[int], time: Any) -> None:
+        """Add rows at a time. Cost: a few dict operations a row."""
+        if not self._complete:
+            self.get_many([key for key, _ in rows])
+            self._touched.update(key for key, _ in rows)
+        fresh, added = self._fresh, self._added
+        for row, weight in zip(rows, weights, strict=True):
+            key, value = row
+            noted = (key, value, time)
+            added[noted] = added.get(noted, 0) + weight
+            cell = fresh.get(key)
+            if cell is None:
+                fresh[key] = {value: ((time, weight),)}
+                continue
+            history = cell.get(value)
+            if history is None:
+                cell[value] = ((time, weight),)
+            else:
+                self._extend(key, cell, value, history, time, weight)
+
+    def _extend(self, key: K, cell: dict[Any, History], value: V, history: History, time: Any, weight: int) -> None:
+        for at, before in history:
+            if at == time:
+                rest = tuple(pair for pair in history if pair[0] != time)
+                history = (*rest, (time, before + weight)) if before + weight else rest
+                break
+        else:
+            history = (*history, (time, weight))
+        if history:
+            cell[value] = history
+        else:
+            del cell[value]
+            if not cell:
+                del self._fresh[key]
+
+    def changes(self) -> Changes:
+        """What the running epoch has changed, as rows for the store and the changelog."""
+        rows = [row for row, weight in self._added.items() if weight]
+        stamped = [(time, value) for _, value, time in rows]
+        keys = self.spec.key.identify_many([key for key, _, _ in rows])
+        values = self.spec.value.identify_many(stamped)
+        as_came = self.spec.value.encode_many(stamped) if self.spec.value.identify else values
+        news = [self._weight(*row) for row in rows]
+        pack, encode = _LENGTH.pack, Int64.encode
+        return Changes(
+            self.spec.partitions_of(keys),
+            [pack(len(key)) + key + value for key, value in zip(keys, values, strict=True)],
+            [
+                (encode(new) + (came if came != value else b"") if new else None)
+                for value, came, new in zip(values, as_came, news, strict=True)
+            ],
+        )
+
+    def commit(self) -> None:
+        """Take the running epoch's changes as done; the store has them."""
+        self._added = {}
+        if not self._complete:
+            for key in self._touched:
+                self._aged.pop(key, None)
+            self._touched = set()
+
+    def rollback(self) -> None:
+        """Return to the last commit."""
+        added, self._added = self._added, {}
+        for (key, value, time), weight in added.items():
+            if weight:
+                cell = self._fresh.setdefault(key, {})
+                self._extend(key, cell, value, cell.get(value, ()), time, -weight)
+        self._touched = set()
+
+    def items(self) -> Iterator[tuple[tuple[K, Any, V], int]]:
+        """Yield every ((key, time, value), weight), the running epoch's included, in no particular order."""
+        if self._complete:
+            for key, cell in list(self._fresh.items()):
+                for value, history in cell.items():
+                    for time, weight in history:
+                        yield (key, time, value), weight
+            return
+        for key, value, time in self._added:
+            if weight := self._weight(key, value, time):
+                yield (key, time, value), weight
+        for row_key, data in self._rows():
+            end = 4 + _LENGTH.unpack_from(row_key)[0]
+            time, value = self.spec.value.decode(data[8:] or row_key[end:])
+            key = self.spec.key.decode(row_key[4:end])
+            if (key, value, time) not in self._added:
+                yield (key, time, value), Int64.decode(data[:8])
+
+    def _weight(self, key: K, value: V, time: Any) -> int:
+        history = self._fresh.get(key, {}).get(value, ())
+        return next((weight for at, weight in history if at == time), 0)
+
+    def _load(self, keys: list[K]) -> dict[K, dict[Any, History]]:
+        assert self._store is not None
+        encoded = self.spec.key.identify_many(keys)
+        prefixes = [
+            self.spec.prefix(partition) + _LENGTH.pack(len(data)) + data
+            for partition, data in zip(self.spec.partitions_of(encoded), encoded, strict=True)
+        ]
+        loaded: dict[K, dict[Any, History]] = {}
+        for key, prefix, rows in zip(keys, prefixes, self._store.scan_many(prefixes), strict=True):
+            cell: dict[Any, History] = {}
+            for row_key, data in rows:
+                time, value = self.spec.value.decode(data[8:] or row_key[len(prefix) :])
+                cell[value] = (*cell.get(value, ()), (time, Int64.decode(data[:8])))
+            if cell:
+                loaded[key] = cell
+        return loaded
+
+    def _changed_keys(self) -> set[K]:
+        return self._touched

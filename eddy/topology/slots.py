@@ -1,0 +1,84 @@
+"""What the compilers share: operators in numbered slots, and the operators of steps without memory."""
+
+from collections.abc import Callable
+from typing import Any
+
+from eddy.operators import stateless
+from eddy.operators.operator import Operator
+from eddy.operators.recursion import Step
+from eddy.serde import Serde
+from eddy.topology import plan as nodes
+from eddy.topology.plan import Node
+
+__all__ = ["Slots", "swapped", "transformation", "with_time"]
+
+
+class Slots:
+    """Steps over slots: those of the circuit, or those of one loop's body."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.slots: dict[Node, int] = {}
+        self.received: dict[Node, int] = {}
+        self.count = 0
+
+    def slot(self) -> int:
+        """A new slot."""
+        self.count += 1
+        return self.count - 1
+
+    def emit(self, operator: Operator, *inputs: int) -> int:
+        """Place an operator; return the slot of its output."""
+        output = self.slot()
+        self.steps.append(Step(operator, inputs, output))
+        return output
+
+    def inputs_of(self, node: Node) -> list[int]:
+        """The slots of a node's inputs."""
+        return [self.slots[source] for source in node.inputs]
+
+
+def transformation(node: nodes.Transform) -> Operator:
+    """The operator of a step without memory."""
+    name, function = node.name, node.function
+    if node.verb == "negate":
+        return stateless.Negate(name)
+    assert function is not None
+    if node.verb in {"filter", "filter-not"}:
+        return stateless.Filter(name, function, keep=node.verb == "filter")
+    if node.verb == "map-values":
+        return stateless.MapValues(name, function, table=node.kind == "table")
+    operator: Callable[[str, Any], Operator] = {
+        "map": stateless.Map,
+        "flat-map": stateless.FlatMap,
+        "flat-map-values": stateless.FlatMapValues,
+        "select-key": stateless.SelectKey,
+        "peek": stateless.Peek,
+    }[node.verb]
+    return operator(name, function)
+
+
+def swapped(merge: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
+    """`merge` with its two sides the other way round."""
+    return lambda key, right, left: merge(key, left, right)
+
+
+def with_time(value: Serde[Any], depth: int = 1) -> Serde[Any]:
+    """The serde of (time, value) pairs: four bytes for each loop around, then the value."""
+    head = 4 * depth
+
+    def time_of(data: bytes) -> Any:
+        rounds = tuple(int.from_bytes(data[at : at + 4], "big") for at in range(0, head, 4))
+        return rounds[0] if depth == 1 else rounds
+
+    def stamped(encode: Callable[[Any], bytes]) -> Callable[[tuple[Any, Any]], bytes]:
+        if depth == 1:
+            return lambda pair: pair[0].to_bytes(4, "big") + encode(pair[1])
+        return lambda pair: b"".join(round_.to_bytes(4, "big") for round_ in pair[0]) + encode(pair[1])
+
+    def decode(data: bytes) -> tuple[Any, Any]:
+        return time_of(data), value.decode(data[head:])
+
+    identify = None if value.identify is None else stamped(value.identify)
+    name = "level" if depth == 1 else f"level{depth}"
+    return Serde(f"{name}+{value.name}", stamped(value.encode), decode, identify=identify)

@@ -177,9 +177,12 @@ class Compiler:
         def make() -> tuple[Rows, str]:
             name = step_name(node.name or f"{self._name}-one-row", "rows" if node.name else "")
             serde = _serde(all_columns(node))
-            return self._topology.constant([((), row) for row in node.rows], name, row_serde(()), serde), _BY_VALUE
+            return self._fixed([((), row) for row in node.rows], name, serde), _BY_VALUE
 
         return self._once(node, make)[0]
+
+    def _fixed(self, rows: list[tuple[Any, Any]], name: str, serde: Any) -> Rows:
+        return self._topology.constant(rows, name, row_serde(()), serde).at_one_owner(name)
 
     def _series(self, node: algebra.Series) -> Rows:
         bounds = rows_of("row", _names("row", len(node.input.columns)), node.bounds)
@@ -206,7 +209,7 @@ class Compiler:
         value = [argument if argument is not None else literal(None, _NOTHING) for argument in arguments]
         rows = self._emit(node.input, node.keys, value)
         if not node.keys:
-            marker = self._topology.constant([((), MARKER)], f"{name}-empty", row_serde(()), _serde(value))
+            marker = self._fixed([((), MARKER)], f"{name}-empty", _serde(value))
             rows = rows.union(marker)
         types = [None if argument is None else argument.type for argument in arguments]
         function = group_function(node.aggregates, types)
@@ -258,7 +261,7 @@ class Compiler:
                 serdes=serdes,
             )
             self.errors.append((block, bindings.errors))
-            found = {name: bindings[i] for i, (name, _) in enumerate(block.bindings)}
+            found = {name: bindings[n] for n, (name, _) in zip(names, block.bindings, strict=True)}
             self._done[block] = found  # type: ignore[assignment]
         return self._done[block]  # type: ignore[return-value]
 

@@ -6,6 +6,7 @@ is read here from tokens, and its queries are handed to the parser with blanks i
 them, so that positions are those of the whole text.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ from eddy.topology.sql.types import parse_type
 
 __all__ = ["Definition", "Mutual", "parse", "split"]
 
+_TOKEN = re.compile(r" but got <Token.*", re.DOTALL)
 _OPEN, _CLOSE = TokenType.L_PAREN, TokenType.R_PAREN
 
 
@@ -89,7 +91,8 @@ def _parsed(text: Text, start: int, end: int) -> exp.Expression:
         line, column = first.get("line") or 1, first.get("col") or 1
         word = first.get("highlight") or ""
         place = f"line {line}, column {max(column - len(word) + 1, 1)}"
-        message = f"{(first.get('description') or 'it cannot be read').rstrip('.')}, at '{word}'"
+        said = _TOKEN.sub("", first.get("description") or "it cannot be read").rstrip(".")
+        message = f"{said}, at '{word}'"
         raise text.error(place, f"{message}; a query of PostgreSQL's form is needed") from error
     except SqlglotError as error:
         raise text.error(start, f"it cannot be read: {error}") from error

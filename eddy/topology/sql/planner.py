@@ -9,6 +9,8 @@ from dataclasses import replace
 
 from eddy.topology.sql.algebra import (
     Anti,
+    Binding,
+    Block,
     Distinct,
     Except,
     Filter,
@@ -39,6 +41,7 @@ class Planner:
     def __init__(self) -> None:
         self._shared: dict[int, Node] = {}
         self._kept: list[Node] = []
+        self._blocks: set[Block] = set()
 
     def plan(self, node: Node) -> Node:
         """The node as it is to be computed."""
@@ -70,6 +73,9 @@ class Planner:
                 return self._through(node, conditions, node.keys)
             case Shared():
                 return _filtered(self._planned_once(node), conditions)
+            case Binding():
+                self._plan_block(node.block)
+                return _filtered(node, conditions)
             case _:
                 return _filtered(with_inputs(node, [self.plan(found) for found in inputs_of(node)]), conditions)
 
@@ -78,6 +84,11 @@ class Planner:
             self._shared[id(node)] = replace(node, input=self.plan(node.input))
             self._kept.append(node)  # an id is one object's as long as it is there
         return self._shared[id(node)]
+
+    def _plan_block(self, block: Block) -> None:
+        if block not in self._blocks:
+            self._blocks.add(block)
+            block.bindings[:] = [(name, self.plan(definition)) for name, definition in block.bindings]
 
     def _through(self, node: Series | Group, conditions: Sequence[Expr], passed: Sequence[Expr]) -> Node:
         """Conditions over columns that are there before go below; `passed` says what those are below."""

@@ -1,7 +1,7 @@
 """Queries: SELECT, set operations, VALUES and WITH, bound to the algebra."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -15,19 +15,11 @@ from eddy.topology.sql.subqueries import Applied, Correlation, bind_subquery
 from eddy.topology.sql.text import Text
 from eddy.topology.sql.types import TEXT, UNKNOWN, common_type
 
-__all__ = ["Order", "Queries"]
+__all__ = ["Queries", "position_of"]
 
 _SELECT_PARTS = {"expressions", "from_", "joins", "where", "group", "having", "distinct", "with_", "kind"}
 _SET_PARTS = {"this", "expression", "distinct", "with_"}
 _ORDER_PARTS = ("order", "limit", "offset")
-
-
-@dataclass(frozen=True)
-class Order:
-    """A top-level ORDER BY: columns by index, downwards or not, nulls first or not."""
-
-    columns: list[tuple[int, bool, bool]]
-    visible: int
 
 
 class Queries:
@@ -41,12 +33,17 @@ class Queries:
         """Note where a table is named: recursions have rules about that."""
         self.used.append((table, node))
 
-    def query(self, node: exp.Expression, path: str, environment: Environment) -> Node:
-        """The rows of a query. Steps with state are called by `path` and what they are."""
+    def query(
+        self, node: exp.Expression, path: str, environment: Environment, order: Sequence[exp.Expression] = ()
+    ) -> Node:
+        """The rows of a query. Steps with state are called by `path` and what they are.
+
+        The expressions of `order` are columns behind those of a SELECT.
+        """
         self._check_parts(node)
         environment = self._with(node, path, environment)
         if isinstance(node, exp.Select):
-            return self.select(node, path, environment)
+            return self.select(node, path, environment, order)
         if isinstance(node, exp.SetOperation):
             return self._set_operation(node, path, environment)
         if isinstance(node, exp.Subquery):
@@ -128,7 +125,7 @@ class Queries:
     def select(
         self, node: exp.Select, path: str, environment: Environment, order: Sequence[exp.Expression] = ()
     ) -> Node:
-        """A SELECT; the expressions of `order` are columns behind its own."""
+        """A SELECT, and behind its columns the expressions of `order`."""
         source, scope = from_clause(self, node, path, environment)
         correlation = Correlation(self.text)
         applied = Applied(self.text, source)

@@ -218,6 +218,7 @@ class Loop(Node):
     seed: Node
     step: Node
     distinct: bool
+    where: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from inspect import Parameter, Signature
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Any
 
+from eddy.errors import NonTerminatingRecursionError
 from eddy.topology.relation import Relation
 from eddy.topology.sql import algebra
 from eddy.topology.sql.aggregates import MARKER, group_function
@@ -228,9 +229,15 @@ class Compiler:
             self._variables[node.binding] = rows, _BY_VALUE
             return self.rows(node.step)
 
-        if not node.distinct:
-            return self.rows(node.seed).recursively(op, name), _BY_VALUE
-        return self._set(node.seed).recursively(op, name).distinct(f"{name}-distinct"), _BY_KEY
+        seed = self._set(node.seed) if node.distinct else self.rows(node.seed)
+        try:
+            found = seed.recursively(op, name)
+        except NonTerminatingRecursionError as error:
+            raise NonTerminatingRecursionError(
+                f"sql '{self._name}' {node.where}: nothing in the step of '{node.binding}' can drop a row, so that every "
+                "row would come round for ever; a condition or a join is needed. Write e.g. … WHERE depth < 100"
+            ) from error
+        return (found.distinct(f"{name}-distinct"), _BY_KEY) if node.distinct else (found, _BY_VALUE)
 
     def _block(self, block: algebra.Block) -> dict[str, Rows]:
         """WITH MUTUALLY RECURSIVE: the relations of its bindings."""

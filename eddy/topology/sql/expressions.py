@@ -145,7 +145,7 @@ class _Writer:
 
     def _literal(self, expr: Expr) -> str:
         value = expr.value
-        return repr(value) if value is None or type(value) in (bool, int) else self._bound(value)
+        return repr(value) if value is None or type(value) is bool else self._bound(value)
 
     def _call(self, expr: Expr) -> str:
         """A call that is None where an argument is, but for those that take nulls."""

@@ -4,6 +4,7 @@ WITH RECURSIVE t AS (seed UNION [ALL] step): PostgreSQL runs the step over the r
 step is linear, as it demands too, that is the least X = seed + step(X); any other step is refused by name.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -106,7 +107,15 @@ def _loop(queries: "Queries", cte: exp.CTE, name: str, path: str, environment: E
     step = queries.query(union.expression, f"{path}-{name}-step", inner.with_tables({name: variable}))
     step = _fitted(queries, union.expression, step, seed.columns, name)
     distinct = bool(union.args.get("distinct"))
-    loop = Loop(columns=seed.columns, name=f"{path}-{name}", binding=name, seed=seed, step=step, distinct=distinct)
+    loop = Loop(
+        columns=seed.columns,
+        name=f"{path}-{name}",
+        binding=name,
+        seed=seed,
+        step=step,
+        distinct=distinct,
+        where=text.where(union.expression),
+    )
     return environment.with_tables({name: Shared(columns=loop.columns, name=loop.name, input=loop)})
 
 
@@ -130,9 +139,11 @@ def _check_step(queries: "Queries", step: exp.Expression, name: str) -> None:
     """Refuse a step that is not linear in the rows that go round, as PostgreSQL does."""
     text = queries.text
     references = list(_named(step, {name}))
-    if len(references) > 1:
+    for one, other in itertools.combinations(references, 2):
+        if isinstance(_around_both(one, other), exp.Union):
+            continue  # of a sum each part is linear by itself
         raise text.unsupported(
-            references[1],
+            other,
             f"'{name}' named twice in its step",
             "a step is over the rows of the last round. WITH MUTUALLY RECURSIVE is over all of them",
         )
@@ -148,6 +159,19 @@ def _check_step(queries: "Queries", step: exp.Expression, name: str) -> None:
             inside = around
         if isinstance(step, exp.Select) and (what := _not_linear(step, inside)):
             raise text.unsupported(reference, f"'{name}' {what} of its step", "WITH MUTUALLY RECURSIVE can have it there")
+
+
+def _around_both(one: exp.Expression, other: exp.Expression) -> exp.Expression | None:
+    """The smallest part of the text that holds both."""
+    around: exp.Expression | None = one
+    above = set()
+    while around is not None:
+        above.add(id(around))
+        around = around.parent
+    around = other
+    while around is not None and id(around) not in above:
+        around = around.parent
+    return around
 
 
 def _not_linear(around: exp.Expression, inside: exp.Expression) -> str:

@@ -1,16 +1,16 @@
 """FROM: tables, queries, functions and joins, bound to one node over all of their columns."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal
 
 from sqlglot import exp
 
 from eddy.topology.sql.algebra import Column, Node, Outer, Product, Project, Rows, Series, Union, all_columns
 from eddy.topology.sql.binder import Binder, coerce
-from eddy.topology.sql.expressions import TRUE, Expr, column, conjuncts, literal, shifted
+from eddy.topology.sql.expressions import TRUE, Expr, conjuncts, literal, shifted
 from eddy.topology.sql.functions import comparison_call
 from eddy.topology.sql.scope import Environment, Scope, Seen, folded, scope_of
-from eddy.topology.sql.types import BIGINT, BOOLEAN, INTEGER, TEXT, UNKNOWN, common_type
+from eddy.topology.sql.types import BOOLEAN, INTEGER, UNKNOWN, common_type
 
 if TYPE_CHECKING:
     from eddy.topology.sql.query import Queries
@@ -40,32 +40,32 @@ def _joined(
     left = _item(queries, first, path, environment)
     before: Source | None = None
     for join in joins:
-        right = _item(queries, join.this, path, environment, _both(before, left)[1] if before else left[1])
+        right = _item(queries, join.this, path, environment)
         if _is_comma(join):
-            before, left = _both(before, left), right
+            before, left = _both(before, left, join), right
         else:
             left = _join(queries, left, right, join, path)
-    return _both(before, left)
+    return _both(before, left, joins[-1] if joins else first)
 
 
 def _is_comma(join: exp.Join) -> bool:
     return not any(join.args.get(name) for name in ("on", "using", "side", "kind", "method"))
 
 
-def _both(left: Source | None, right: Source) -> Source:
+def _both(left: Source | None, right: Source, at: exp.Expression) -> Source:
     """All combinations of the rows of two sources."""
     if left is None:
         return right
     node, width = _product(left[0], right[0]), len(left[0].columns)
-    return node, _beside(left[1], right[1], width)
+    return node, _beside(left[1], right[1], width, at)
 
 
-def _beside(left: Scope, right: Scope, width: int) -> Scope:
+def _beside(left: Scope, right: Scope, width: int, at: exp.Expression) -> Scope:
     seen = [*left.seen, *right.shifted(width).seen]
     double = {s.table for s in left.seen} & {s.table for s in right.seen if s.table}
     if double:
         name = min(double)
-        raise left.text.error(0, f"table name '{name}' is there twice in one FROM; give one an alias: {name} AS other")
+        raise left.text.error(at, f"table name '{name}' is there twice in one FROM; give one an alias: {name} AS other")
     return Scope(left.text, seen, left.environment)
 
 
@@ -98,7 +98,7 @@ def _join(queries: "Queries", left: Source, right: Source, join: exp.Join, path:
         raise text.unsupported(join, f"{side} {kind} JOIN".strip())
     if kind != "CROSS" and not join.args.get("on") and not join.args.get("using"):
         raise text.error(join, f"{side} JOIN without a condition; one is needed: ON … or USING (…)".strip())
-    scope = _beside(left[1], right[1], width)
+    scope = _beside(left[1], right[1], width, join)
     conditions: list[Expr] = []
     if join.args.get("using"):
         scope, conditions = _using(left[1], right[1], scope, join, width, side)
@@ -145,12 +145,12 @@ def _using(
 
 
 def _item(
-    queries: "Queries", node: exp.Expression, path: str, environment: Environment, beside: Scope | None = None
+    queries: "Queries", node: exp.Expression, path: str, environment: Environment
 ) -> Source:
-    """One table, query or function in FROM. `beside` is what stands before it."""
+    """One table, query or function in FROM."""
     text = queries.text
     if isinstance(node, exp.Table) and isinstance(node.this, exp.ExplodingGenerateSeries | exp.GenerateSeries):
-        return _series(queries, node, environment, beside)
+        return _series(queries, node, environment)
     if isinstance(node, exp.Table):
         return _table(queries, node, path, environment)
     if isinstance(node, exp.Values):
@@ -213,7 +213,7 @@ def renamed(node: Node, names: Sequence[str], step: str = "") -> Node:
     return Project(columns=columns, name=step or node.name, input=node, exprs=all_columns(node))
 
 
-def _series(queries: "Queries", node: exp.Table, environment: Environment, beside: Scope | None) -> Source:
+def _series(queries: "Queries", node: exp.Table, environment: Environment) -> Source:
     """generate_series(first, last[, step]) of whole numbers, from constants."""
     call, text = node.this, queries.text
     if node.args.get("ordinality"):

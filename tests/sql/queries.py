@@ -50,7 +50,9 @@ def predicates(draw: Draw, columns: list[str], words: list[str], depth: int) -> 
     if depth > 0 and draw(st.booleans()):
         one = predicates(draw, columns, words, depth - 1)
         other = predicates(draw, columns, words, depth - 1)
-        form = draw(st.sampled_from(["({0} AND {1})", "({0} OR {1})", "(NOT {0})", "({0}) IS NOT TRUE", "({0}) IS NULL"]))
+        form = draw(
+            st.sampled_from(["({0} AND {1})", "({0} OR {1})", "(NOT {0})", "({0}) IS NOT TRUE", "({0}) IS NULL"])
+        )
         return form.format(one, other)
     if words and draw(st.integers(0, 3)) == 0:
         form = draw(st.sampled_from(["{} LIKE '%b%'", "{} = 'ab'", "{} < 'b'", "lower({}) = 'abc'", "length({}) > 1"]))

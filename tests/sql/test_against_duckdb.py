@@ -34,7 +34,8 @@ QUERIES = [
     "SELECT * FROM (VALUES (1, 'x'), (NULL, 'y')) AS v(n, w)",
     "WITH w AS (SELECT a FROM t), x(k) AS (SELECT a FROM w) SELECT * FROM w JOIN x ON a = k",
     "SELECT a, (SELECT max(c) FROM u), a IN (SELECT c FROM u), EXISTS (SELECT 1 FROM u WHERE u.c = t.b) FROM t",
-    "SELECT s || '!' , length(s), upper(s), lower(s), substring(s, 2, 1), substring(s, 0, 2), position('b' IN s) FROM t",
+    "SELECT s || '!' , length(s), upper(s), lower(s), substring(s, 2, 1), substring(s, 0, 2), "
+    "position('b' IN s) FROM t",
     "SELECT trim('  x '), ltrim('xxa', 'x'), replace('abc', 'b', 'zz'), left('abc', -1), right('abc', 2), "
     "lpad('a', 3, 'xy'), rpad('abc', 2, ' '), split_part('a,b,c', ',', 2), starts_with('abc', 'ab'), repeat('ab', 2), "
     "reverse('abc'), concat('a', NULL, 1), 'a_b' LIKE 'a_%', 'ab' ILIKE 'A_'",
@@ -60,13 +61,14 @@ def test_any_query_answers_as_duckdb_does(text: str, tables: Any) -> None:
 edges = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=8)
 
 RECURSIVE = [
-    "WITH RECURSIVE r(a, b) AS (SELECT src, dst FROM e UNION SELECT r.a, e.dst FROM r JOIN e ON r.b = e.src) SELECT * FROM r",
+    "WITH RECURSIVE r(a, b) AS (SELECT src, dst FROM e UNION SELECT r.a, e.dst FROM r JOIN e ON r.b = e.src) "
+    "SELECT * FROM r",
     "WITH RECURSIVE r(n, d) AS (SELECT 0, 0 UNION ALL SELECT e.dst, d + 1 FROM r, e WHERE r.n = e.src AND d < 4) "
     "SELECT n, count(*), min(d) FROM r GROUP BY n",
     "WITH RECURSIVE r(n) AS (VALUES (0) UNION SELECT dst FROM r JOIN e ON n = src WHERE dst <> 3) "
     "SELECT * FROM r EXCEPT SELECT 1",
-    "WITH RECURSIVE a AS (SELECT dst FROM e WHERE src = 0), r AS (SELECT dst FROM a UNION SELECT e.dst FROM r JOIN e ON "
-    "r.dst = e.src), s AS (SELECT dst + 10 AS n FROM r) SELECT * FROM s",
+    "WITH RECURSIVE a AS (SELECT dst FROM e WHERE src = 0), r AS (SELECT dst FROM a UNION SELECT e.dst FROM r "
+    "JOIN e ON r.dst = e.src), s AS (SELECT dst + 10 AS n FROM r) SELECT * FROM s",
     "WITH RECURSIVE r(n) AS (SELECT 0 UNION ALL (SELECT n + 1 FROM r WHERE n < 3 UNION ALL SELECT n + 2 FROM r WHERE "
     "n < 0)) SELECT * FROM r",
 ]

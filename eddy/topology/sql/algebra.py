@@ -108,7 +108,7 @@ class Project(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Series(Node):
-    """Each row with one column more: the whole numbers from the first of `bounds` to the second, by steps of the third."""
+    """Each row with a number behind it: from the first of `bounds` to the second, by steps of the third."""
 
     input: Node
     bounds: tuple[Expr, Expr, Expr]
@@ -175,7 +175,7 @@ class Distinct(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Except(Node):
-    """Each row of `left` as often as it is there more than in `right`; without `all`, each once that is not in `right`."""
+    """Each row as often as it is in `left` more than in `right`; without `all`, once if `right` does not have it."""
 
     left: Node
     right: Node

@@ -28,6 +28,7 @@ from eddy.topology.sql.types import (
     INTEGER,
     NUMERIC,
     TEXT,
+    TYPE_NAMES,
     UNKNOWN,
     Type,
     assignable,
@@ -41,18 +42,20 @@ __all__ = ["Binder", "Subqueries", "assign", "cast", "coerce", "type_of"]
 class Subqueries(Protocol):
     """Makes expressions of the queries inside of expressions."""
 
-    def __call__(self, node: exp.Expression, binder: "Binder") -> Expr:
+    def __call__(self, node: exp.Expr, binder: "Binder") -> Expr:
         """The operation `subquery` for EXISTS, IN and a query as a value. Raises: TopologyError."""
 
 
 class Binder:
     """Binds the expressions of one query over its scope. `place` names the clause in messages."""
 
-    def __init__(self, scope: Scope, place: str, subqueries: Subqueries | None = None, aggregates: bool = False) -> None:
+    def __init__(
+        self, scope: Scope, place: str, subqueries: Subqueries | None = None, aggregates: bool = False
+    ) -> None:
         self.scope, self.text = scope, scope.text
         self._place, self._subqueries, self._aggregates = place, subqueries, aggregates
 
-    def bind(self, node: exp.Expression) -> Expr:
+    def bind(self, node: exp.Expr) -> Expr:
         """The typed expression. Raises: TopologyError with the place of what is wrong or not supported."""
         for types, method in _BINDERS:
             if isinstance(node, types):
@@ -60,15 +63,15 @@ class Binder:
                 return bound
         return self._function(node)
 
-    def condition(self, node: exp.Expression) -> Expr:
+    def condition(self, node: exp.Expr) -> Expr:
         """An expression that is true or not."""
         return self._boolean(node)
 
-    def where(self, node: exp.Expression) -> str:
+    def where(self, node: exp.Expr) -> str:
         """The place of a node in the text."""
         return self.text.where(node)
 
-    def _boolean(self, node: exp.Expression) -> Expr:
+    def _boolean(self, node: exp.Expr) -> Expr:
         bound = self.bind(node)
         if bound.type.kind not in {"boolean", "unknown"}:
             raise self.text.error(node, f"{bound.type} where a condition is needed; compare it: … = …")
@@ -78,7 +81,7 @@ class Binder:
         where = self.where(node)
         return literal(node.this, UNKNOWN, where) if node.is_string else _number(node.this, where)
 
-    def _constant(self, node: exp.Expression) -> Expr:
+    def _constant(self, node: exp.Expr) -> Expr:
         where = self.where(node)
         return literal(None, UNKNOWN, where) if isinstance(node, exp.Null) else literal(node.this, BOOLEAN, where)
 
@@ -116,7 +119,7 @@ class Binder:
         pairs = [self._alike([one, other], "=") for one, other in zip(ours, theirs, strict=True)]
         return Expr("and", BOOLEAN, tuple(Expr("call", BOOLEAN, p, comparison_call("=", p[0].type)) for p in pairs))
 
-    def _alike(self, nodes: Sequence[exp.Expression], what: str) -> tuple[Expr, ...]:
+    def _alike(self, nodes: Sequence[exp.Expr], what: str) -> tuple[Expr, ...]:
         """The expressions, cast to the type that they have in common."""
         bound = [self.bind(node) for node in nodes]
         type = common_type([expr.type for expr in bound])
@@ -150,7 +153,7 @@ class Binder:
         found = Expr("and", BOOLEAN, pair)
         return Expr("not", BOOLEAN, (found,)) if node.args.get("negate") else found
 
-    def _like(self, node: exp.Expression) -> Expr:
+    def _like(self, node: exp.Expr) -> Expr:
         if isinstance(node.parent, exp.Escape):
             raise self.text.unsupported(node.parent, "LIKE … ESCAPE", "the escape is \\")
         found = self._call("ilike" if isinstance(node, exp.ILike) else "like", node, [node.this, node.expression])
@@ -170,7 +173,7 @@ class Binder:
             found = Expr("or", BOOLEAN, tuple(Expr("call", BOOLEAN, (value, choice), call) for choice in choices))
         return Expr("not", BOOLEAN, (found,)) if node.args.get("negate") else found
 
-    def _subquery(self, node: exp.Expression) -> Expr:
+    def _subquery(self, node: exp.Expr) -> Expr:
         if self._subqueries is None:
             raise self.text.unsupported(node, f"a query inside of {self._place}", "join it in FROM")
         return self._subqueries(node, self)
@@ -184,14 +187,16 @@ class Binder:
             return _number(f"-{node.this.this}", self.where(node))
         return self._calculation("neg", node, [node.this])
 
-    def _calculation(self, sign: str, node: exp.Expression, operands: list[exp.Expression]) -> Expr:
+    def _calculation(self, sign: str, node: exp.Expr, operands: list[exp.Expr]) -> Expr:
         args = self._alike(operands, sign)
         type = common_type([arg.type for arg in args])
         if args[0].type == TEXT and all(self.bind(operand).type == UNKNOWN for operand in operands):
             type = INTEGER
             args = tuple(coerce(self.text, node, self.bind(operand), INTEGER) for operand in operands)
         if type is None or not type.number or (sign == "%" and type.floating):
-            raise self.text.error(node, f"{sign} of {args[0].type}; whole or exact numbers are needed. Cast: x::numeric")
+            raise self.text.error(
+                node, f"{sign} of {args[0].type}; whole or exact numbers are needed. Cast: x::numeric"
+            )
         args = tuple(coerce(self.text, node, arg, Type(type.kind)) for arg in args)
         return Expr("call", Type(type.kind), args, arithmetic_call(sign, type), self.where(node))
 
@@ -267,22 +272,24 @@ class Binder:
             bound = Expr("case", one.type, (test, one, literal(None, one.type)))
         return self._aggregate_of(call, name, bound, distinct)
 
-    def _aggregate_of(self, node: exp.Expression, name: str, argument: Expr | None, distinct: bool) -> Expr:
+    def _aggregate_of(self, node: exp.Expr, name: str, argument: Expr | None, distinct: bool) -> Expr:
         if argument is not None and argument.type == UNKNOWN:
             argument = coerce(self.text, node, argument, TEXT)
         result = aggregate_type(name, None if argument is None else argument.type)
         if result is None:
-            raise self.text.error(node, f"{name}({argument and argument.type}); another type is needed. Cast its argument")
+            raise self.text.error(
+                node, f"{name}({argument and argument.type}); another type is needed. Cast its argument"
+            )
         args = () if argument is None else (argument,)
         return Expr("aggregate", result, args, Aggregate(name, result, None, distinct), self.where(node))
 
-    def _function(self, node: exp.Expression) -> Expr:
+    def _function(self, node: exp.Expr) -> Expr:
         name, args = name_of(node), arguments_of(node)
         if args is None or name not in FUNCTIONS:
             raise self.text.unsupported(node, name_for_people(node, name))
         return self._call(name, node, args)
 
-    def _call(self, name: str, node: exp.Expression, nodes: Sequence[exp.Expression]) -> Expr:
+    def _call(self, name: str, node: exp.Expr, nodes: Sequence[exp.Expr]) -> Expr:
         args = [self.bind(arg) for arg in nodes]
         found = overload_for(FUNCTIONS[name], [arg.type for arg in args])
         if found is None:
@@ -294,7 +301,7 @@ class Binder:
         )
         return Expr("call", found.result, cast_args, found.call, self.where(node))
 
-    def _refused(self, node: exp.Expression) -> Expr:
+    def _refused(self, node: exp.Expr) -> Expr:
         raise self.text.unsupported(node, _REFUSED[type(node)][0], _REFUSED[type(node)][1])
 
 
@@ -310,12 +317,12 @@ def _number(text: str, where: str) -> Expr:
     return literal(decimal.Decimal(whole), NUMERIC, where)
 
 
-def name_for_people(node: exp.Expression, name: str) -> str:
+def name_for_people(node: exp.Expr, name: str) -> str:
     """How a message calls what is not supported."""
     return f"the function {name}()" if isinstance(node, exp.Func) else f"{type(node).__name__} ({node.sql()[:60]})"
 
 
-def cast(text: Text, node: exp.Expression, expr: Expr, target: Type) -> Expr:
+def cast(text: Text, node: exp.Expr, expr: Expr, target: Type) -> Expr:
     """An expression as another type, as its author asks for. Raises: TopologyError where there is no such cast."""
     if expr.op == "literal" and expr.type == UNKNOWN:
         return _constant_cast(text, node, expr, target)
@@ -327,7 +334,7 @@ def cast(text: Text, node: exp.Expression, expr: Expr, target: Type) -> Expr:
     return Expr("call", target, (expr,), cast_call(function), text.where(node))
 
 
-def _constant_cast(text: Text, node: exp.Expression, expr: Expr, target: Type) -> Expr:
+def _constant_cast(text: Text, node: exp.Expr, expr: Expr, target: Type) -> Expr:
     if expr.value is None or target == UNKNOWN:
         return literal(expr.value, target, expr.where)
     function = cast_function(TEXT, target)
@@ -338,12 +345,12 @@ def _constant_cast(text: Text, node: exp.Expression, expr: Expr, target: Type) -
         raise text.error(node, str(error)) from error
 
 
-def coerce(text: Text, node: exp.Expression, expr: Expr, target: Type) -> Expr:
+def coerce(text: Text, node: exp.Expr, expr: Expr, target: Type) -> Expr:
     """An expression as a type that it goes into by itself."""
     return expr if expr.type == target else cast(text, node, expr, target)
 
 
-def assign(text: Text, node: exp.Expression | int, expr: Expr, target: Type, column: str) -> Expr:
+def assign(text: Text, node: exp.Expr | int, expr: Expr, target: Type, column: str) -> Expr:
     """An expression as the type that its column was declared to have. Raises: TopologyError where it does not go in."""
     if not assignable(expr.type, target):
         raise text.error(
@@ -351,17 +358,18 @@ def assign(text: Text, node: exp.Expression | int, expr: Expr, target: Type, col
             f"column '{column}' is declared as {target}, and its expression is {expr.type}; they have to agree. "
             f"Cast the expression: …::{target}, or declare the column otherwise",
         )
-    at = node if isinstance(node, exp.Expression) else exp.Null()
+    at = node if isinstance(node, exp.Expr) else exp.Null()
     return coerce(text, at, expr, target)
 
 
-def type_of(text: Text, node: exp.DataType, around: exp.Expression) -> Type:
+def type_of(text: Text, node: exp.DataType, around: exp.Expr) -> Type:
     """The type that a name in the text stands for. Raises: TopologyError."""
     found = parse_type(node.sql(dialect="postgres"))
     if found is None:
         raise text.unsupported(
-            around, f"the type {node.sql(dialect='postgres')}", "boolean, smallint, integer, bigint, numeric(p, s), "
-            "real, double precision, text or timestamp is needed"
+            around,
+            f"the type {node.sql(dialect='postgres')}",
+            f"{TYPE_NAMES} is needed",
         )
     return found
 

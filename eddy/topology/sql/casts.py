@@ -52,7 +52,7 @@ def cast_function(source: Type, target: Type) -> Cast | None:
     if target.floating:
         return _to_float(source, target)
     if target.kind == "boolean":
-        return {"text": _boolean, "smallint": bool, "integer": bool, "bigint": bool}.get(source.kind)
+        return bool if source.integral else _boolean if source.kind == "text" else None
     return _timestamp if source.kind == "text" else None
 
 

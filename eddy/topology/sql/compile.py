@@ -127,9 +127,13 @@ class Compiler:
         )
         rows = self._emit(base, (), all_columns(base))
         places = {i: column(place, node.columns[i].type) for place, i in enumerate(needed)}
-        keys, out_key, out_value = ([replace_columns(expr, places) for expr in exprs] for exprs in (node.left_key, key, value))
+        keys, out_key, out_value = (
+            [replace_columns(expr, places) for expr in exprs] for exprs in (node.left_key, key, value)
+        )
         whole = None if len(needed) == len(base.columns) else all_columns(base)
-        left = rows.map(rows_of(_BY_VALUE, _names("row", len(needed)), keys, whole), None, _serde(keys), _serde(all_columns(base)))
+        left = rows.map(
+            rows_of(_BY_VALUE, _names("row", len(needed)), keys, whole), None, _serde(keys), _serde(all_columns(base))
+        )
         if keys and not node.nulls:
             left = left.filter(_without_null)
         right = self._keyed(node.right, node.right_key, (), node.nulls).distinct(f"{name}-keys")
@@ -234,8 +238,8 @@ class Compiler:
             found = seed.recursively(op, name)
         except NonTerminatingRecursionError as error:
             raise NonTerminatingRecursionError(
-                f"sql '{self._name}' {node.where}: nothing in the step of '{node.binding}' can drop a row, so that every "
-                "row would come round for ever; a condition or a join is needed. Write e.g. … WHERE depth < 100"
+                f"sql '{self._name}' {node.where}: nothing in the step of '{node.binding}' can drop a row, so that "
+                "every row would come round for ever; a condition or a join is needed. Write e.g. … WHERE depth < 100"
             ) from error
         return (found.distinct(f"{name}-distinct"), _BY_KEY) if node.distinct else (found, _BY_VALUE)
 
@@ -246,7 +250,9 @@ class Compiler:
 
             def step(*rows: Rows) -> tuple[Rows, ...]:
                 self._done = dict(outside)
-                self._variables |= {name: (found, _BY_VALUE) for (name, _), found in zip(block.bindings, rows, strict=True)}
+                self._variables |= {
+                    name: (found, _BY_VALUE) for (name, _), found in zip(block.bindings, rows, strict=True)
+                }
                 made = []
                 for name, definition in block.bindings:
                     made.append(self.rows(definition))
@@ -254,7 +260,8 @@ class Compiler:
                 return tuple(made)
 
             names = _parameters([name for name, _ in block.bindings])
-            step.__signature__ = Signature([Parameter(n, Parameter.POSITIONAL_OR_KEYWORD) for n in names])  # type: ignore[attr-defined]
+            parameters = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in names]
+            step.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
             serdes = {
                 parameter: (row_serde(()), _serde(all_columns(definition)))
                 for parameter, (_, definition) in zip(names, block.bindings, strict=True)

@@ -167,7 +167,8 @@ class _Writer:
 
     def _apply(self, call: Any, names: list[str], expr: Expr) -> str:
         if call.template is None:
-            return f"{self._bound(_named(call.function, expr.where) if call.raises else call.function)}({', '.join(names)})"
+            function = _named(call.function, expr.where) if call.raises else call.function
+            return f"{self._bound(function)}({', '.join(names)})"
         result: str = call.template.format(*names)
         if call.limit:
             name, fail = self._temporary(), self._bound(_out_of_range(expr))
@@ -182,7 +183,9 @@ class _Writer:
 
     def _chain(self, expr: Expr, decided: str, otherwise: str) -> str:
         names = [self._temporary() for _ in expr.args]
-        tests = [f"{decided} if ({n} := {self.value(a)}) is {decided} else" for n, a in zip(names, expr.args, strict=True)]
+        tests = [
+            f"{decided} if ({n} := {self.value(a)}) is {decided} else" for n, a in zip(names, expr.args, strict=True)
+        ]
         nulls = " or ".join(f"{name} is None" for name in names)
         return f"({' '.join(tests)} None if {nulls} else {otherwise})"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from eddy.errors import DataError
 from eddy.topology.sql import arithmetic, texts
-from eddy.topology.sql.casts import CONTEXT, LIMITS, Cast, cast_function, unchanged
+from eddy.topology.sql.casts import CONTEXT, LIMITS, Cast, cast_function
 from eddy.topology.sql.types import (
     BIGINT,
     BOOLEAN,
@@ -199,9 +199,7 @@ FUNCTIONS: dict[str, list[Overload]] = {
     "trim": _one("trim", texts.trimmed(str.strip), TEXT, TEXT, TEXT, optional=1),
     "ltrim": _one("ltrim", texts.trimmed(str.lstrip), TEXT, TEXT, TEXT, optional=1),
     "rtrim": _one("rtrim", texts.trimmed(str.rstrip), TEXT, TEXT, TEXT, optional=1),
-    "replace": _one(
-        "replace", lambda text, old, new: text.replace(old, new) if old else text, TEXT, TEXT, TEXT, TEXT
-    ),
+    "replace": _one("replace", lambda text, old, new: text.replace(old, new) if old else text, TEXT, TEXT, TEXT, TEXT),
     "split_part": _one("split_part", texts.split_part, TEXT, TEXT, TEXT, INTEGER),
     "starts_with": _one("starts_with", str.startswith, BOOLEAN, TEXT, TEXT),
     "lpad": _one("lpad", texts.pad(True), TEXT, TEXT, INTEGER, TEXT, optional=1),

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from sqlglot import exp
 from sqlglot.dialects import Postgres
 from sqlglot.errors import ParseError, SqlglotError
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from eddy.topology.sql.algebra import Bound, Column
 from eddy.topology.sql.text import Text
-from eddy.topology.sql.types import parse_type
+from eddy.topology.sql.types import TYPE_NAMES, parse_type
 
 __all__ = ["Definition", "Mutual", "parse", "split"]
 
@@ -31,7 +31,7 @@ class Definition:
 
     name: str
     columns: tuple[Column, ...]
-    query: exp.Expression
+    query: exp.Expr
     offset: int
 
 
@@ -41,7 +41,7 @@ class Mutual:
 
     definitions: list[Definition]
     bound: Bound | None
-    body: exp.Expression
+    body: exp.Expr
 
 
 def split(text: Text) -> list[Text]:
@@ -58,7 +58,7 @@ def split(text: Text) -> list[Text]:
     return found
 
 
-def parse(text: Text) -> exp.Expression | Mutual:
+def parse(text: Text) -> exp.Expr | Mutual:
     """The one statement of a text. Raises: TopologyError with the place of what cannot be read."""
     tokens = [token for token in _tokens(text) if token.token_type is not TokenType.SEMICOLON]
     if not tokens:
@@ -82,7 +82,7 @@ def _tokens(text: Text) -> list[Token]:
         raise text.error(0, f"the text cannot be read: {error}; a quote or a comment may not end") from error
 
 
-def _parsed(text: Text, start: int, end: int) -> exp.Expression:
+def _parsed(text: Text, start: int, end: int) -> exp.Expr:
     source = _blank(text.text[:start]) + text.text[start:end]
     try:
         found = [node for node in Postgres().parse(source) if node is not None]
@@ -130,7 +130,9 @@ class _Head:
         if self._at < len(self._tokens):
             return self._tokens[self._at]
         end = self._tokens[-1].end + 1
-        raise self._text.error(end, "the statement ends; WITH MUTUALLY RECURSIVE name (column type, …) AS (query) SELECT …")
+        raise self._text.error(
+            end, "the statement ends; WITH MUTUALLY RECURSIVE name (column type, …) AS (query) SELECT …"
+        )
 
     def _expect(self, word: str) -> None:
         token = self._token()
@@ -139,7 +141,7 @@ class _Head:
         self._at += 1
 
     def _bound(self) -> Bound:
-        """(RETURN AT RECURSION LIMIT n), (ERROR AT RECURSION LIMIT n), or (RECURSION LIMIT n), which is an error too."""
+        """(RETURN AT | ERROR AT RECURSION LIMIT n), or (RECURSION LIMIT n), which is an error too."""
         self._expect("(")
         word = self._token().text.upper()
         if word in {"RETURN", "ERROR"}:
@@ -160,7 +162,8 @@ class _Head:
         if self._token().token_type is not _OPEN:
             raise self._text.error(
                 self._token().start,
-                f"binding '{name}' declares no columns; they are needed with their types. Write: {name} (column type, …) AS (…)",
+                f"binding '{name}' declares no columns; they are needed with their types. "
+                f"Write: {name} (column type, …) AS (…)",
             )
         self._at += 1
         columns = [self._column(name)]
@@ -182,7 +185,11 @@ class _Head:
         self._at += 1
         if token.token_type is TokenType.IDENTIFIER:
             return str(token.text)
-        if not token.text.replace("_", "a").isalnum() or token.text[0].isdigit() or token.token_type is TokenType.STRING:
+        if (
+            not token.text.replace("_", "a").isalnum()
+            or token.text[0].isdigit()
+            or token.token_type is TokenType.STRING
+        ):
             raise self._text.error(token.start, f"'{token.text}' where {what} is needed")
         return str(token.text.lower())
 
@@ -192,13 +199,15 @@ class _Head:
         end = self._skip({TokenType.COMMA, _CLOSE})
         written = self._text.text[token.start : end].strip()
         if not written:
-            raise self._text.error(token.start, f"column '{name}' of '{binding}' has no type; one is needed: {name} bigint")
+            raise self._text.error(
+                token.start, f"column '{name}' of '{binding}' has no type; one is needed: {name} bigint"
+            )
         type = parse_type(written)
         if type is None:
             raise self._text.unsupported(
                 token.start,
                 f"the type {written}",
-                "boolean, smallint, integer, bigint, numeric(p, s), real, double precision, text or timestamp is needed",
+                f"{TYPE_NAMES} is needed",
             )
         return Column(name, type)
 

@@ -64,7 +64,8 @@ def run(text: Text, tables: Mapping[str, Table]) -> Result:
     rows, compiler = build(topology, statement, relations, "query")
     add_sink(topology._builder, rows._node, _OUTPUT, None, None)
     limits = [
-        (block, f"limit-{i}") for i, (block, errors) in enumerate(compiler.errors)
+        (block, f"limit-{i}")
+        for i, (block, errors) in enumerate(compiler.errors)
         if not add_sink(topology._builder, errors._node, f"limit-{i}", None, None)  # type: ignore[func-returns-value]
     ]
     sinks = {sink.topic: sink.name for sink in topology.plan.sinks()}
@@ -128,8 +129,8 @@ def _inferred(name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) 
         common = common_type(types) if len(types) == len(kinds) else None
         if common is None:
             raise TopologyError(
-                f"sql table '{name}': column '{column}' has values of {', '.join(kind.__name__ for kind in kinds)}; one "
-                f"type of SQL's is needed. Name it: {{'{column}': 'text', …}}"
+                f"sql table '{name}': column '{column}' has values of {', '.join(kind.__name__ for kind in kinds)}; "
+                f"one type of SQL's is needed. Name it: {{'{column}': 'text', …}}"
             )
         found.append(Column(column, common if types else TEXT))
     return found

@@ -92,7 +92,8 @@ class Planner:
 
     def _through(self, node: Series | Group, conditions: Sequence[Expr], passed: Sequence[Expr]) -> Node:
         """Conditions over columns that are there before go below; `passed` says what those are below."""
-        below, above = [], []
+        below: list[Expr] = []
+        above: list[Expr] = []
         for condition in conditions:
             goes = passed and all(i < len(passed) for i in columns_of(condition))
             (below if goes else above).append(condition)

@@ -13,12 +13,17 @@ from eddy.topology.sql.scope import Environment, Scope, folded
 from eddy.topology.sql.sources import from_clause, renamed, values
 from eddy.topology.sql.subqueries import Applied, Correlation, bind_subquery
 from eddy.topology.sql.text import Text
-from eddy.topology.sql.types import TEXT, UNKNOWN, common_type
+from eddy.topology.sql.types import TEXT, UNKNOWN, Type, common_type
 
 __all__ = ["Queries", "position_of"]
 
 _SELECT_PARTS = {"expressions", "from_", "joins", "where", "group", "having", "distinct", "with_", "kind"}
 _SET_PARTS = {"this", "expression", "distinct", "with_"}
+_PARTS: dict[type, set[str]] = {
+    exp.Select: _SELECT_PARTS,
+    exp.Values: {"expressions", "alias"},
+    exp.SetOperation: _SET_PARTS,
+}
 _ORDER_PARTS = ("order", "limit", "offset")
 
 
@@ -27,15 +32,13 @@ class Queries:
 
     def __init__(self, text: Text, name: str) -> None:
         self.text, self.name = text, name
-        self.used: list[tuple[Node, exp.Expression]] = []
+        self.used: list[tuple[Node, exp.Expr]] = []
 
-    def use(self, table: Node, node: exp.Expression) -> None:
+    def use(self, table: Node, node: exp.Expr) -> None:
         """Note where a table is named: recursions have rules about that."""
         self.used.append((table, node))
 
-    def query(
-        self, node: exp.Expression, path: str, environment: Environment, order: Sequence[exp.Expression] = ()
-    ) -> Node:
+    def query(self, node: exp.Expr, path: str, environment: Environment, order: Sequence[exp.Expr] = ()) -> Node:
         """The rows of a query. Steps with state are called by `path` and what they are.
 
         The expressions of `order` are columns behind those of a SELECT.
@@ -57,7 +60,7 @@ class Queries:
         types = [TEXT if found.type == UNKNOWN else found.type for found in node.columns]
         return self.as_types(node, types, exp.Null())
 
-    def as_types(self, node: Node, types: Sequence[algebra.Type], at: exp.Expression) -> Node:
+    def as_types(self, node: Node, types: Sequence[Type], at: exp.Expr) -> Node:
         """The rows with their columns cast to types that they go into by themselves."""
         if all(found.type == type for found, type in zip(node.columns, types, strict=True)):
             return node
@@ -69,10 +72,12 @@ class Queries:
             return replace(node, columns=columns, inputs=tuple(self.as_types(i, types, at) for i in node.inputs))
         if isinstance(node, algebra.Distinct):
             return replace(node, columns=columns, input=self.as_types(node.input, types, at))
-        exprs = tuple(cast(self.text, at, expr, type) for expr, type in zip(algebra.all_columns(node), types, strict=True))
+        exprs = tuple(
+            cast(self.text, at, expr, type) for expr, type in zip(algebra.all_columns(node), types, strict=True)
+        )
         return Project(columns=columns, name=node.name, input=node, exprs=exprs)
 
-    def _check_parts(self, node: exp.Expression) -> None:
+    def _check_parts(self, node: exp.Expr) -> None:
         for part in _ORDER_PARTS:
             if node.args.get(part):
                 raise self.text.unsupported(
@@ -80,18 +85,16 @@ class Queries:
                     f"{'ORDER BY' if part == 'order' else part.upper()} here",
                     "rows of a view and of an inner query have no order. Order the one-off query as a whole",
                 )
-        known = {exp.Select: _SELECT_PARTS, exp.Values: {"expressions", "alias"}}.get(type(node))
-        if isinstance(node, exp.SetOperation):
-            known = _SET_PARTS
+        known = next((parts for type, parts in _PARTS.items() if isinstance(node, type)), None)
         if known is None:
             return
         for part, value in node.args.items():
-            if value and part not in known and isinstance(value, exp.Expression | list):
-                at = value if isinstance(value, exp.Expression) else value[0]
+            if value and part not in known and isinstance(value, exp.Expr | list):
+                at = value if isinstance(value, exp.Expr) else value[0]
                 name = {"windows": "WINDOW", "locks": "FOR UPDATE"}.get(part, part.upper())
-                raise self.text.unsupported(at if isinstance(at, exp.Expression) else node, name)
+                raise self.text.unsupported(at if isinstance(at, exp.Expr) else node, name)
 
-    def _with(self, node: exp.Expression, path: str, environment: Environment) -> Environment:
+    def _with(self, node: exp.Expr, path: str, environment: Environment) -> Environment:
         """The environment in which the body of a query is bound: its common table expressions are tables."""
         found = node.args.get("with_")
         if found is None:
@@ -122,9 +125,7 @@ class Queries:
             body = renamed(body, names)
         return Shared(columns=body.columns, name=body.name, input=body)
 
-    def select(
-        self, node: exp.Select, path: str, environment: Environment, order: Sequence[exp.Expression] = ()
-    ) -> Node:
+    def select(self, node: exp.Select, path: str, environment: Environment, order: Sequence[exp.Expr] = ()) -> Node:
         """A SELECT, and behind its columns the expressions of `order`."""
         source, scope = from_clause(self, node, path, environment)
         correlation = Correlation(self.text)
@@ -145,8 +146,7 @@ class Queries:
         environment = Environment(environment.tables)
         steps = (f"{path}-{word.lower()}-1", f"{path}-{word.lower()}-2")
         sides = [
-            self.query(side, step, environment)
-            for side, step in zip((node.this, node.expression), steps, strict=True)
+            self.query(side, step, environment) for side, step in zip((node.this, node.expression), steps, strict=True)
         ]
         left, right = self.alike(node, word, *sides)
         every = not node.args.get("distinct")
@@ -157,7 +157,7 @@ class Queries:
         kind = algebra.Except if isinstance(node, exp.Except) else algebra.Intersect
         return kind(columns=columns, name=name, left=left, right=right, all=every)
 
-    def alike(self, node: exp.Expression, word: str, left: Node, right: Node) -> tuple[Node, Node]:
+    def alike(self, node: exp.Expr, word: str, left: Node, right: Node) -> tuple[Node, Node]:
         """Two sides of a set operation with columns of the same types."""
         if len(left.columns) != len(right.columns):
             raise self.text.error(
@@ -185,7 +185,7 @@ class _Subqueries:
         self._queries, self._path, self._environment = queries, path, environment
         self._count = 0
 
-    def __call__(self, node: exp.Expression, binder: Binder) -> Expr:
+    def __call__(self, node: exp.Expr, binder: Binder) -> Expr:
         self._count += 1
         path = f"{self._path}-query-{self._count}"
         return bind_subquery(self._queries, node, binder, path, self._environment)
@@ -201,7 +201,7 @@ class _Select:
         path: str,
         subqueries: _Subqueries,
         scope: Scope,
-        order: Sequence[exp.Expression],
+        order: Sequence[exp.Expr],
     ) -> None:
         self._queries, self._text, self._node, self._path = queries, queries.text, node, path
         self._scope, self._order = scope, order
@@ -209,7 +209,7 @@ class _Select:
         self._plain = Binder(scope, "GROUP BY", subqueries)
 
     def bound(self, applied: Applied, correlation: Correlation, environment: Environment) -> Node:
-        """The node of the whole SELECT; what it is correlated by is noted in its environment, as columns behind its own."""
+        """The node of the whole SELECT. `environment` notes what it is correlated by, as columns behind its own."""
         names, exprs = self._columns()
         visible = len(names)
         extra = [self._ordering(part, names, exprs) for part in self._order]
@@ -261,7 +261,7 @@ class _Select:
             raise self._text.error(self._node, "SELECT of nothing; one column is needed at least")
         return names, exprs
 
-    def _ordering(self, part: exp.Expression, names: list[str], exprs: list[Expr]) -> Expr:
+    def _ordering(self, part: exp.Expr, names: list[str], exprs: list[Expr]) -> Expr:
         """What ORDER BY names: a column of the SELECT by name or number, or an expression over FROM."""
         index = position_of(self._text, part, names, "ORDER BY")
         return exprs[index] if index is not None else self._binder.bind(part)
@@ -276,9 +276,7 @@ class _Select:
             found += [part for part in walk(expr) if part.op == "aggregate" and part not in found]
         arguments = applied.values([part.args[0] for part in found if part.args])
         remaining = iter(arguments)
-        aggregates = tuple(
-            replace(part.value, argument=next(remaining) if part.args else None) for part in found
-        )
+        aggregates = tuple(replace(part.value, argument=next(remaining) if part.args else None) for part in found)
         columns = tuple(Column("", expr.type) for expr in (*keys, *found))
         original = self._keys(names, exprs)
         applied.node = Group(
@@ -301,7 +299,7 @@ class _Select:
                 raise self._text.error(part, "an aggregate in GROUP BY; a column or an expression of columns is needed")
         return list(dict.fromkeys(coerce(self._text, group, k, TEXT) if k.type == UNKNOWN else k for k in keys))
 
-    def _key(self, part: exp.Expression, names: list[str], exprs: list[Expr]) -> Expr:
+    def _key(self, part: exp.Expr, names: list[str], exprs: list[Expr]) -> Expr:
         if isinstance(part, exp.Column) and self._scope.find(part) is not None:
             return self._plain.bind(part)
         index = position_of(self._text, part, names, "GROUP BY")
@@ -325,13 +323,13 @@ class _OverGroup:
             name = next((seen.name for seen in self._scope.seen if seen.expr == expr), "")
             raise self._scope.text.error(
                 expr.where,
-                f"column '{name}' is neither in GROUP BY nor inside of an aggregate; a group has one value only of what "
-                f"it is grouped by. Add {name} to GROUP BY, or aggregate it: min({name})",
+                f"column '{name}' is neither in GROUP BY nor inside of an aggregate; a group has one value only of "
+                f"what it is grouped by. Add {name} to GROUP BY, or aggregate it: min({name})",
             )
         return None
 
 
-def _name(part: exp.Expression) -> str:
+def _name(part: exp.Expr) -> str:
     """What a column of a SELECT is called: by its alias, its column or its function."""
     if isinstance(part, exp.Alias):
         return folded(part.args["alias"])
@@ -348,7 +346,7 @@ def _name(part: exp.Expression) -> str:
     return "?column?"
 
 
-def position_of(text: Text, part: exp.Expression, names: Sequence[str], clause: str) -> int | None:
+def position_of(text: Text, part: exp.Expr, names: Sequence[str], clause: str) -> int | None:
     """The index of the column that a clause names by number or by name; None where it is an expression."""
     if isinstance(part, exp.Literal) and part.is_int:
         number = int(part.this)

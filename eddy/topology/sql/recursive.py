@@ -31,7 +31,9 @@ def mutually_recursive(queries: "Queries", found: Mutual, path: str, environment
             raise text.error(definition.offset, f"binding '{definition.name}' is there twice; another name is needed")
         names = [column.name for column in definition.columns]
         if len(set(names)) < len(names):
-            raise text.error(definition.offset, f"binding '{definition.name}' declares a column twice; names are unique")
+            raise text.error(
+                definition.offset, f"binding '{definition.name}' declares a column twice; names are unique"
+            )
         variables[definition.name] = Variable(
             columns=definition.columns, name=f"{path}-{definition.name}", binding=definition.name
         )
@@ -85,8 +87,12 @@ def with_recursive(queries: "Queries", found: exp.With, path: str, environment: 
     return environment
 
 
-def _named(node: exp.Expression, names: set[str]) -> Iterator[exp.Table]:
-    return (table for table in node.find_all(exp.Table) if isinstance(table.this, exp.Identifier) and folded(table.this) in names)
+def _named(node: exp.Expr, names: set[str]) -> Iterator[exp.Table]:
+    return (
+        table
+        for table in node.find_all(exp.Table)
+        if isinstance(table.this, exp.Identifier) and folded(table.this) in names
+    )
 
 
 def _loop(queries: "Queries", cte: exp.CTE, name: str, path: str, environment: Environment) -> Environment:
@@ -101,7 +107,9 @@ def _loop(queries: "Queries", cte: exp.CTE, name: str, path: str, environment: E
     seed = queries.resolved(queries.query(union.this, f"{path}-{name}-seed", inner))
     names = [folded(found) for found in cte.args["alias"].columns]
     if len(names) > len(seed.columns):
-        raise text.error(cte, f"'{name}' names {len(names)} columns, and its seed has {len(seed.columns)}; they have to agree")
+        raise text.error(
+            cte, f"'{name}' names {len(names)} columns, and its seed has {len(seed.columns)}; they have to agree"
+        )
     seed = renamed(seed, names)
     variable = Variable(columns=seed.columns, name=f"{path}-{name}", binding=name)
     step = queries.query(union.expression, f"{path}-{name}-step", inner.with_tables({name: variable}))
@@ -119,11 +127,15 @@ def _loop(queries: "Queries", cte: exp.CTE, name: str, path: str, environment: E
     return environment.with_tables({name: Shared(columns=loop.columns, name=loop.name, input=loop)})
 
 
-def _fitted(queries: "Queries", at: exp.Expression, step: Node, columns: Sequence[Column], name: str) -> Node:
+def _fitted(queries: "Queries", at: exp.Expr, step: Node, columns: Sequence[Column], name: str) -> Node:
     """The step with the types of the seed, which its columns have to have."""
     text = queries.text
     if len(step.columns) != len(columns):
-        raise text.error(at, f"the step of '{name}' has {len(step.columns)} columns, and its seed {len(columns)}; equal numbers are needed")
+        raise text.error(
+            at,
+            f"the step of '{name}' has {len(step.columns)} columns, and its seed {len(columns)}; equal numbers are "
+            "needed",
+        )
     types = [found.type for found in columns]
     for found, type, column in zip(step.columns, types, columns, strict=True):
         if found.type.kind not in (type.kind, "unknown"):
@@ -135,7 +147,7 @@ def _fitted(queries: "Queries", at: exp.Expression, step: Node, columns: Sequenc
     return queries.as_types(step, types, at)
 
 
-def _check_step(queries: "Queries", step: exp.Expression, name: str) -> None:
+def _check_step(queries: "Queries", step: exp.Expr, name: str) -> None:
     """Refuse a step that is not linear in the rows that go round, as PostgreSQL does."""
     text = queries.text
     references = list(_named(step, {name}))
@@ -148,7 +160,7 @@ def _check_step(queries: "Queries", step: exp.Expression, name: str) -> None:
             "a step is over the rows of the last round. WITH MUTUALLY RECURSIVE is over all of them",
         )
     for reference in references:
-        inside: exp.Expression = reference
+        inside: exp.Expr = reference
         while inside is not step and inside.parent is not None:
             around = inside.parent
             what = _not_linear(around, inside)
@@ -158,12 +170,14 @@ def _check_step(queries: "Queries", step: exp.Expression, name: str) -> None:
                 )
             inside = around
         if isinstance(step, exp.Select) and (what := _not_linear(step, inside)):
-            raise text.unsupported(reference, f"'{name}' {what} of its step", "WITH MUTUALLY RECURSIVE can have it there")
+            raise text.unsupported(
+                reference, f"'{name}' {what} of its step", "WITH MUTUALLY RECURSIVE can have it there"
+            )
 
 
-def _around_both(one: exp.Expression, other: exp.Expression) -> exp.Expression | None:
+def _around_both(one: exp.Expr, other: exp.Expr) -> exp.Expr | None:
     """The smallest part of the text that holds both."""
-    around: exp.Expression | None = one
+    around: exp.Expr | None = one
     above = set()
     while around is not None:
         above.add(id(around))
@@ -174,14 +188,15 @@ def _around_both(one: exp.Expression, other: exp.Expression) -> exp.Expression |
     return around
 
 
-def _not_linear(around: exp.Expression, inside: exp.Expression) -> str:
+def _not_linear(around: exp.Expr, inside: exp.Expr) -> str:
     """What makes a part of a step not linear in what `inside` holds; nothing where it is."""
     if isinstance(around, exp.Except | exp.Intersect):
         return f"inside of {type(around).__name__.upper()}"
     if isinstance(around, exp.Union) and around.args.get("distinct"):
         return "inside of UNION"
     if isinstance(around, exp.Exists | exp.In) or (
-        isinstance(around, exp.Subquery) and not isinstance(around.parent, exp.From | exp.Join | exp.SetOperation | exp.CTE)
+        isinstance(around, exp.Subquery)
+        and not isinstance(around.parent, exp.From | exp.Join | exp.SetOperation | exp.CTE)
     ):
         return "in a query inside of an expression"
     if isinstance(around, exp.Select) and not isinstance(inside, exp.With):

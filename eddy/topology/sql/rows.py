@@ -7,6 +7,7 @@ form, which only the types of the columns tell apart.
 import datetime
 import decimal
 import math
+import types as types_module
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
@@ -35,13 +36,16 @@ _PYTHON: dict[str, type] = {
 @lru_cache(1024)
 def row_serde(types: tuple[Type, ...]) -> Serde[Any]:
     """The serde of rows of these types. Equal rows have equal bytes, as 1.50 and 1.5."""
-    fields: Any = tuple[tuple(_PYTHON.get(found.kind, str) | None for found in types)] if types else tuple[()]
+    cells = tuple(_PYTHON.get(found.kind, str) | None for found in types)
+    fields: Any = types_module.GenericAlias(tuple, cells)
     encode = msgspec.msgpack.Encoder().encode
     decoder = msgspec.msgpack.Decoder(fields | None)
     name = f"sql({','.join(str(found) for found in types)})"
     floats = [i for i, found in enumerate(types) if found.floating]
     numerics = [i for i, found in enumerate(types) if found.kind == "numeric"]
-    decode: Callable[[bytes], Any] = decoder.decode if not floats else lambda data: _one_nan(decoder.decode(data), floats)
+    decode: Callable[[bytes], Any] = (
+        decoder.decode if not floats else lambda data: _one_nan(decoder.decode(data), floats)
+    )
     identify = None
     if floats or numerics:
         identify = lambda row: encode(_identity(row, floats, numerics))  # noqa: E731

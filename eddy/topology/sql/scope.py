@@ -1,4 +1,4 @@
-"""What the names in a query stand for: columns of the tables in its FROM, and, further out, of the queries around it."""
+"""What the names in a query stand for: columns of the tables in its FROM, or of the query around it."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -13,7 +13,7 @@ from eddy.topology.sql.text import Text
 __all__ = ["Environment", "Scope", "Seen", "folded", "scope_of"]
 
 
-def folded(identifier: exp.Expression) -> str:
+def folded(identifier: exp.Expr) -> str:
     """A name as it counts: as it is where it is quoted, else in small letters."""
     name = identifier.name
     return name if isinstance(identifier, exp.Identifier) and identifier.args.get("quoted") else name.lower()
@@ -68,10 +68,12 @@ class Scope:
             exact = [s for s in fitting if s.name.lower() == name]
         if len(exact) > 1:
             tables = ", ".join(f"{s.table}.{s.name}" for s in exact)
-            raise self.text.error(node, f"column '{name}' is ambiguous: {tables}; one is needed. Name its table: {tables}")
+            raise self.text.error(
+                node, f"column '{name}' is ambiguous: {tables}; one is needed. Name its table: {tables}"
+            )
         return exact[0].expr if exact else None
 
-    def star(self, node: exp.Expression, table: str | None) -> list[Seen]:
+    def star(self, node: exp.Expr, table: str | None) -> list[Seen]:
         """The columns that `*`, or `table.*`, stands for. Raises: TopologyError where there is no such table."""
         found = [s for s in self.seen if (not s.hidden if table is None else s.table == table)]
         if not found:

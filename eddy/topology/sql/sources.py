@@ -34,7 +34,7 @@ def from_clause(queries: "Queries", select: exp.Select, path: str, environment: 
 
 
 def _joined(
-    queries: "Queries", first: exp.Expression, joins: Sequence[exp.Join], path: str, environment: Environment
+    queries: "Queries", first: exp.Expr, joins: Sequence[exp.Join], path: str, environment: Environment
 ) -> Source:
     """Tables with joins behind them; a comma binds less than JOIN does."""
     left = _item(queries, first, path, environment)
@@ -52,7 +52,7 @@ def _is_comma(join: exp.Join) -> bool:
     return not any(join.args.get(name) for name in ("on", "using", "side", "kind", "method"))
 
 
-def _both(left: Source | None, right: Source, at: exp.Expression) -> Source:
+def _both(left: Source | None, right: Source, at: exp.Expr) -> Source:
     """All combinations of the rows of two sources."""
     if left is None:
         return right
@@ -60,7 +60,7 @@ def _both(left: Source | None, right: Source, at: exp.Expression) -> Source:
     return node, _beside(left[1], right[1], width, at)
 
 
-def _beside(left: Scope, right: Scope, width: int, at: exp.Expression) -> Scope:
+def _beside(left: Scope, right: Scope, width: int, at: exp.Expr) -> Scope:
     seen = [*left.seen, *right.shifted(width).seen]
     double = {s.table for s in left.seen} & {s.table for s in right.seen if s.table}
     if double:
@@ -118,9 +118,7 @@ def _join(queries: "Queries", left: Source, right: Source, join: exp.Join, path:
     return node, scope
 
 
-def _using(
-    left: Scope, right: Scope, both: Scope, join: exp.Join, width: int, side: str
-) -> tuple[Scope, list[Expr]]:
+def _using(left: Scope, right: Scope, both: Scope, join: exp.Join, width: int, side: str) -> tuple[Scope, list[Expr]]:
     """USING: equal columns are one, which is seen without a table's name."""
     merged: list[Seen] = []
     hidden: set[Expr] = set()
@@ -133,7 +131,9 @@ def _using(
         theirs = shifted(theirs, width)
         type = common_type([ours.type, theirs.type])
         if type is None:
-            raise left.text.error(name, f"USING of {ours.type} and {theirs.type}; one type is needed. Write ON, and cast")
+            raise left.text.error(
+                name, f"USING of {ours.type} and {theirs.type}; one type is needed. Write ON, and cast"
+            )
         pair = tuple(coerce(left.text, name, expr, type) for expr in (ours, theirs))
         conditions.append(Expr("call", BOOLEAN, pair, comparison_call("=", type)))
         whole = Expr("coalesce", type, pair)
@@ -144,9 +144,7 @@ def _using(
     return Scope(left.text, [*merged, *rest], left.environment), conditions
 
 
-def _item(
-    queries: "Queries", node: exp.Expression, path: str, environment: Environment
-) -> Source:
+def _item(queries: "Queries", node: exp.Expr, path: str, environment: Environment) -> Source:
     """One table, query or function in FROM."""
     text = queries.text
     if isinstance(node, exp.Table) and isinstance(node.this, exp.ExplodingGenerateSeries | exp.GenerateSeries):
@@ -188,13 +186,13 @@ def _table(queries: "Queries", node: exp.Table, path: str, environment: Environm
     return _aliased(queries, node, found, _alias(node) or name, environment, f"{path}-{_alias(node) or name}")
 
 
-def _alias(node: exp.Expression) -> str:
+def _alias(node: exp.Expr) -> str:
     alias = node.args.get("alias")
     return folded(alias.this) if alias is not None and alias.this is not None else ""
 
 
 def _aliased(
-    queries: "Queries", node: exp.Expression, found: Node, alias: str, environment: Environment, step: str = ""
+    queries: "Queries", node: exp.Expr, found: Node, alias: str, environment: Environment, step: str = ""
 ) -> Source:
     """A source under its alias, its columns under those of the alias. `step` names the join that takes it in."""
     names = node.args["alias"].columns if node.args.get("alias") else []
@@ -242,7 +240,9 @@ def values(queries: "Queries", node: exp.Values, path: str, environment: Environ
     width = len(rows[0])
     for row, written in zip(node.expressions, rows, strict=True):
         if len(written) != width:
-            raise text.error(row, f"VALUES: a row of {len(written)} values below one of {width}; equal numbers are needed")
+            raise text.error(
+                row, f"VALUES: a row of {len(written)} values below one of {width}; equal numbers are needed"
+            )
     binder = Binder(Scope(text, [], environment), "VALUES")
     bound = [[binder.bind(cell) for cell in row] for row in rows]
     types = []
@@ -261,5 +261,3 @@ def values(queries: "Queries", node: exp.Values, path: str, environment: Environ
         return Rows(columns=columns, name=path, rows=tuple(tuple(expr.value for expr in row) for row in cast_rows))
     parts = tuple(Project(columns=columns, name=path, input=ONE_ROW, exprs=row) for row in cast_rows)
     return parts[0] if len(parts) == 1 else Union(columns=columns, name=path, inputs=parts)
-
-

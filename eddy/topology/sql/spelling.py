@@ -47,7 +47,7 @@ _TRIMS = {"LEADING": "ltrim", "TRAILING": "rtrim"}
 _IGNORED = {"initcap": {"expression"}, "trim": {"position"}, "lpad": {"is_left"}, "rpad": {"is_left"}}
 
 
-def name_of(node: exp.Expression) -> str:
+def name_of(node: exp.Expr) -> str:
     """What SQL calls the function of a node."""
     if isinstance(node, exp.Anonymous):
         return node.name.lower()
@@ -60,7 +60,7 @@ def name_of(node: exp.Expression) -> str:
     return node.sql_name().lower() if isinstance(node, exp.Func) else type(node).__name__.lower()
 
 
-def arguments_of(node: exp.Expression) -> list[exp.Expression] | None:
+def arguments_of(node: exp.Expr) -> list[exp.Expr] | None:
     """The arguments in SQL's order; None where the node is no function, or says more than can be understood."""
     if isinstance(node, exp.Anonymous):
         return list(node.expressions)

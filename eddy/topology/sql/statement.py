@@ -72,11 +72,13 @@ def bind_statement(text: Text, tables: Mapping[str, Sequence[Column]], path: str
 def _index(text: Text, part: exp.Ordered, node: Node) -> int:
     found = position_of(text, part.this, [column.name for column in node.columns], "ORDER BY")
     if found is None:
-        raise text.error(part, "ORDER BY here takes the name or the number of a column of the answer; one of those is needed")
+        raise text.error(
+            part, "ORDER BY here takes the name or the number of a column of the answer; one of those is needed"
+        )
     return found
 
 
-def _taken(text: Text, body: exp.Expression) -> tuple[list[exp.Ordered], Ordering]:
+def _taken(text: Text, body: exp.Expr) -> tuple[list[exp.Ordered], Ordering]:
     """ORDER BY, LIMIT and OFFSET, taken out of a query."""
     order, limit, offset = body.args.get("order"), body.args.get("limit"), body.args.get("offset")
     for part in ("order", "limit", "offset"):
@@ -87,7 +89,7 @@ def _taken(text: Text, body: exp.Expression) -> tuple[list[exp.Ordered], Orderin
     return list(order.expressions) if order is not None else [], found
 
 
-def _number(text: Text, part: exp.Expression | None) -> int | None:
+def _number(text: Text, part: exp.Expr | None) -> int | None:
     if part is None or isinstance(part.args["expression"], exp.Null):
         return None
     number = part.args["expression"]

@@ -93,7 +93,9 @@ class Correlation:
     def refuse(self, what: str) -> None:
         """Refuse correlation where it would mean something else."""
         if self.outer:
-            raise self._text.unsupported(self.inner[0].where, f"{what} that names columns of the query around", "write a join")
+            raise self._text.unsupported(
+                self.inner[0].where, f"{what} that names columns of the query around", "write a join"
+            )
 
 
 def _outer_in(expr: Expr) -> Iterable[Expr]:
@@ -109,7 +111,7 @@ def _inside(expr: Expr) -> Iterable[Expr]:
         yield from _inside(arg)
 
 
-def bind_subquery(queries: "Queries", node: exp.Expression, binder: Binder, path: str, environment: Environment) -> Expr:
+def bind_subquery(queries: "Queries", node: exp.Expr, binder: Binder, path: str, environment: Environment) -> Expr:
     """The expression of a query inside of an expression. Raises: TopologyError."""
     kind = "exists" if isinstance(node, exp.Exists) else "in" if isinstance(node, exp.In) else "value"
     query = node.args["query"] if kind == "in" else node.this if kind == "exists" else node
@@ -118,29 +120,33 @@ def bind_subquery(queries: "Queries", node: exp.Expression, binder: Binder, path
     outer = inner.correlated
     width = len(body.columns) - len(outer)
     if kind == "exists":
-        return Expr("subquery", BOOLEAN, tuple(outer), Subquery(kind, Shared(columns=body.columns, input=body), width, path))
+        return Expr(
+            "subquery", BOOLEAN, tuple(outer), Subquery(kind, Shared(columns=body.columns, input=body), width, path)
+        )
     if kind == "in":
         return _in(queries, node, binder, body, outer, path)
     if width != 1:
         raise queries.text.error(node, f"a query of {width} columns where a value is needed; one column is needed")
     if outer:
         raise queries.text.unsupported(
-            node, "a query as a value that names columns of the query around", "join it, grouped by what it is correlated by"
+            node,
+            "a query as a value that names columns of the query around",
+            "join it, grouped by what it is correlated by",
         )
     body = queries.resolved(body)
     type = body.columns[0].type
     return Expr("subquery", type, (), Subquery(kind, body, 1, path), queries.text.where(node))
 
 
-def _in(
-    queries: "Queries", node: exp.Expression, binder: Binder, body: Node, outer: Sequence[Expr], path: str
-) -> Expr:
+def _in(queries: "Queries", node: exp.Expr, binder: Binder, body: Node, outer: Sequence[Expr], path: str) -> Expr:
     text = queries.text
     wanted = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
     values = [binder.bind(part) for part in wanted]
     width = len(body.columns) - len(outer)
     if len(values) != width:
-        raise text.error(node, f"IN: {len(values)} values before it and {width} columns in its query; equal numbers are needed")
+        raise text.error(
+            node, f"IN: {len(values)} values before it and {width} columns in its query; equal numbers are needed"
+        )
     types = []
     for value, found in zip(values, body.columns, strict=False):
         type = common_type([value.type, found.type])
@@ -237,12 +243,12 @@ class Applied:
             value = Column("", expr.type)
             only = Aggregate("only", expr.type, column(0, expr.type))
             group = Group(columns=(value,), name=f"{found.name}-only", input=found.node, keys=(), aggregates=(only,))
-            self.node = Product(
-                columns=(*self.node.columns, value), inputs=(self.node, group), names=("", found.name)
-            )
+            self.node = Product(columns=(*self.node.columns, value), inputs=(self.node, group), names=("", found.name))
             return column(place, expr.type)
         marked = [
-            _marked(node, mark) for node, mark in zip(self._split(expr), (True, False, None), strict=True) if node is not None
+            _marked(node, mark)
+            for node, mark in zip(self._split(expr), (True, False, None), strict=True)
+            if node is not None
         ]
         self.node = _union(marked[0], *marked)
         return column(place, BOOLEAN)

@@ -13,7 +13,7 @@ import math
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -24,10 +24,6 @@ from eddy.topology.sql.algebra import Column
 from eddy.topology.sql.casts import LIMITS, cast_function
 from eddy.topology.sql.rows import row_serde
 from eddy.topology.sql.types import BIGINT, PYTHON_TYPES, TEXT, Type, parse_type
-
-if TYPE_CHECKING:
-    from eddy.topology.stream import KStream
-    from eddy.topology.table import KTable
 
 __all__ = ["Columns", "TableSource", "as_relation", "columns_named", "reader_of", "rows_relation"]
 
@@ -57,7 +53,9 @@ def columns_named(table: str, columns: Columns, known: Sequence[Column] | None =
             )
         made.append(Column(name, type))
     if not made:
-        raise TopologyError(f"sql table '{table}' has no columns; one is needed at least. Give them: {{'name': 'text'}}")
+        raise TopologyError(
+            f"sql table '{table}' has no columns; one is needed at least. Give them: {{'name': 'text'}}"
+        )
     return tuple(made)
 
 
@@ -87,8 +85,8 @@ def as_relation(name: str, collection: Any) -> Relation[Any, Any]:
     builder, node = getattr(collection, "_builder", None), getattr(collection, "_node", None)
     if builder is None or node is None or hasattr(collection, "count"):
         raise TopologyError(
-            f"sql table '{name}': {type(collection).__name__} is no table; a KTable, a KStream or a Relation is needed. "
-            "Write tables={'name': topology.table('topic', …)}"
+            f"sql table '{name}': {type(collection).__name__} is no table; a KTable, a KStream or a Relation is "
+            "needed. Write tables={'name': topology.table('topic', …)}"
         )
     return Relation(builder, node)  # a stream's records are rows that nothing takes back
 
@@ -104,8 +102,8 @@ def _known_columns(name: str, key: Serde[Any] | None, value: Serde[Any] | None, 
             if type is None and needed:
                 raise TopologyError(
                     f"sql table '{name}': the type of column '{column}' is not known from its serde "
-                    f"({serde.name if serde else 'none'}). Name a serde that tells it, e.g. value=eddy.Struct(Node), or "
-                    f"give the columns: (table, {{'{column}': 'text', …}})"
+                    f"({serde.name if serde else 'none'}). Name a serde that tells it, e.g. value=eddy.Struct(Node), "
+                    f"or give the columns: (table, {{'{column}': 'text', …}})"
                 )
             if type is None:
                 return None
@@ -137,8 +135,8 @@ def _row_function(
         cells = _cells(names, key, value)
         if len(cells) != len(readers):
             raise DataError(
-                f"sql table '{name}': the row {key!r}, {value!r} has {len(cells)} columns; {len(readers)} are declared: "
-                f"{', '.join(names)}"
+                f"sql table '{name}': the row {key!r}, {value!r} has {len(cells)} columns; {len(readers)} are "
+                f"declared: {', '.join(names)}"
             )
         return tuple([read(cell) for read, cell in zip(readers, cells, strict=True)])
 

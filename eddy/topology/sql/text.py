@@ -21,9 +21,9 @@ class Text:
         before = self.text[:offset]
         return f"line {before.count(chr(10)) + 1}, column {offset - before.rfind(chr(10))}"
 
-    def where(self, node: exp.Expression) -> str:
+    def where(self, node: exp.Expr) -> str:
         """Line and column at which a node begins: of its first word that has a position, or of one around it."""
-        around: exp.Expression | None = node
+        around: exp.Expr | None = node
         while around is not None:
             starts = [start for part in around.walk() if (start := _start(part)) is not None]
             if starts:
@@ -31,17 +31,17 @@ class Text:
             around = around.parent
         return self.at(0)
 
-    def error(self, node: exp.Expression | int | str, message: str) -> TopologyError:
+    def error(self, node: exp.Expr | int | str, message: str) -> TopologyError:
         """An error of the author's at a node, at an offset, or at a place that was told before."""
         where = self.at(node) if isinstance(node, int) else node if isinstance(node, str) else self.where(node)
         return TopologyError(f"sql '{self.name}' {where}: {message}")
 
-    def unsupported(self, node: exp.Expression | int | str, what: str, instead: str = "") -> TopologyError:
+    def unsupported(self, node: exp.Expr | int | str, what: str, instead: str = "") -> TopologyError:
         """The refusal, by name, of what is not supported."""
         return self.error(node, f"{what} is not supported{'; ' + instead if instead else ''}")
 
 
-def _start(node: exp.Expression) -> int | None:
+def _start(node: exp.Expr) -> int | None:
     if isinstance(node, exp.Star):
         return None  # the parser makes stars of its own, which are nowhere in the text
     found = node.meta.get("start") if node._meta else None

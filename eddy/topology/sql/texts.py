@@ -1,4 +1,4 @@
-"""What SQL's functions of text do, where Python's own do something else: positions from 1 on, and no error past an end."""
+"""What SQL's functions of text do where Python's own do something else: positions from 1 on, no error past an end."""
 
 import functools
 import re
@@ -6,7 +6,18 @@ from collections.abc import Callable
 
 from eddy.errors import DataError
 
-__all__ = ["initcap", "left", "like", "pad", "position", "right", "split_part", "substring", "substring_from", "trimmed"]
+__all__ = [
+    "initcap",
+    "left",
+    "like",
+    "pad",
+    "position",
+    "right",
+    "split_part",
+    "substring",
+    "substring_from",
+    "trimmed",
+]
 
 
 def substring_from(text: str, start: int) -> str:

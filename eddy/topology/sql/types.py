@@ -22,6 +22,7 @@ __all__ = [
     "SMALLINT",
     "TEXT",
     "TIMESTAMP",
+    "TYPE_NAMES",
     "UNKNOWN",
     "Type",
     "assignable",
@@ -93,6 +94,9 @@ PYTHON_TYPES: dict[type, Type] = {
     datetime.datetime: TIMESTAMP,
 }
 """What a column of values of a Python type is in SQL."""
+
+TYPE_NAMES = "boolean, smallint, integer, bigint, numeric(p, s), real, double precision, text or timestamp"
+"""What messages say there is."""
 
 _KINDS = {*_NUMBERS, "boolean", "text", "timestamp"}
 

@@ -24,7 +24,9 @@ Row = tuple[Any, ...]
 class View(Relation[Any, Row]):
     """The rows of a statement: a relation whose values are tuples of `columns`, under the key that was asked for."""
 
-    def __init__(self, rows: Relation[Any, Row], name: str, columns: Sequence[Column], errors: Relation[Any, Any] | None):
+    def __init__(
+        self, rows: Relation[Any, Row], name: str, columns: Sequence[Column], errors: Relation[Any, Any] | None
+    ):
         super().__init__(rows._builder, rows._node)
         self._name = name
         self.columns = tuple(column.name for column in columns)
@@ -55,7 +57,7 @@ class View(Relation[Any, Row]):
             return list(rows)
 
         key, value = self._node.key, self._node.value
-        rows = self.reduce(only, f"{name}-rows", key=key, value=value)
+        rows = self.reduce(only, f"{name}-only", key=key, value=value)
         return rows.group_by_key(key, value).aggregate(tuple, _newer, _older, name, value)
 
 

@@ -21,6 +21,8 @@ class Config:
         max_epoch_records: records that one epoch takes at most.
         max_epoch_s: seconds after which an epoch sends what is left of its loops through their topics.
         max_loop_rows: rows of loops after which it does the same.
+        max_nested_s: seconds after which a recursion by nested time, which cannot stop half way, is called endless.
+        max_nested_rows: rows after which it is called endless.
         cache_bytes: memory for states, a quarter of it for RocksDB's blocks; a cell is taken to be 192 bytes. What one
             epoch touches comes on top, and so do the embedded log's 32 MiB of pages.
         purge_interval_s: seconds between two deletions of consumed loop and repartition records.
@@ -38,6 +40,8 @@ class Config:
     max_epoch_records: int = 50_000
     max_epoch_s: float = 5.0
     max_loop_rows: int = 10_000_000
+    max_nested_s: float = 60.0
+    max_nested_rows: int = 10_000_000
     cache_bytes: int = 512 << 20
     purge_interval_s: float = 30.0
     cut_interval_s: float = 1.0
@@ -47,7 +51,7 @@ class Config:
     accept_plan: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("max_epoch_records", "max_loop_rows", "cache_bytes", "restore_records"):
+        for name in ("max_epoch_records", "max_loop_rows", "max_nested_rows", "cache_bytes", "restore_records"):
             if getattr(self, name) < 1:
                 raise TopologyError(f"config: {name}={getattr(self, name)}; 1 or more is needed")
         if self.on_error not in {"fail", "skip", "dead-letter"}:

@@ -80,11 +80,11 @@ class Worker:
         self.failing_since: float | None = None
         self.last_error = ""
         self._clock, self._observe = clock, observe
-        self._deadline = 0.0
+        self._began = 0.0
         self.store = store or open_store(self.config, self.group, member)
         self._producer: Producer | None = None
         try:
-            parts = assemble(topology, log, self.config, self.store, lambda: clock() > self._deadline)
+            parts = assemble(topology, log, self.config, self.store, lambda: clock() - self._began)
             self._own_producer()  # ends what a predecessor left open, before positions are asked for
             self._consumer = log.consumer(self.group, sorted(parts.partitions), member)
         except BaseException:
@@ -169,7 +169,7 @@ class Worker:
                 taken
                 or self.restoring
                 or self._isolation
-                or self.circuit.due
+                or self._constants_wait
                 or (self._new_plan and self.ledger.entry.positions)
             )
             if not busy and not self.lag():
@@ -185,7 +185,7 @@ class Worker:
 
     def _epoch(self, records: list[Records]) -> int:
         taken = sum(map(len, records))
-        if not taken and not self.circuit.due:
+        if not taken and not self._constants_wait:
             self._idle(records)
             return 0
         began = self._clock()
@@ -215,7 +215,7 @@ class Worker:
         misfits = self._inbound.misfits
         if misfits and self.config.on_error == "fail":
             raise misfits[0].error()
-        self._deadline = self._clock() + self.config.max_epoch_s
+        self._began = self._clock()
         draining = self.ledger.draining(records)
         for gate in self.circuit.gates:
             gate.draining = draining[gate.topic]
@@ -240,7 +240,7 @@ class Worker:
         self._observe("begun")
         written = sum(out.sink(sink, self.circuit.outputs[name].batches) for name, sink in self._sinks.items())
         self._observe("outputs sent")
-        entry = self.ledger.after(records, self._send_exchanges(out))
+        entry = self.ledger.after(records, self._send_exchanges(out), self.circuit.constants_sent)
         self._observe("exchanges sent")
         for name, rows in changes.items():
             if (topic := self.circuit.states[name].spec.changelog) is not None:
@@ -407,6 +407,11 @@ class Worker:
     def restoring(self) -> int:
         """How many changelog offsets are still to be restored."""
         return self.recovery.left
+
+    @property
+    def _constants_wait(self) -> bool:
+        """Whether rows that need no input have yet to go out, here."""
+        return bool(self.ledger.entry.positions) and self.circuit.due
 
     def _sole(self) -> bool:
         """Whether this worker owns everything."""

@@ -86,7 +86,7 @@ def _status(log: Log, application: Application) -> _Status:
     return _Status(
         application.name,
         log.groups().get(application.name, 0),
-        quiescent(log, application.name, application.inputs, application.exchanges),
+        quiescent(log, application.name, application.inputs, application.exchanges, application.internal.anchors),
         partitions,
         [_Exchange(t, rows[t].emitted, rows[t].consumed) if t in rows else _Exchange(t, 0, 0) for t in topics],
         _last_cut(log, application.internal.cuts),

@@ -64,7 +64,7 @@ def _missing(log: Log, topology: Topology) -> str | None:
     except ConnectorError as error:
         return str(error)
     try:
-        if quiescent(log, application.name, application.inputs, application.exchanges):
+        if quiescent(log, application.name, application.inputs, application.exchanges, application.internal.anchors):
             return None
         return _waiting_for(log, application)
     except ConnectorError as error:

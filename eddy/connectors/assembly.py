@@ -55,8 +55,8 @@ def open_store(config: Config, application: str, member: str) -> Store:
     return RocksDBStore(config.state_dir / application / member, application, config.cache_bytes // _BLOCKS_SHARE)
 
 
-def assemble(topology: Topology, log: Log, config: Config, store: Store, expired: Callable[[], bool]) -> Assembly:
-    """Check, compile and make topics. `expired` tells when an epoch's time is up.
+def assemble(topology: Topology, log: Log, config: Config, store: Store, elapsed: Callable[[], float]) -> Assembly:
+    """Check, compile and make topics. `elapsed` tells the seconds since the epoch began.
 
     Raises: ConnectorError where topics are missing or not as they have to be; TopologyError;
     PlanChangedError.
@@ -71,7 +71,8 @@ def assemble(topology: Topology, log: Log, config: Config, store: Store, expired
         counts,
         compacted,
         Ownership(),
-        Budget(config.max_loop_rows, expired),
+        Budget(config.max_loop_rows, lambda: elapsed() > config.max_epoch_s),
+        Budget(config.max_nested_rows, lambda: elapsed() > config.max_nested_s),
         log.partitioner,
         store,
         (config.cache_bytes - config.cache_bytes // _BLOCKS_SHARE) // _CELL_BYTES,
@@ -96,7 +97,7 @@ def assemble(topology: Topology, log: Log, config: Config, store: Store, expired
         internal,
         Inbound(sources, {gate.topic: gate for gate in circuit.gates}, placement),
         _sink_topics(topology, counts),
-        Ledger(log, name, read, internal.exchanges, written),
+        Ledger(log, name, read, internal.exchanges, written, internal.anchors),
         read | internal.exchanges,
         [] if known == lines and memory.lives else lines,
         min(memory.lives, default=uuid.uuid4().hex),

@@ -39,6 +39,13 @@ class InternalTopics(msgspec.Struct, frozen=True):
     application: str
     exchanges: dict[str, int]
     changelogs: dict[str, int]
+    constants: frozenset[str] = frozenset()
+    """The exchanges of constants, each of one partition."""
+
+    @property
+    def anchors(self) -> list[TopicPartition]:
+        """The partitions whose positions say that constants have gone out."""
+        return [TopicPartition(name, 0) for name in sorted(self.constants)]
 
     @property
     def cuts(self) -> str:
@@ -130,6 +137,7 @@ def internal_topics(application: str, circuit: Circuit) -> InternalTopics:
             for state in circuit.states.values()
             if state.spec.changelog is not None
         },
+        frozenset(constant.gate.topic for constant in circuit.constants),
     )
 
 

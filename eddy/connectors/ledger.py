@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from eddy.connectors.log import Log, Position, Records, TopicPartition
-from eddy.connectors.quiescence import Counters, Cut, lags, quiescent, quiescent_at
+from eddy.connectors.quiescence import Counters, Cut, lags, quiescent_at
 from eddy.errors import InvariantError
 
 __all__ = ["Entry", "Ledger"]
@@ -34,7 +34,10 @@ class Entry:
 
 
 class Ledger:
-    """The offsets of one worker. `sources`, `exchanges` and `outputs` map topics to their partitions."""
+    """The offsets of one worker.
+
+    `sources`, `exchanges` and `outputs` map topics to their partitions; `anchors` are those of constants.
+    """
 
     def __init__(
         self,
@@ -43,8 +46,9 @@ class Ledger:
         sources: Mapping[str, int],
         exchanges: Mapping[str, int],
         outputs: Mapping[str, int],
+        anchors: Sequence[TopicPartition] = (),
     ) -> None:
-        self._log, self._group = log, group
+        self._log, self._group, self._anchors = log, group, anchors
         self._sources, self._exchanges, self._outputs = sources, exchanges, outputs
         self._ends: dict[TopicPartition, int] = {}
         self._sent: dict[TopicPartition, int] = {}
@@ -75,8 +79,11 @@ class Ledger:
         self._ends = self._log.end_offsets(partitions_of(self._outputs))
         self._sent = self._log.end_offsets(partitions_of(self._exchanges))
 
-    def after(self, records: Sequence[Records], sent: Mapping[str, int]) -> Entry:
-        """The entry that taking in `records` and sending so many rows to internal topics leads to."""
+    def after(self, records: Sequence[Records], sent: Mapping[str, int], constants: Iterable[str] = ()) -> Entry:
+        """The entry that taking in `records` and sending so many rows to internal topics leads to.
+
+        `constants` are the topics of those whose rows have gone out; they are counted as one row, sent and taken.
+        """
         positions = self.entry.positions | {TopicPartition(r.topic, r.partition): r.next_offset for r in records}
         counters = {tp: count.copy() for tp, count in self.entry.counters.items()}
         for r in records:
@@ -89,6 +96,9 @@ class Ledger:
             else:
                 elsewhere = counters[min(counters)].elsewhere
                 elsewhere[topic] = elsewhere.get(topic, 0) + rows
+        for topic in constants:
+            anchor = counters[TopicPartition(topic, 0)]
+            anchor.emitted, anchor.consumed = anchor.emitted + 1, anchor.consumed + 1
         return Entry(positions, counters)
 
     def moves(self, entry: Entry) -> dict[TopicPartition, Position]:
@@ -120,7 +130,8 @@ class Ledger:
         return Cut(Cut.by_topic(inputs), Cut.by_topic(ends))
 
     def _quiescent_at(self) -> dict[TopicPartition, int] | None:
-        return quiescent_at(self._log, self._group, partitions_of(self._sources), partitions_of(self._exchanges))
+        inputs, internal = partitions_of(self._sources), partitions_of(self._exchanges)
+        return quiescent_at(self._log, self._group, inputs, internal, self._anchors)
 
     def leads(self) -> bool:
         """Whether this worker owns the first partition of the sources: exactly one does."""
@@ -154,7 +165,7 @@ class Ledger:
 
     def quiescent(self) -> bool:
         """Whether, at a moment during this call, all input was taken in and nothing was under way anywhere."""
-        return quiescent(self._log, self._group, partitions_of(self._sources), partitions_of(self._exchanges))
+        return self._quiescent_at() is not None
 
 
 def partitions_of(topics: Mapping[str, int]) -> list[TopicPartition]:

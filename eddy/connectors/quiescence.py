@@ -105,19 +105,34 @@ def lags(log: Log, group: str, partitions: Iterable[TopicPartition]) -> dict[Top
     return {tp: ends[tp] - (committed[tp].offset if tp in committed else begins[tp]) for tp in wanted}
 
 
-def quiescent(log: Log, group: str, inputs: Iterable[TopicPartition], internal: Iterable[TopicPartition]) -> bool:
+def quiescent(
+    log: Log,
+    group: str,
+    inputs: Iterable[TopicPartition],
+    internal: Iterable[TopicPartition],
+    anchors: Iterable[TopicPartition] = (),
+) -> bool:
     """Whether, at a moment during this call, every input was taken in and nothing was under way."""
-    return quiescent_at(log, group, inputs, internal) is not None
+    return quiescent_at(log, group, inputs, internal, anchors) is not None
 
 
 def quiescent_at(
-    log: Log, group: str, inputs: Iterable[TopicPartition], internal: Iterable[TopicPartition]
+    log: Log,
+    group: str,
+    inputs: Iterable[TopicPartition],
+    internal: Iterable[TopicPartition],
+    anchors: Iterable[TopicPartition] = (),
 ) -> dict[TopicPartition, int] | None:
-    """The group's positions at a quiescent moment during this call, None where there was none."""
+    """The group's positions at a quiescent moment during this call, None where there was none.
+
+    `anchors` are internal partitions of constants: they have no record, and a position as soon as theirs have gone out.
+    """
     partitions = [*inputs, *internal]
     begins = log.begin_offsets(partitions)
     committed = log.committed(group, partitions)
     ends = log.end_offsets(partitions)
+    if not all(anchor in committed for anchor in anchors):
+        return None
     positions = {tp: committed[tp].offset if tp in committed else begins[tp] for tp in partitions}
     if positions != ends or any(counters.under_way for counters in tally(committed).values()):
         return None

@@ -54,24 +54,23 @@ class Restore:
         records = log.read(self.partition, self.position, self.end, max_records)
         if records.next_offset == self.position:
             return 0
-        changes = list(self._changes(records))
+        changes = self._changes(records)
         offset = (offset_key(*self.partition), encode_offset(records.next_offset))
         store.write([*changes, offset])
         self.position = records.next_offset
         return len(records)
 
-    def _changes(self, records: Records) -> Iterator[tuple[bytes, bytes | None]]:
+    def _changes(self, records: Records) -> list[tuple[bytes, bytes | None]]:
         if self.spec.source is not None:
-            yield from self._table_rows(records)
-            return
+            return list(self._table_rows(records))
+        latest = dict(zip(records.keys, records.values, strict=True))  # one write a key, however often it changed
+        if None in latest:
+            raise StateError(
+                f"changelog '{self.partition.topic}' partition {self.partition.partition}: a record without a key; "
+                "it was not written by eddy. Start anew: eddy reset …"
+            )
         prefix = self.spec.prefix(self.partition.partition)
-        for key, value in zip(records.keys, records.values, strict=True):
-            if key is None:
-                raise StateError(
-                    f"changelog '{self.partition.topic}' partition {self.partition.partition}: a record without a key; "
-                    "it was not written by eddy. Start anew: eddy reset …"
-                )
-            yield prefix + key, value
+        return [(prefix + key, value) for key, value in latest.items()]  # type: ignore[operator]
 
     def _table_rows(self, records: Records) -> Iterator[tuple[bytes, bytes | None]]:
         """A source's records as the table's rows, without those that were left out."""

@@ -60,13 +60,14 @@ class Circuit:
         slots: int,
         inputs: Mapping[str, int],
         ownership: Ownership,
-        budget: Budget,
+        budgets: Sequence[Budget],
         max_cells: int | None = None,
     ) -> None:
         self._steps = [(step, last) for step, last in zip(steps, _last_uses(steps), strict=True)]
         self._empty = [EMPTY] * slots
         self._inputs = dict(inputs)
-        self.ownership, self.budget, self.max_cells = ownership, budget, max_cells
+        self.ownership, self.max_cells = ownership, max_cells
+        self._budgets = budgets
         self._running = ""
         self.operators = operators = list(_with_bodies(step.operator for step in steps))
         self.outputs = {op.name: op for op in operators if isinstance(op, Output)}
@@ -75,7 +76,7 @@ class Circuit:
             op.gate for op in operators if isinstance(op, Exchange | Waves | FactWaves | Constant)
         ]
         self.loop_topics = frozenset(op.gate.topic for op in operators if isinstance(op, Waves | FactWaves))
-        self._constants = [op for op in operators if isinstance(op, Constant)]
+        self.constants = [op for op in operators if isinstance(op, Constant)]
         self.states: dict[str, State] = {state.spec.name: state for step in steps for state in step.operator.states()}
 
     def step(self, inputs: Mapping[str, Batch]) -> None:
@@ -83,7 +84,8 @@ class Circuit:
 
         Raises: DataError naming the step whose function raised; the caller rolls back.
         """
-        self.budget.begin()
+        for budget in self._budgets:
+            budget.begin()
         values = self._empty.copy()
         for name, batch in inputs.items():
             values[self._inputs[name]] = batch
@@ -103,7 +105,12 @@ class Circuit:
     @property
     def due(self) -> bool:
         """Whether there is something to do without any input: rows that are there from the first epoch on."""
-        return any(constant.due for constant in self._constants)
+        return any(constant.due for constant in self.constants)
+
+    @property
+    def constants_sent(self) -> list[str]:
+        """The topics of the constants whose rows the epoch has sent."""
+        return [constant.gate.topic for constant in self.constants if constant.sent_now]
 
     def changes(self) -> dict[str, Changes]:
         """What the epoch changed in each state.
@@ -128,6 +135,8 @@ class Circuit:
 
     def commit(self) -> None:
         """The epoch is in the log and in the store."""
+        for constant in self.constants:
+            constant.sent_now = False
         for state in self.states.values():
             state.commit()
         self._clear()
@@ -148,7 +157,7 @@ class Circuit:
             state.rollback()
         for recursion in self.recursions.values():
             recursion.forget_waves()
-        for constant in self._constants:
+        for constant in self.constants:
             constant.forget()
         self._clear()
 
@@ -156,7 +165,7 @@ class Circuit:
         """Empty the memory of every state: ownership has changed, and so has the store."""
         for state in self.states.values():
             state.forget()
-        for constant in self._constants:
+        for constant in self.constants:
             constant.forget()
 
     def statistics(self) -> dict[str, LoopStatistics]:

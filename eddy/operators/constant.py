@@ -19,8 +19,8 @@ class Constant(Operator):
 
     def __init__(self, name: str, rows: Sequence[Row], gate: Gate, sent: Arrangement[Any, Any]) -> None:
         self.name, self.gate, self.sent = name, gate, sent
-        self._rows = consolidate(rows, [1] * len(rows), f"constant '{name}'")
-        self._done = False
+        self.rows = consolidate(rows, [1] * len(rows), f"constant '{name}'")
+        self._done = self.sent_now = False
 
     @property
     def due(self) -> bool:
@@ -35,13 +35,13 @@ class Constant(Operator):
         """Return what is missing, and take back what is there no longer."""
         if not self.due:
             return EMPTY
-        difference = dict(self._rows)
+        difference = dict(self.rows)
         sent = dict(self.sent.items())
         merge_into(difference, sent, [-weight for weight in sent.values()])
         self.sent.integrate(difference)
-        self._done = True
+        self._done = self.sent_now = True
         return Batch.of(difference, 0)
 
     def forget(self) -> None:
         """The epoch is undone, or ownership has changed."""
-        self._done = False
+        self._done = self.sent_now = False

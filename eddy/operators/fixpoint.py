@@ -132,7 +132,11 @@ class Fixpoint(Timed):
 
     def states(self) -> Sequence[State]:
         """The states inside, and what is held back."""
-        return [*self.body.states(), *(self._held.states() if self._held else ())]
+        return [*self.body.states(), *self.own_states()]
+
+    def own_states(self) -> Sequence[State]:
+        """What is held back, and why."""
+        return self._held.states() if self._held else ()
 
     def due(self, time: Time) -> bool:
         """Whether something inside waits for a round of the loop around."""
@@ -210,7 +214,7 @@ class Fixpoint(Timed):
         return LoopLimitError(
             f"recursively '{self.name}': binding '{self.bindings[index]}' does not come to rest: {why}, e.g. by row "
             f"{row!r}; a recursion that grows without end or goes back and forth has no answer. Mend the data, bound "
-            "it (max_depth=, or limit= with on_limit='return'), or raise limit=, max_loop_rows, max_epoch_s"
+            "it (max_depth=, or limit= with on_limit='return'), or raise limit=, max_nested_rows, max_nested_s"
         )
 
     def _results(self, totals: list[ZSet], over: list[tuple[int, Batch]], time: int) -> Batch:

@@ -1,6 +1,5 @@
 """Any function of all values of a key: what its rows make now, less what they made before."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -54,12 +53,19 @@ class Reduce(Operator):
                 f"'{self.name}': row {(key, value)!r} is there {weight} times; only what is there can be taken back. "
                 "Use minus() for a difference"
             )
-        return dict(self._function(key, values))
+        return self._function(key, values)
 
 
 def making(function: Callable[[Any, Mapping[Any, int]], Iterable[Any]]) -> Function:
     """The author's function, which returns values, any number of times each."""
-    return lambda key, values: Counter(function(key, values))
+
+    def make(key: Any, values: Mapping[Any, int]) -> dict[Any, int]:
+        made: dict[Any, int] = {}
+        for value in function(key, values):
+            made[value] = made.get(value, 0) + 1
+        return made
+
+    return make
 
 
 def adding_up(f: Callable[[int], int]) -> Function:
@@ -67,7 +73,7 @@ def adding_up(f: Callable[[int], int]) -> Function:
     return lambda key, values: {value: f(weight) for value, weight in values.items()}
 
 
-def counting(key: Any, values: Mapping[Any, int]) -> Mapping[Any, int]:
+def counting(key: Any, values: Mapping[Any, int]) -> dict[Any, int]:
     """The number of rows."""
     return {sum(values.values()): 1}
 
@@ -75,7 +81,7 @@ def counting(key: Any, values: Mapping[Any, int]) -> Mapping[Any, int]:
 def folding(initial: Callable[[], Any], adder: Callable[[Any, Any, Any], Any]) -> Function:
     """The fold of all rows."""
 
-    def fold(key: Any, values: Mapping[Any, int]) -> Mapping[Any, int]:
+    def fold(key: Any, values: Mapping[Any, int]) -> dict[Any, int]:
         aggregate = initial()
         for value, weight in values.items():
             for _ in range(weight):

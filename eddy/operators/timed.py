@@ -27,8 +27,8 @@ __all__ = ["Function", "Time", "Timed", "TimedJoin", "TimedLookupJoin", "TimedRe
 Time = Any
 """An int in a loop, a tuple of ints in a loop within a loop."""
 
-Function = Callable[[Any, Mapping[Any, int]], Mapping[Any, int]]
-"""From a key and its values with their weights, all positive, to values with weights; not asked about no values."""
+Function = Callable[[Any, Mapping[Any, int]], dict[Any, int]]
+"""From a key and its values with their weights to a new dict of values with weights; not asked about no values."""
 
 
 def lub(one: Time, other: Time) -> Time:
@@ -204,53 +204,58 @@ class TimedReduce(Timed):
         keys = list(touched)
         rows: list[Row] = []
         weights: list[int] = []
+        as_of = _as_of_round if type(time) is int else _as_of
         for key, taken, made in zip(keys, self._taken.get_many(keys), self._made.get_many(keys), strict=True):
-            bag = self._as_of(key, taken, time) if taken else None
-            difference = dict(function(key, bag)) if bag else {}
+            late: list[Time] = []
+            bag = as_of(taken, time, late) if taken else None
+            if bag and not self._signed and min(bag.values()) < 0:
+                raise self._negative(key, bag)
+            difference = function(key, bag) if bag else {}
             if made:
-                self._less(key, difference, made)
+                for value, weight in as_of(made, time, late).items():
+                    difference[value] = difference.get(value, 0) - weight
             for value, weight in difference.items():
                 if weight:
                     rows.append((key, value))
                     weights.append(weight)
+            for at in late:
+                self.later.setdefault(at, {})[key] = None
         self._made.integrate(rows, weights, time)
         return Batch(rows, weights, batch.time)
 
-    def _as_of(self, key: Any, cell: dict[Any, History], time: Time) -> dict[Any, int]:
-        """The values that are there at a time; the key is looked at again at every later one of its own."""
-        bag = {}
-        for value, history in cell.items():
-            weight = 0
-            for at, difference in history:
-                if at == time or (late := lub(time, at)) == time:
-                    weight += difference
-                else:
-                    self._again(key, late)
-            if weight > 0:
-                bag[value] = weight
-            elif weight and not self._signed:
-                raise DataError(
-                    f"'{self.name}': row {(key, value)!r} is there {weight} times, in round {time}; a recursion may "
-                    "only take back what is there. Use minus() for a difference"
-                )
-        return bag
+    def _negative(self, key: Any, bag: Mapping[Any, int]) -> DataError:
+        value, weight = min(bag.items(), key=lambda item: item[1])
+        return DataError(
+            f"'{self.name}': row {(key, value)!r} is there {weight} times in round {self.time}; a recursion may only "
+            "take back what is there. Use minus() for a difference"
+        )
 
-    def _less(self, key: Any, difference: dict[Any, int], cell: dict[Any, History]) -> None:
-        """Take what has been made up to now off what is to be there."""
-        time = self.time
-        for value, history in cell.items():
-            weight = 0
-            for at, made in history:
-                if at == time or (late := lub(time, at)) == time:
-                    weight += made
-                else:
-                    self._again(key, late)
-            if weight:
-                difference[value] = difference.get(value, 0) - weight
 
-    def _again(self, key: Any, time: Time) -> None:
-        keys = self.later.get(time)
-        if keys is None:
-            self.later[time] = {key: None}
-        else:
-            keys[key] = None
+def _as_of_round(cell: dict[Any, History], time: int, late: list[Time]) -> dict[Any, int]:
+    """The values with their weights at a round; rounds at which there will be others are added to `late`."""
+    bag = {}
+    for value, history in cell.items():
+        weight = 0
+        for at, difference in history:
+            if at <= time:
+                weight += difference
+            else:
+                late.append(at)
+        if weight:
+            bag[value] = weight
+    return bag
+
+
+def _as_of(cell: dict[Any, History], time: tuple[int, ...], late: list[Time]) -> dict[Any, int]:
+    """The same for loops within loops, whose rounds do not all come one after the other."""
+    bag = {}
+    for value, history in cell.items():
+        weight = 0
+        for at, difference in history:
+            if (both := lub(time, at)) == time:
+                weight += difference
+            else:
+                late.append(both)
+        if weight:
+            bag[value] = weight
+    return bag

@@ -8,7 +8,7 @@ row is there so many times more. In the store every pair is a key of its own,
 so that one change writes one row, whatever else lies under its key. Epochs are not told apart: what
 earlier ones have left is summed up.
 
-Invariant: `_added` holds what the running epoch has added, so what was before is what is there less
+Invariant: `_undo` holds what the running epoch has added, so what was before is what is there less
 what it says. No weight in a history is 0, no history and no cell is empty.
 """
 
@@ -36,26 +36,24 @@ class Trace(Cache[K, dict[Any, History]], Generic[K, V]):
     """Histories by key and value. The value serde of `spec` is that of pairs (time, value)."""
 
     def __init__(self, spec: StateSpec, store: Store | None = None) -> None:
-        self._added: dict[tuple[K, V, Any], int] = {}
+        self._undo: list[tuple[Sequence[tuple[K, V]], Sequence[int], Any]] = []
         self._touched: set[K] = set()
         super().__init__(spec, store)
 
     def integrate(self, rows: Sequence[tuple[K, V]], weights: Sequence[int], time: Any) -> None:
-        """Add rows at a time. Cost: a few dict operations a row."""
+        """Add rows at a time; they are kept until the epoch ends. Cost: a few dict operations a row."""
+        if not rows:
+            return
         if not self._complete:
             self.get_many([key for key, _ in rows])
             self._touched.update(key for key, _ in rows)
-        fresh, added = self._fresh, self._added
-        for row, weight in zip(rows, weights, strict=True):
-            key, value = row
-            noted = (key, value, time)
-            added[noted] = added.get(noted, 0) + weight
+        self._undo.append((rows, weights, time))
+        fresh = self._fresh
+        for (key, value), weight in zip(rows, weights, strict=True):
             cell = fresh.get(key)
             if cell is None:
                 fresh[key] = {value: ((time, weight),)}
-                continue
-            history = cell.get(value)
-            if history is None:
+            elif (history := cell.get(value)) is None:
                 cell[value] = ((time, weight),)
             else:
                 self._extend(key, cell, value, history, time, weight)
@@ -77,7 +75,7 @@ class Trace(Cache[K, dict[Any, History]], Generic[K, V]):
 
     def changes(self) -> Changes:
         """What the running epoch has changed, as rows for the store and the changelog."""
-        rows = [row for row, weight in self._added.items() if weight]
+        rows = [row for row, weight in self._added().items() if weight]
         stamped = [(time, value) for _, value, time in rows]
         keys = self.spec.key.identify_many([key for key, _, _ in rows])
         values = self.spec.value.identify_many(stamped)
@@ -95,7 +93,7 @@ class Trace(Cache[K, dict[Any, History]], Generic[K, V]):
 
     def commit(self) -> None:
         """Take the running epoch's changes as done; the store has them."""
-        self._added = {}
+        self._undo = []
         if not self._complete:
             for key in self._touched:
                 self._aged.pop(key, None)
@@ -103,12 +101,11 @@ class Trace(Cache[K, dict[Any, History]], Generic[K, V]):
 
     def rollback(self) -> None:
         """Return to the last commit."""
-        added, self._added = self._added, {}
-        for (key, value, time), weight in added.items():
+        for (key, value, time), weight in self._added().items():
             if weight:
                 cell = self._fresh.setdefault(key, {})
                 self._extend(key, cell, value, cell.get(value, ()), time, -weight)
-        self._touched = set()
+        self._undo, self._touched = [], set()
 
     def items(self) -> Iterator[tuple[tuple[K, Any, V], int]]:
         """Yield every ((key, time, value), weight), the running epoch's included, in no particular order."""
@@ -118,15 +115,24 @@ class Trace(Cache[K, dict[Any, History]], Generic[K, V]):
                     for time, weight in history:
                         yield (key, time, value), weight
             return
-        for key, value, time in self._added:
+        added = self._added()
+        for key, value, time in added:
             if weight := self._weight(key, value, time):
                 yield (key, time, value), weight
         for row_key, data in self._rows():
             end = 4 + _LENGTH.unpack_from(row_key)[0]
             time, value = self.spec.value.decode(data[8:] or row_key[end:])
             key = self.spec.key.decode(row_key[4:end])
-            if (key, value, time) not in self._added:
+            if (key, value, time) not in added:
                 yield (key, time, value), Int64.decode(data[:8])
+
+    def _added(self) -> dict[tuple[K, V, Any], int]:
+        """What the running epoch has added to each weight."""
+        added: dict[tuple[K, V, Any], int] = {}
+        for rows, weights, time in self._undo:
+            for (key, value), weight in zip(rows, weights, strict=True):
+                added[key, value, time] = added.get((key, value, time), 0) + weight
+        return added
 
     def _weight(self, key: K, value: V, time: Any) -> int:
         history = self._fresh.get(key, {}).get(value, ())

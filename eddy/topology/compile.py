@@ -35,8 +35,9 @@ __all__ = ["Environment", "compile_plan", "sink_serdes"]
 
 @dataclass
 class Environment:
-    """What a circuit needs of the world: partition counts, owners, a budget and a place for state.
+    """What a circuit needs of the world: partition counts, owners, budgets and a place for state.
 
+    `budget` is what waves may spend before the epoch ends, `guard` what nested time may before it is called endless.
     `max_cells` bounds the cells of all states in memory together, where there is a store beneath.
     """
 
@@ -44,6 +45,7 @@ class Environment:
     compacted: frozenset[str] = frozenset()
     ownership: Ownership = field(default_factory=Ownership)
     budget: Budget = field(default_factory=lambda: Budget(2**62))
+    guard: Budget = field(default_factory=lambda: Budget(2**62))
     partitioner: Callable[[bytes, int], int] = lambda key, count: 0
     store: Store | None = None
     max_cells: int | None = None
@@ -76,7 +78,8 @@ class _Compiler:
             if node not in self._inside:
                 self._compile(node)
         world = self.world
-        return Circuit(scope.steps, scope.count, self._inputs, world.ownership, world.budget, world.max_cells)
+        budgets = (world.budget, world.guard)
+        return Circuit(scope.steps, scope.count, self._inputs, world.ownership, budgets, world.max_cells)
 
     def _check_scope(self, node: Node) -> None:
         around = self._around(node)

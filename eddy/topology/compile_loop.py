@@ -64,7 +64,7 @@ class LoopCompiler:
         bound = loop.bound
         rounds = loop.rounds if isinstance(loop, Block) else bound.depth + 1 if bound.leveled else bound.limit
         held = self._held(names) if bound.on_limit == "rows" else None
-        return Fixpoint(loop.name, names, scope, self._depth, rounds, bound, self._outside.world.budget, held)
+        return Fixpoint(loop.name, names, scope, self._depth, rounds, bound, self._outside.world.guard, held)
 
     @property
     def externals(self) -> list[Node]:

@@ -1,16 +1,20 @@
 """Pictures of a plan: Kafka Streams' `TopologyDescription`, and a Mermaid flowchart."""
 
+from eddy.operators.fixpoint import Fixpoint
 from eddy.operators.recursion import FactWaves, Waves
 from eddy.topology.compile import Environment, compile_plan
-from eddy.topology.plan import Exchange, Node, Plan, Recursion, Sink, Source, Variable
+from eddy.topology.plan import Block, Exchange, Node, Plan, Recursion, Sink, Source, Variable
+from eddy.topology.scopes import Loop
 
 __all__ = ["describe", "mermaid", "strategy", "successors"]
 
 
-def strategy(node: Recursion) -> str:
+def strategy(node: Loop) -> str:
     """How a recursion is computed, and why."""
+    where = "at one owner" if node.variables[0].sole else "each owner its keys, which no step inside changes"
+    if isinstance(node, Block):
+        return f"nested time, since its bindings are evaluated in turn; {where}"
     if node.nested:
-        where = "at one owner" if node.variable.sole else "each owner its keys, which no step inside changes"
         return f"nested time, since {node.nested}; {where}"
     if node.kind == "stream":
         return "waves of facts, since a KStream's records are never taken back"
@@ -29,7 +33,7 @@ def stores_of(plan: Plan) -> dict[str, list[str]]:
         name = operator.name
         if name not in steps:  # made for a join: <join>-left, <join>-right
             name = name.removesuffix("-left").removesuffix("-right")
-        own = operator.states() if not isinstance(operator, Waves | FactWaves) else operator.own_states()
+        own = operator.own_states() if isinstance(operator, Waves | FactWaves | Fixpoint) else operator.states()
         stores.setdefault(name, []).extend(state.spec.name for state in own)
     return stores
 
@@ -40,9 +44,10 @@ def successors(plan: Plan) -> dict[Node, list[Node]]:
     for node in plan.nodes:
         for source in node.inputs:
             after[source].append(node)
-        if isinstance(node, Recursion):
-            after[node.result].append(node)
-            after[node].append(node.variable)
+        if isinstance(node, Recursion | Block):
+            for result, variable in zip(node.results, node.variables, strict=True):
+                after[result].append(node)
+                after[node].append(variable)
     return after
 
 
@@ -63,7 +68,7 @@ def describe(plan: Plan) -> str:
                 lines.append(f"      --> {_names(after[node])}")
             if not isinstance(node, Source):
                 lines.append(f"      <-- {_names(before[node])}")
-            if isinstance(node, Recursion):
+            if isinstance(node, Recursion | Block):
                 lines.append(f"      strategy: {strategy(node)}")
     return "\n".join(lines) + "\n"
 
@@ -82,7 +87,7 @@ def _headline(plan: Plan, node: Node, stores: list[str]) -> str:
 def _internal_topic(plan: Plan, node: Node) -> str | None:
     if isinstance(node, Exchange):
         return f"{plan.name}-{node.name}"
-    return f"{plan.name}-{node.name}-loop" if isinstance(node, Recursion) else None
+    return f"{plan.name}-{node.name}-loop" if isinstance(node, Recursion) and not node.nested else None
 
 
 def _names(nodes: list[Node]) -> str:
@@ -109,7 +114,7 @@ def mermaid(plan: Plan) -> str:
     for node, name in ids.items():
         if isinstance(node, (Source, Sink)):
             lines.append(f"  {name}[({node.topic})]")
-        elif isinstance(node, Recursion):
+        elif isinstance(node, Recursion | Block):
             lines.append(f'  {name}{{{{"recursively {node.name}"}}}}')
         elif isinstance(node, Variable):
             lines.append(f'  {name}(["{node.label}"])')

@@ -5,10 +5,12 @@ there are, how their rows are written and placed, and what is read and looped.
 """
 
 import difflib
+import zlib
 from collections.abc import Iterable, Iterator
 
 from eddy.errors import PlanChangedError
 from eddy.operators.circuit import Circuit
+from eddy.operators.constant import Constant
 from eddy.topology.plan import Plan
 
 __all__ = ["check_identity", "identity", "topics_of"]
@@ -29,7 +31,14 @@ def identity(plan: Plan, circuit: Circuit) -> list[str]:
             f"state {spec.name} {spec.kind} partitions={spec.partitions} key={spec.key.name} "
             f"value={spec.value.name}{restored}"
         )
-    return sorted({*sources, *gates, *states})
+    constants = [f"constant {constant.name}:{_digest(constant):08x}" for constant in circuit.constants]
+    return sorted({*sources, *gates, *states, *constants})
+
+
+def _digest(constant: Constant) -> int:
+    spec = constant.sent.spec
+    rows = [(*spec.key.identify_many([key]), *spec.value.identify_many([value])) for key, value in constant.rows]
+    return zlib.crc32(repr(sorted(rows)).encode())
 
 
 def topics_of(application: str, lines: Iterable[str]) -> Iterator[str]:

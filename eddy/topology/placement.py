@@ -86,7 +86,8 @@ def _meetings(node: Node) -> Iterable[tuple[Node, Node]]:
         assert isinstance(block, Block)
         return [(node, block.variables[node.index])] if node.index < len(block.variables) else []
     if isinstance(node, Join):
-        return [(node.inputs[0], node.inputs[1])]
+        left, right = node.inputs
+        return [(left, right)] if node.rekeyed else [(left, right), (node, left)]
     if isinstance(node, Sink | Exchange) or (isinstance(node, Transform) and node.rekeys):
         return []
     if isinstance(node, Merge) and node.rekeyed:

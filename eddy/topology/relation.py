@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, Literal, TypeVar
 
-from eddy.errors import TopologyError
+from eddy.errors import DataError, TopologyError
 from eddy.operators.recursion import Bound
 from eddy.serde import Serde
 from eddy.topology import plan
@@ -90,10 +90,12 @@ class Relation(Generic[K, V]):
         name: str | None = None,
         key: Serde[K2] | None = None,
         value: Serde[V2] | None = None,
+        keeps_key: bool = False,
     ) -> "Relation[K2, V2]":
         """The rows `merge(key, value, other's value)`, a pair (key, value), of all matches by key.
 
-        Weights multiply, so that taking a row back takes back every row it made.
+        Weights multiply, so that taking a row back takes back every row it made. With `keeps_key` the pair has
+        the key that was matched, so that its rows stay where they are; another key is then a DataError.
         """
         if not isinstance(other, Relation | KTable):
             raise TopologyError(
@@ -108,10 +110,10 @@ class Relation(Generic[K, V]):
             name,
             kind="relation",
             inputs=(self._builder.by_key(left, f"{name}-left"), self._builder.by_key(right, f"{name}-right")),
-            key=key,
+            key=self._node.key if keeps_key else key,
             value=value,
-            merge=merge,
-            rekeyed=True,
+            merge=_keeping(name, merge) if keeps_key else merge,
+            rekeyed=not keeps_key,
         )
         return Relation(self._builder, node)
 
@@ -226,3 +228,16 @@ class Relation(Generic[K, V]):
     ) -> Any:
         node = self._builder.transform(self._node, verb, function, name, key, value, kind="relation")
         return Relation(self._builder, node)
+
+
+def _keeping(name: str, merge: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
+    def kept(key: Any, left: Any, right: Any) -> Any:
+        row = merge(key, left, right)
+        if row[0] != key:
+            raise DataError(
+                f"join '{name}': merge made the key {row[0]!r} of {key!r}; keeps_key=True says that it keeps it. "
+                "Return the key as it is, or leave keeps_key out"
+            )
+        return row
+
+    return kept

@@ -67,7 +67,8 @@ class Topology:
     ) -> Relation[K, V]:
         """A relation of fixed rows (key, value), there from the first epoch on.
 
-        Other rows under the same name at a restart replace them. They are kept in a state called `name`.
+        Other rows are another plan, which a start refuses, or replaces the old ones by where it is told to accept it.
+        They are kept in a state called `name`.
         """
         node = self._builder.add(
             plan.Constant, name, kind="relation", rows=tuple(rows), rekeyed=True, key=key, value=value

@@ -79,7 +79,7 @@ class Wiring:
         return Arrangement(spec(name, "arrangement"), self.store)
 
     def circuit(self) -> Circuit:
-        return Circuit(self.steps, self._slots, self.inputs, Ownership(), Budget(1 << 60), self.max_cells)
+        return Circuit(self.steps, self._slots, self.inputs, Ownership(), [Budget(1 << 60)], self.max_cells)
 
 
 Build = Callable[[Wiring], int]

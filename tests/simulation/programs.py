@@ -35,13 +35,17 @@ class Expected:
 
 @dataclass(frozen=True)
 class Program:
-    """`partitions` maps each source topic to the one whose number of partitions it has."""
+    """`partitions` maps each source topic to the one whose number of partitions it has.
+
+    A recursion by nested time cannot stop half way: it needs `min_loop_rows` in one epoch.
+    """
 
     name: str
     build: Callable[[], eddy.Topology]
     partitions: dict[str, str]
     event: Callable[[random.Random], Event]
     expect: Callable[[Inputs], Expected]
+    min_loop_rows: int = 1
 
     def topology(self) -> eddy.Topology:
         """The topology, built once."""
@@ -311,6 +315,85 @@ def rooms_expect(inputs: Inputs) -> Expected:
     return Expected({"latest": latest}, {"latest": latest})
 
 
+# Nearest: the least number of links from a page, through cycles, links that go and links that come twice
+
+
+def nearest() -> eddy.Topology:
+    """Rows (page, number of links): 0 for the home page, and in every round the least that one more link gives."""
+    topology = eddy.Topology("nearest")
+    links = topology.table("links", key=eddy.String, value=eddy.String)  # any id -> "page>page"
+    edges = links.to_relation().map(lambda _, link: tuple(link.split(">")), name="edges", key=eddy.String)
+    lengths = nearest_of(edges).group_by_key(key=eddy.String, value=eddy.Int64)
+    lengths.reduce(lambda a, b: a + b, lambda a, b: a - b, "lengths").to("lengths", key=eddy.String, value=eddy.Int64)
+    return topology
+
+
+def nearest_of(edges: Any) -> Any:
+    """The recursion: the home page is p0, where there is a link from it."""
+    starts = edges.filter(lambda page, _: page == "p0", name="from-home").map(
+        lambda page, _: (page, 0), name="homes", key=eddy.String, value=eddy.Int64
+    )
+    found = starts.distinct(name="home").recursively(
+        lambda pages: pages.join(
+            edges, lambda _, n, to: (to, n + 1), name="further", key=eddy.String, value=eddy.Int64
+        ).reduce(_least, name="nearest"),
+        name="found",
+    )
+    return found.reduce(_least, name="least")
+
+
+def _least(_: str, lengths: Mapping[int, int]) -> list[int]:
+    return [min(lengths)]
+
+
+def nearest_event(rng: random.Random) -> Event:
+    """A link comes, becomes another one, or goes."""
+    link = None if rng.random() < 0.3 else f"p{rng.randrange(5)}>p{rng.randrange(5)}"
+    return "links", f"l{rng.randrange(9)}", link
+
+
+def nearest_expect(inputs: Inputs) -> Expected:
+    """Go round by round from nothing, and keep what each round has changed."""
+    edges = Counter(tuple(link.split(">")) for link in inputs["links"].values())
+    homes = Counter(("p0", 0) for page, _ in edges.elements() if page == "p0")
+    found: list[Counter[Any]] = [Counter()]
+    steps: list[Counter[Any]] = []
+    least: list[Counter[Any]] = []
+    while len(found) < 2 or found[-1] != found[-2]:
+        step: Counter[Any] = Counter()
+        for (page, n), times in found[-1].items():
+            for (source, to), weight in edges.items():
+                if source == page:
+                    step[to, n + 1] += weight * times
+        steps.append(step)
+        least.append(Counter({(to, min(n for page, n in step if page == to)): 1 for to, _ in step}))
+        found.append(least[-1] + Counter(set(homes)))
+    lengths = {page: min(n for other, n in found[-1] if other == page) for page, _ in found[-1]}
+    return Expected(
+        {"lengths": lengths},
+        {
+            "links": inputs["links"],
+            "home": dict(homes),
+            "further-left": by_round(found[:-1]),
+            "further-right": dict(edges),
+            "nearest": by_round(steps),
+            "nearest-made": by_round(least),
+            "least": dict(found[-1]),
+            "lengths": lengths,
+            "lengths-rows": dict.fromkeys(lengths, 1),
+        },
+    )
+
+
+def by_round(bags: list[Counter[Any]]) -> dict[Any, int]:
+    """Rows (key, round, value) with the weight by which each round differs from the one before."""
+    differences: Counter[Any] = Counter()
+    for n, (before, after) in enumerate(zip([Counter[Any](), *bags], bags, strict=False)):
+        for key, value in {**before, **after}:
+            differences[key, n, value] = after[key, value] - before[key, value]
+    return {row: weight for row, weight in differences.items() if weight}
+
+
 PROGRAMS = [
     Program("family", family, {"nodes": "nodes"}, family_event, family_expect),
     Program("materials", materials, {"uses": "uses"}, materials_event, materials_expect),
@@ -318,4 +401,5 @@ PROGRAMS = [
     Program("countdown", countdown, {"roots": "roots"}, countdown_event, countdown_expect),
     Program("orders", orders, {"placed": "placed", "customers": "customers"}, orders_event, orders_expect),
     Program("rooms", rooms, {"readings": "readings"}, rooms_event, rooms_expect),
+    Program("nearest", nearest, {"links": "links"}, nearest_event, nearest_expect, 10_000),
 ]

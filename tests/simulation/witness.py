@@ -90,6 +90,8 @@ class Witness:
             return spec.key.decode(key), spec.value.decode(value)
         length = struct.unpack_from(">I", key)[0]
         row = spec.key.decode(key[4 : 4 + length]), spec.value.decode(key[4 + length :])
+        if spec.kind == "trace":
+            row = row[0], *row[1]
         return row, struct.unpack(">q", value)[0]
 
     # That they agree
@@ -194,7 +196,10 @@ def home(state: State, row: Any) -> int:
 
 
 def seen_by(state: State, row: Any) -> Any:
-    """What a state says about a row: a table's value, an arrangement's weight."""
+    """What a state says about a row: a table's value, an arrangement's weight, a trace's weight at a round."""
+    if state.spec.kind == "trace":
+        key, time, value = row
+        return dict((state.get_many([key])[0] or {}).get(value, ())).get(time)  # type: ignore[attr-defined]
     return state.get(row) if state.spec.kind == "table" else state.weights([row])[0]  # type: ignore[attr-defined]
 
 

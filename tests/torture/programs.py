@@ -3,6 +3,7 @@
     descendants   the README's: a recursion over a table whose edges come shuffled, move and go
     countdown     facts: n → n - 1 down to 0, so n + 1 of them for each root; and how many by root
     orders        facts re-keyed through a repartition and counted, beside a table that changes
+    nearest       a recursion by nested time: least distances through cycles, with links that come and go
 
 Their oracles are the simulation's. Every topic has three partitions, so that rows cross between workers.
 """
@@ -77,10 +78,28 @@ def orders(of_run: Callable[[str], str]) -> eddy.Topology:
     return topology
 
 
+def nearest(of_run: Callable[[str], str]) -> eddy.Topology:
+    """The least number of links from the home page."""
+    topology = eddy.Topology(of_run("nearest"))
+    links = topology.table(of_run("links"), key=eddy.String, value=eddy.String, name="links")
+    edges = links.to_relation().map(lambda _, link: tuple(link.split(">")), name="edges", key=eddy.String)
+    lengths = programs.nearest_of(edges).group_by_key(key=eddy.String, value=eddy.Int64)
+    summed = lengths.reduce(lambda a, b: a + b, lambda a, b: a - b, "lengths")
+    summed.to(of_run("lengths"), key=eddy.String, value=eddy.Int64)
+    return topology
+
+
+def nearest_event(rng: random.Random) -> Event:
+    """A link comes, becomes another one, or goes."""
+    link = None if rng.random() < 0.2 else f"p{rng.randrange(NODES)}>p{rng.randrange(NODES)}"
+    return "links", f"l{rng.randrange(2 * NODES)}", link
+
+
 _PROGRAMS: dict[str, tuple[Build, Callable[[random.Random], Event], Callable[[Inputs], Expected]]] = {
     "descendants": (descendants, descendants_event, programs.family_expect),
     "countdown": (countdown, countdown_event, programs.countdown_expect),
     "orders": (orders, programs.orders_event, programs.orders_expect),
+    "nearest": (nearest, nearest_event, programs.nearest_expect),
 }
 NAMES = list(_PROGRAMS)
 

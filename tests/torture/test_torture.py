@@ -19,6 +19,7 @@ KINDS = [
     ("storm", "countdown", 6),
     ("purge", "descendants", 3),
     ("state", "orders", 4),
+    ("kill at steps", "nearest", 8),
 ]
 
 

@@ -1,0 +1,122 @@
+"""Limits of mutually recursive bindings: what a limit returns, when it is an error, and when the error goes."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+import eddy
+from tests.naive import Bag
+from tests.recursion import blocks
+from tests.recursion.programs import PROGRAMS, Edit
+from tests.recursion.rig import Rig, watch
+
+assert blocks
+CHAIN: list[Edit] = [("roots", 0, 0), *(("edges", n, (n, n + 1, 1)) for n in range(3))]
+"""0 → 1 → 2 → 3, which the fourth round completes, so that the fifth changes nothing."""
+
+
+def rig(name: str) -> Rig:
+    topology, watched = PROGRAMS[name].topology()
+    watch(topology, watched)
+    return Rig(topology)
+
+
+def depths(running: Rig) -> dict[int, int]:
+    rows: Bag = running.left["watch-depth"]
+    assert set(rows.values()) <= {1}
+    return dict(rows)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("limit", blocks.LIMITS)
+class TestReturn:
+    def test_it_is_the_state_after_so_many_rounds(self, limit: int) -> None:
+        running = rig(f"depths-return-at-{limit}")
+        running.epoch(CHAIN)
+        assert set(depths(running)) == {(n, n) for n in range(min(limit, 4))}
+
+    def test_it_is_so_however_the_data_came(self, limit: int) -> None:
+        running = rig(f"depths-return-at-{limit}")
+        for edit in reversed(CHAIN):
+            running.epoch([edit])
+        running.epoch([("edges", 9, (0, 2, 1))])
+        running.epoch([("edges", 9, None)])
+        assert set(depths(running)) == {(n, n) for n in range(min(limit, 4))}
+
+
+@pytest.mark.parametrize("limit", blocks.LIMITS)
+class TestError:
+    def test_it_is_one_if_the_last_round_changed_anything(self, limit: int) -> None:
+        """Even if another round would not: a chain of 4 nodes needs limit 5."""
+        running = rig(f"depths-error-at-{limit}")
+        running.epoch(CHAIN)
+        assert bool(running.left["watch-errors"]) == (limit < 5)
+        assert bool(depths(running)) == (limit >= 5)
+
+    def test_the_error_tells_what_the_last_round_changed(self, limit: int) -> None:
+        running = rig(f"depths-error-at-{limit}")
+        running.epoch(CHAIN)
+        n = limit - 1
+        told = {("depth", (n, n)): 1, ("seen", (n, 0)): 1} if limit < 5 else {}
+        assert running.left["watch-errors"] == Counter(told)
+
+    def test_it_goes_when_the_data_is_mended_and_changes_are_held_back_until_then(self, limit: int) -> None:
+        running = rig(f"depths-error-at-{limit}")
+        short = limit - 1  # so many nodes are at rest in time
+        running.epoch([("roots", 0, 0 if short else None), *(("edges", n, (n, n + 1, 1)) for n in range(short - 1))])
+        before = {(n, n) for n in range(short)}
+        assert set(depths(running)) == before
+        for edits in ([("edges", 50, (0, 50, 1)), ("roots", 0, 0)], [("edges", n, (n, n + 1, 1)) for n in range(9)]):
+            running.epoch(edits)  # the first one is in time from limit 3 on
+        assert running.left["watch-errors"]
+        assert set(depths(running)) == (before | {(50, 1)} if limit > 2 else before)
+        running.replay()
+        out = running.epoch([("edges", 51, (50, 52, 1))])
+        assert not out["watch-depth"].rows, "held back"
+        assert not out["watch-seen"].rows, "held back"
+        running.epoch([("roots", 0, None)])
+        assert not running.left["watch-errors"]
+        assert depths(running) == {}
+        running.epoch([*(("edges", n, None) for n in range(max(0, limit - 2), 9)), ("edges", 51, None)])
+        if limit > 2:
+            running.epoch([("roots", 0, 0)])
+            assert set(depths(running)) == {(n, n) for n in range(limit - 1)} | {(50, 1)}
+
+
+def test_what_is_undone_leaves_no_error() -> None:
+    running = rig("depths-error-at-4")
+    running.epoch(CHAIN[:3])
+    before = running.states()
+    running.step(CHAIN)
+    running.undo()
+    assert running.states() == before
+    running.epoch([])
+    assert not running.left["watch-errors"]
+
+
+def looping(**bound: Any) -> Rig:
+    """Sets that flip for ever, while there is a root."""
+    topology = eddy.Topology("flip")
+    roots = topology.table("roots", eddy.Native, eddy.Native).to_relation().map(lambda _, node: (node, 0))
+    x = roots.filter(lambda k, v: False).recursively(lambda x: roots.minus(x, "other"), "x", **bound)
+    watch(topology, {"x": x})
+    return Rig(topology)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 10, 11])
+def test_a_flip_is_returned_as_it_is_after_its_last_round(limit: int) -> None:
+    running = looping(limit=limit, on_limit="return")
+    running.epoch([("roots", 0, 0), ("roots", 1, 7)])
+    assert running.left["watch-x"] == (Counter({(0, 0): 1, (7, 0): 1}) if limit % 2 == 0 else Counter())
+    running.epoch([("roots", 0, None)])
+    assert running.left["watch-x"] == (Counter({(7, 0): 1}) if limit % 2 == 0 else Counter())
+
+
+def test_a_flip_is_an_error_that_undoes_the_epoch_and_goes_with_the_data() -> None:
+    running = looping(limit=20)
+    running.epoch([("roots", 0, None)])
+    with pytest.raises(eddy.LoopLimitError, match="recursively 'x'"):
+        running.epoch([("roots", 0, 0)])
+    running.undo()
+    running.epoch([("roots", 0, None)])
+    assert not running.stored()

@@ -1,0 +1,34 @@
+"""Random graphs, edited, and random programs: after every epoch the answer is the one from scratch.
+
+EDDY_STORIES=1000 plays more of them; `python -m tests.recursion` plays until its time is out.
+"""
+
+import os
+from collections.abc import Callable
+
+import pytest
+
+from tests.recursion import blocks
+from tests.recursion.programs import PROGRAMS, Program
+from tests.recursion.random_programs import random_block, random_program
+from tests.recursion.rig import Played, play
+
+assert blocks
+STORIES = int(os.environ.get("EDDY_STORIES", "6"))
+CHUNKS = 6
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_answer_is_that_from_scratch_after_every_epoch(name: str) -> None:
+    played = Played()
+    for seed in range(STORIES):
+        play(PROGRAMS[name], seed, played)
+    assert played.epochs > 6 * STORIES
+    assert played.rows > played.epochs / 4, "next to nothing ever changed"
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+@pytest.mark.parametrize("kind", [random_program, random_block])
+def test_whatever_the_program_the_answer_is_that_from_scratch(kind: Callable[[int], Program], chunk: int) -> None:
+    for seed in range(chunk * STORIES, (chunk + 1) * STORIES):
+        play(kind(seed), seed)

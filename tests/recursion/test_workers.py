@@ -1,0 +1,29 @@
+"""The programs run by workers that abort, are killed and lose their state: whenever they rest, the answer is right."""
+
+import os
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from tests.recursion import blocks
+from tests.recursion.cluster import Cluster
+from tests.recursion.programs import PROGRAMS
+
+LIVES = int(os.environ.get("EDDY_LIVES", "1"))
+assert blocks
+
+
+@pytest.fixture(autouse=True)
+def _quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Aborts are logged."""
+    with caplog.at_level("ERROR", logger="eddy.worker"):
+        yield
+
+
+@pytest.mark.parametrize("members", [1, 2])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_whatever_befalls_its_workers_the_answer_is_right(name: str, members: int) -> None:
+    for seed in range(LIVES):
+        rng = random.Random(f"{name} {members} {seed}")
+        Cluster(PROGRAMS[name], members, rng.choice([1, 4]), rng).live(PROGRAMS[name])

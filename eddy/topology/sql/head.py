@@ -19,7 +19,7 @@ from eddy.topology.sql.algebra import Bound, Column
 from eddy.topology.sql.text import Text
 from eddy.topology.sql.types import TYPE_NAMES, parse_type
 
-__all__ = ["Definition", "Mutual", "parse", "split"]
+__all__ = ["Definition", "Mutual", "created_query", "parse", "split"]
 
 _TOKEN = re.compile(r" but got <Token.*", re.DOTALL)
 _OPEN, _CLOSE = TokenType.L_PAREN, TokenType.R_PAREN
@@ -73,6 +73,22 @@ def parse(text: Text) -> exp.Expr | Mutual:
             "it begins a statement. Put all bindings into one block",
         )
     return _Head(text, tokens).mutual()
+
+
+def created_query(text: Text) -> tuple[str, Text | None]:
+    """Of CREATE VIEW name AS query the name and the query, of any other CREATE its name alone, else nothing."""
+    tokens = [token for token in _tokens(text) if token.token_type is not TokenType.SEMICOLON]
+    if not tokens or not _is(tokens[0], "CREATE"):
+        return "", None
+    as_at = next((i for i, token in enumerate(tokens) if _is(token, "AS")), None)
+    if as_at is None or as_at < 2:
+        return "created", None
+    name = tokens[as_at - 1]
+    if name.token_type is _CLOSE:
+        raise text.unsupported(tokens[0].start, "CREATE … name (columns) AS", "name the columns in the query")
+    quoted = name.token_type is TokenType.IDENTIFIER
+    end = tokens[as_at].end + 1
+    return str(name.text if quoted else name.text.lower()), Text(_blank(text.text[:end]) + text.text[end:], text.name)
 
 
 def _tokens(text: Text) -> list[Token]:

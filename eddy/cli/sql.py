@@ -4,21 +4,21 @@ import csv
 import pathlib
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from eddy.cli.exits import message
 from eddy.cli.logs import Target, log_options
-from eddy.cli.sql_session import Session
 from eddy.cli.sql_sources import parse_source
 from eddy.cli.tables import new_table, print_table
 from eddy.errors import EddyError
+from eddy.topology.sql.answer import Answer
 from eddy.topology.sql.display import shown
-from eddy.topology.sql.head import split
-from eddy.topology.sql.once import Result
-from eddy.topology.sql.text import Text
+
+if TYPE_CHECKING:
+    from eddy.cli.sql_session import Session
 
 __all__ = ["command"]
 
@@ -47,9 +47,9 @@ def command(
 
     FILE holds statements that end with semicolons; without one they come from stdin, on a terminal from a prompt.
     A SOURCE is a file (.csv, .tsv, .jsonl, also .gz) whose first line names the columns, or a topic: of a compacted
-    topic the last value of each key, else every record, up to its present end; `latest:TOPIC` and `all:TOPIC` say which.
-    Types are inferred, unless CREATE TABLE name (column type, …) declares them. Of a topic the columns are key and
-    value, or those that CREATE TABLE declares: then values are JSON objects.
+    topic the last value of each key, else every record, up to its present end; latest:TOPIC and all:TOPIC say
+    which. Types are inferred, unless CREATE TABLE name (column type, …) declares them. Of a topic the columns are
+    key and value, or those that CREATE TABLE declares: then values are JSON objects.
 
     \b
     Examples:
@@ -60,6 +60,9 @@ def command(
     """
     if file is not None and text is not None:
         raise click.UsageError("--command and FILE are both there; leave one out.")
+    # What parses SQL is imported only where SQL is used: other commands start sooner.
+    from eddy.cli.sql_session import Session
+
     sources = [parse_source(table) for table in tables]
     session = Session(target, {source.name: source for source in sources})
     form = form or ("table" if sys.stdout.isatty() else "csv")
@@ -69,7 +72,7 @@ def command(
     name = "command" if text is not None else "stdin" if file is None or str(file) == "-" else file.name
     if text is None:
         text = sys.stdin.read() if name == "stdin" else _content(file)
-    _script(session, Text(text, name), form)
+    _script(session, text, name, form)
 
 
 def _content(file: pathlib.Path | None) -> str:
@@ -79,19 +82,15 @@ def _content(file: pathlib.Path | None) -> str:
     return file.read_text(encoding="utf-8")
 
 
-def _script(session: Session, text: Text, form: str) -> None:
+def _script(session: "Session", text: str, name: str, form: str) -> None:
     """Run statements in their order; an empty line is between answers."""
-    printed = False
-    for statement in split(text):
-        answer = session.run(statement)
-        if answer is not None:
-            if printed:
-                click.echo()
-            _print(answer, form)
-            printed = True
+    for number, answer in enumerate(session.answers(text, name)):
+        if number:
+            click.echo()
+        _print(answer, form)
 
 
-def _prompt(session: Session, form: str) -> None:
+def _prompt(session: "Session", form: str) -> None:
     """Read statements from a terminal, each until its semicolon; errors are told, and the next one is read."""
     import readline  # noqa: F401 - gives input() its history and its keys
 
@@ -101,7 +100,7 @@ def _prompt(session: Session, form: str) -> None:
             if text.startswith("\\"):
                 _meta(session, text)
             else:
-                _script(session, Text(text, "prompt"), form)
+                _script(session, text, "prompt", form)
         except EddyError as error:
             click.echo(f"error [{error.code}]: {message(error)}", err=True)
         except click.ClickException as error:
@@ -132,7 +131,7 @@ def _statements() -> Iterator[str]:
                 lines = []
 
 
-def _meta(session: Session, text: str) -> None:
+def _meta(session: "Session", text: str) -> None:
     """A command of the prompt's own."""
     word, _, rest = text.partition(" ")
     if word == "\\t" and rest:
@@ -157,7 +156,7 @@ def _meta(session: Session, text: str) -> None:
         raise click.UsageError(f"{word}: {_HELP}")
 
 
-def _print(answer: Result, form: str) -> None:
+def _print(answer: Answer, form: str) -> None:
     if form == "jsonl":
         for row in answer.rows:
             line = dict(zip(answer.columns, row, strict=True))
@@ -173,7 +172,7 @@ def _print(answer: Result, form: str) -> None:
     writer.writerows(["" if cell is None else cell for cell in row] for row in cells)
 
 
-def _print_table(answer: Result, cells: list[list[str | None]]) -> None:
+def _print_table(answer: Answer, cells: list[list[str | None]]) -> None:
     table = new_table()
     for name, type in zip(answer.columns, answer.types, strict=True):
         right = type.partition("(")[0] in _NUMBERS

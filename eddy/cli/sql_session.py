@@ -4,7 +4,7 @@ CREATE TABLE name (column type, …) declares the columns of a table that --tabl
 CREATE TABLE name AS query, computes one. Anything else is a query.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -12,9 +12,10 @@ from sqlglot import exp
 from eddy.cli.logs import Target
 from eddy.cli.sql_sources import Source, load
 from eddy.topology.sql.algebra import Column
+from eddy.topology.sql.answer import Answer, Table
 from eddy.topology.sql.binder import type_of
-from eddy.topology.sql.head import created_query, parse
-from eddy.topology.sql.once import Result, Table, run
+from eddy.topology.sql.head import created_query, parse, split
+from eddy.topology.sql.once import run
 from eddy.topology.sql.scope import folded
 from eddy.topology.sql.text import Text
 from eddy.topology.sql.types import TEXT, parse_type
@@ -31,7 +32,14 @@ class Session:
     declared: dict[str, tuple[Column, ...]] = field(default_factory=dict)
     tables: dict[str, Table] = field(default_factory=dict)
 
-    def run(self, statement: Text) -> Result | None:
+    def answers(self, text: str, name: str) -> Iterator[Answer]:
+        """The answers of the queries among the statements of a text, which messages call `name`."""
+        for statement in split(Text(text, name)):
+            answer = self.run(statement)
+            if answer is not None:
+                yield answer
+
+    def run(self, statement: Text) -> Answer | None:
         """The answer of a query, or None of what declares something. Raises: TopologyError, DataError."""
         name, query = created_query(statement)
         if query is not None:
@@ -54,7 +62,7 @@ class Session:
         """The tables that there are."""
         return list(dict.fromkeys([*self.sources, *self.declared, *self.tables]))
 
-    def _answer(self, query: Text) -> Result:
+    def _answer(self, query: Text) -> Answer:
         return run(query, {name: self.table(name) for name in self._named(query)})
 
     def _named(self, query: Text) -> Sequence[str]:
@@ -75,6 +83,6 @@ class Session:
         self.tables.pop(name, None)
 
 
-def _as_table(answer: Result) -> Table:
+def _as_table(answer: Answer) -> Table:
     columns = [Column(n, parse_type(t) or TEXT) for n, t in zip(answer.columns, answer.types, strict=True)]
     return Table(tuple(columns), answer.rows)

@@ -24,8 +24,8 @@ from eddy.cli.logs import Target, opened
 from eddy.connectors.log import Log
 from eddy.errors import ConnectorError, DataError
 from eddy.topology.sql.algebra import Column
+from eddy.topology.sql.answer import Table
 from eddy.topology.sql.casts import cast_function
-from eddy.topology.sql.once import Table
 from eddy.topology.sql.tables import reader_of
 from eddy.topology.sql.types import BIGINT, BOOLEAN, DOUBLE, NUMERIC, PYTHON_TYPES, TEXT, TIMESTAMP, Type, common_type
 

@@ -135,7 +135,7 @@ class Topology:
 
         Raises: TopologyError for what is wrong or not supported, with its line and column.
         """
-        from eddy.topology.sql.view import create_view
+        from eddy.topology.sql.build import create_view
 
         return create_view(self, text, tables or {}, check_name(name, "query"), key)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from eddy.topology.sql.once import query
+from eddy import query
 from tests.sql import duck, queries
 
 TABLES: Any = {

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import eddy
-from eddy.topology.sql.once import query
+from eddy import query
 from tests.sql import duck, queries
 
 

@@ -10,6 +10,7 @@ from eddy.topology.sql.binder import Binder, coerce
 from eddy.topology.sql.expressions import TRUE, Expr, conjuncts, literal, shifted
 from eddy.topology.sql.functions import comparison_call
 from eddy.topology.sql.scope import Environment, Scope, Seen, folded, scope_of
+from eddy.topology.sql.text import Text
 from eddy.topology.sql.types import BOOLEAN, INTEGER, UNKNOWN, common_type
 
 if TYPE_CHECKING:
@@ -41,15 +42,20 @@ def _joined(
     before: Source | None = None
     for join in joins:
         right = _item(queries, join.this, path, environment)
-        if _is_comma(join):
+        if _is_comma(queries.text, join):
             before, left = _both(before, left, join), right
         else:
             left = _join(queries, left, right, join, path)
     return _both(before, left, joins[-1] if joins else first)
 
 
-def _is_comma(join: exp.Join) -> bool:
-    return not any(join.args.get(name) for name in ("on", "using", "side", "kind", "method"))
+def _is_comma(text: Text, join: exp.Join) -> bool:
+    """Whether a table stands behind a comma. Raises: TopologyError for JOIN without a condition, which parses alike."""
+    if any(join.args.get(name) for name in ("on", "using", "side", "kind", "method")):
+        return False
+    if text.before(join.this).upper().endswith("JOIN"):
+        raise text.error(join, "JOIN without a condition; one is needed: ON … or USING (…), or CROSS JOIN")
+    return True
 
 
 def _both(left: Source | None, right: Source, at: exp.Expr) -> Source:

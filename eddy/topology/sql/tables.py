@@ -172,7 +172,7 @@ def reader_of(where: str, type: Type) -> Callable[[Any], Any]:
     fit = cast_function(TEXT if type.kind == "text" else BIGINT, type) if type.kind in LIMITS else None
 
     def read(value: Any) -> Any:
-        if value is None or value.__class__ is accepted[0]:
+        if value is None or (value.__class__ is accepted[0] and value == value):
             return value if fit is None or value is None else _fitted(value)
         return _converted(value)
 

@@ -21,6 +21,11 @@ class Text:
         before = self.text[:offset]
         return f"line {before.count(chr(10)) + 1}, column {offset - before.rfind(chr(10))}"
 
+    def before(self, node: exp.Expr) -> str:
+        """What stands before a node, without blanks and opening parentheses."""
+        starts = [start for part in node.walk() if (start := _start(part)) is not None]
+        return self.text[: min(starts, default=0)].rstrip(" \t\r\n(")
+
     def where(self, node: exp.Expr) -> str:
         """Line and column at which a node begins: of its first word that has a position, or of one around it."""
         around: exp.Expr | None = node

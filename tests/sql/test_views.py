@@ -196,6 +196,16 @@ def test_a_change_in_one_expression_renames_no_state_of_another() -> None:
     assert plain <= more
 
 
+def test_names_that_others_have_too_are_told_apart() -> None:
+    counts = "SELECT a AS x, count(*) AS n FROM t GROUP BY a"
+    topology_of(f"WITH u AS ({counts}), t AS ({counts}) SELECT u.x, v.n FROM ({counts}) AS u JOIN t AS v ON u.x = v.x")
+    topology_of(
+        "WITH MUTUALLY RECURSIVE (ERROR AT RECURSION LIMIT 9) errors(x int) AS (SELECT a FROM t), held(x int) AS "
+        '(SELECT x FROM errors), "limit"(x int) AS (SELECT x FROM held), "ä b"(x int) AS (SELECT x FROM "limit"), '
+        '"class"(x int) AS (SELECT * FROM "ä b") SELECT x FROM "class"'
+    )
+
+
 def test_restart_with_or_without_the_state_goes_on() -> None:
     text = (
         "WITH MUTUALLY RECURSIVE r(x integer, n numeric(5, 1)) AS (SELECT a, 1.5 FROM u UNION SELECT u.c, n FROM r "

@@ -14,7 +14,10 @@ from eddy.topology.sql.algebra import Aggregate
 from eddy.topology.sql.casts import CONTEXT, LIMITS
 from eddy.topology.sql.types import BIGINT, BOOLEAN, DOUBLE, NUMERIC, Type
 
-__all__ = ["MARKER", "aggregate_type", "group_function"]
+__all__ = ["EXACT", "MARKER", "aggregate_type", "average_of", "group_function", "sum_of"]
+
+EXACT = decimal.Context(prec=2000, traps=[])
+"""Adds numerics without rounding."""
 
 MARKER: None = None
 """The value that stands in the one group of an aggregate without GROUP BY, so that it is there without rows too."""
@@ -90,37 +93,36 @@ def _float_sum(values: Iterable[float]) -> float:
 def _numeric_sum(pairs: _Pairs) -> decimal.Decimal:
     total = decimal.Decimal(0)
     for value, weight in pairs:
-        total = CONTEXT.add(total, CONTEXT.multiply(value, decimal.Decimal(weight)))
+        total = EXACT.add(total, EXACT.multiply(value, decimal.Decimal(weight)))
     return total
+
+
+def sum_of(type: Type, count: int, total: Any) -> Any:
+    """The sum of so many values of a type, from their exact total; null of none. Raises: DataError out of range."""
+    if not count:
+        return None
+    if type.kind in {"bigint", "numeric"}:
+        return CONTEXT.plus(decimal.Decimal(total))
+    if type.floating or -LIMITS["bigint"] <= total < LIMITS["bigint"]:
+        return total
+    raise DataError("sum: bigint out of range; a wider type is needed. Cast its argument: sum(x::numeric)")
+
+
+def average_of(type: Type, count: int, total: Any) -> Any:
+    """The mean of so many values of a type, from their exact total; null of none."""
+    if not count:
+        return None
+    return total / count if type.floating else CONTEXT.divide(decimal.Decimal(total), decimal.Decimal(count))
 
 
 def _sum(type: Type) -> Callable[[Sequence[tuple[Any, int]]], Any]:
     total = _total(type)
-    if type.kind == "bigint":
-        return lambda pairs: decimal.Decimal(total(pairs)) if pairs else None
-    if type.kind in {"smallint", "integer"}:
-        return lambda pairs: _bounded(total(pairs)) if pairs else None
-    return lambda pairs: total(pairs) if pairs else None
-
-
-def _bounded(value: int) -> int:
-    if -LIMITS["bigint"] <= value < LIMITS["bigint"]:
-        return value
-    raise DataError("sum: bigint out of range; a wider type is needed. Cast its argument: sum(x::numeric)")
+    return lambda pairs: sum_of(type, len(pairs), total(pairs))
 
 
 def _average(type: Type) -> Callable[[Sequence[tuple[Any, int]]], Any]:
     total = _total(type)
-
-    def average(pairs: Sequence[tuple[Any, int]]) -> Any:
-        if not pairs:
-            return None
-        count = sum(weight for _, weight in pairs)
-        if type.floating:
-            return total(pairs) / count
-        return CONTEXT.divide(decimal.Decimal(total(pairs)), decimal.Decimal(count))
-
-    return average
+    return lambda pairs: average_of(type, sum(weight for _, weight in pairs), total(pairs))
 
 
 def _order(type: Type) -> Callable[[Any], Any] | None:

@@ -69,8 +69,6 @@ def _to_text(source: Type) -> Cast:
 
 def numeric_text(value: decimal.Decimal, scale: int | None = None) -> str:
     """A numeric as text: with its type's scale, or without zeros at its end."""
-    if not value.is_finite():
-        return "NaN" if value.is_nan() else "Infinity" if value > 0 else "-Infinity"
     if scale is not None:
         return format(value.quantize(decimal.Decimal(1).scaleb(-scale), context=CONTEXT), "f")
     return format(value.normalize(CONTEXT), "f") if value else "0"
@@ -102,9 +100,7 @@ def _to_integer(source: Type, kind: str) -> Cast | None:
     if source.floating:
         return lambda value: checked(round(value)) if math.isfinite(value) else out_of_range(kind)
     if source.kind == "numeric":
-        return lambda value: (
-            checked(int(value.to_integral_value(decimal.ROUND_HALF_UP))) if value.is_finite() else out_of_range(kind)
-        )
+        return lambda value: checked(int(value.to_integral_value(decimal.ROUND_HALF_UP)))
     if source.kind == "boolean":
         return int
     return (lambda value: checked(_parsed(_integer, value, kind))) if source.kind == "text" else None
@@ -126,9 +122,9 @@ def _parsed(parse: Callable[[str], Any], text: str, kind: str) -> Any:
 def _to_numeric(source: Type, target: Type) -> Cast | None:
     convert: Callable[[Any], decimal.Decimal]
     if source.floating:
-        convert = lambda value: decimal.Decimal(repr(value))  # noqa: E731
+        convert = lambda value: _finite(decimal.Decimal(repr(value)))  # noqa: E731
     elif source.kind == "text":
-        convert = lambda value: _parsed(decimal.Decimal, value, "numeric")  # noqa: E731
+        convert = lambda value: _finite(_parsed(decimal.Decimal, value, "numeric"))  # noqa: E731
     elif source.number:
         convert = decimal.Decimal
     else:
@@ -138,13 +134,16 @@ def _to_numeric(source: Type, target: Type) -> Cast | None:
     step, limit = decimal.Decimal(1).scaleb(-(target.scale or 0)), target.precision - (target.scale or 0)
 
     def fitted(value: Any) -> decimal.Decimal:
-        number = convert(value)
-        if not number.is_finite():
-            return out_of_range(str(target)) if number.is_infinite() else number
-        number = number.quantize(step, context=CONTEXT)
+        number = convert(value).quantize(step, context=CONTEXT)
         return number if number.is_finite() and number.adjusted() < limit else out_of_range(str(target))
 
     return fitted
+
+
+def _finite(number: decimal.Decimal) -> decimal.Decimal:
+    if number.is_finite():
+        return number
+    raise DataError(f"{number} is no numeric, which are finite; another value is needed. double precision has it")
 
 
 def _to_float(source: Type, target: Type) -> Cast | None:

@@ -5,7 +5,8 @@ columns those alone that are read further on. Conditions and projections become 
 the projection behind a join is the join's own.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from inspect import Parameter, Signature
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ from eddy.topology.sql.expressions import (
     rows_of,
     walk,
 )
+from eddy.topology.sql.folds import fold_of
 from eddy.topology.sql.names import step_name
 from eddy.topology.sql.rows import row_serde
 from eddy.topology.sql.series import series_function
@@ -39,6 +41,7 @@ __all__ = ["Compiler"]
 Exprs = Sequence[Expr]
 Rows = Relation[Any, Any]
 
+_TAKEN = {"errors", "held", "limit"}
 _BY_VALUE, _BY_KEY = "_, row", "row, _"
 """Where a relation has its rows: in its values, or, where it is a set of rows, in its keys."""
 
@@ -50,6 +53,7 @@ class Compiler:
         self._topology, self._tables, self._name = topology, tables, name
         self._done: dict[Any, tuple[Rows, str]] = {}
         self._variables: dict[str, tuple[Rows, str]] = {}
+        self._loops = 0
         self.errors: list[tuple[algebra.Block, Rows]] = []
 
     def rows(self, node: Node) -> Rows:
@@ -217,6 +221,11 @@ class Compiler:
             marker = self._fixed([((), MARKER)], f"{name}-empty", _serde(value))
             rows = rows.union(marker)
         types = [None if argument is None else argument.type for argument in arguments]
+        fold = None if self._loops else fold_of(node.aggregates, types)
+        if fold is not None:
+            key, state = _serde(node.keys), row_serde(fold.types)
+            grouped = rows.group_by_key(key).aggregate(fold.initial, fold.adder, fold.subtractor, name, state)
+            return grouped.to_relation().map(fold.row, None, row_serde(()), _serde(all_columns(node)))
         function = group_function(node.aggregates, types)
         return rows.reduce(function, name, _serde(node.keys), _serde(all_columns(node)))
 
@@ -227,11 +236,12 @@ class Compiler:
 
         def op(rows: Rows) -> Rows:
             self._done = dict(outside)  # it may be called twice, and what it made before is gone then
-            if node.distinct:
-                self._variables[node.binding] = rows.distinct(f"{name}-seen"), _BY_KEY
-                return self._set(node.step)
-            self._variables[node.binding] = rows, _BY_VALUE
-            return self.rows(node.step)
+            with self._inside():
+                if node.distinct:
+                    self._variables[node.binding] = rows.distinct(f"{name}-seen"), _BY_KEY
+                    return self._set(node.step)
+                self._variables[node.binding] = rows, _BY_VALUE
+                return self.rows(node.step)
 
         seed = self._set(node.seed) if node.distinct else self.rows(node.seed)
         try:
@@ -242,6 +252,15 @@ class Compiler:
                 "every row would come round for ever; a condition or a join is needed. Write e.g. … WHERE depth < 100"
             ) from error
         return (found.distinct(f"{name}-distinct"), _BY_KEY) if node.distinct else (found, _BY_VALUE)
+
+    @contextmanager
+    def _inside(self) -> Iterator[None]:
+        """While the inside of a loop is built."""
+        self._loops += 1
+        try:
+            yield
+        finally:
+            self._loops -= 1
 
     def _block(self, block: algebra.Block) -> dict[str, Rows]:
         """WITH MUTUALLY RECURSIVE: the relations of its bindings."""
@@ -254,9 +273,10 @@ class Compiler:
                     name: (found, _BY_VALUE) for (name, _), found in zip(block.bindings, rows, strict=True)
                 }
                 made = []
-                for name, definition in block.bindings:
-                    made.append(self.rows(definition))
-                    self._variables[name] = made[-1], _BY_VALUE
+                with self._inside():
+                    for name, definition in block.bindings:
+                        made.append(self.rows(definition))
+                        self._variables[name] = made[-1], _BY_VALUE
                 return tuple(made)
 
             names = _parameters([name for name, _ in block.bindings])
@@ -319,5 +339,8 @@ def _without_null(key: tuple[Any, ...], _: Any) -> bool:
 
 
 def _parameters(names: Sequence[str]) -> list[str]:
-    """The bindings' names as names of Python's: others are given their place."""
-    return [name if name.isidentifier() and not iskeyword(name) else f"binding_{i}" for i, name in enumerate(names)]
+    """The bindings' names as names of parameters; those that cannot be one, or name a state of the block, by place."""
+    return [
+        name if name.isidentifier() and name.isascii() and not iskeyword(name) and name not in _TAKEN else f"binding_{i}"
+        for i, name in enumerate(names)
+    ]

@@ -159,7 +159,7 @@ def _item(queries: "Queries", node: exp.Expr, path: str, environment: Environmen
         return _table(queries, node, path, environment)
     if isinstance(node, exp.Values):
         name = _alias(node) or "values"
-        found = values(queries, node, f"{path}-{name}", environment)
+        found = values(queries, node, f"{path}-from-{name}", environment)
         return _aliased(queries, node, found, name, environment)
     if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table):
         if node.args.get("alias"):
@@ -168,7 +168,7 @@ def _item(queries: "Queries", node: exp.Expr, path: str, environment: Environmen
     if isinstance(node, exp.Subquery):
         name = _alias(node) or "query"
         inner = Environment(environment.tables)
-        found = queries.query(node.unwrap() if not node.args.get("alias") else node.this, f"{path}-{name}", inner)
+        found = queries.query(node.unwrap() if not node.args.get("alias") else node.this, f"{path}-from-{name}", inner)
         return _aliased(queries, node, queries.resolved(found), name, environment)
     what = "LATERAL" if isinstance(node, exp.Lateral) else type(node).__name__
     raise text.unsupported(node, f"{what} in FROM", "join a query by its columns")

@@ -209,6 +209,13 @@ _ACCEPTED: dict[str, tuple[type, ...]] = {
 }
 
 
+def _number(value: Any) -> decimal.Decimal:
+    number = decimal.Decimal(value)
+    if not number.is_finite():
+        raise ValueError(value)
+    return number
+
+
 def _moment(value: Any) -> datetime.datetime:
     moment = value if isinstance(value, datetime.datetime) else datetime.datetime.fromisoformat(value)
     return moment if moment.tzinfo is None else moment.astimezone(datetime.UTC).replace(tzinfo=None)
@@ -219,7 +226,7 @@ _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
     "smallint": int,
     "integer": int,
     "bigint": int,
-    "numeric": lambda value: decimal.Decimal(repr(value) if isinstance(value, float) else value),
+    "numeric": lambda value: _number(repr(value) if isinstance(value, float) else value),
     "real": lambda value: float(value) if value == value else math.nan,
     "double": lambda value: float(value) if value == value else math.nan,
     "text": str,

@@ -198,7 +198,8 @@ def test_a_change_in_one_expression_renames_no_state_of_another() -> None:
 
 def test_names_that_others_have_too_are_told_apart() -> None:
     counts = "SELECT a AS x, count(*) AS n FROM t GROUP BY a"
-    topology_of(f"WITH u AS ({counts}), t AS ({counts}) SELECT u.x, v.n FROM ({counts}) AS u JOIN t AS v ON u.x = v.x")
+    topology_of(f"WITH u AS ({counts}) SELECT q.x, u.n FROM u JOIN ({counts}) AS q ON q.x = u.x")
+    topology_of(f"WITH u AS ({counts}) SELECT u.x, v.n FROM ({counts}) AS u, u AS v")
     topology_of(
         "WITH MUTUALLY RECURSIVE (ERROR AT RECURSION LIMIT 9) errors(x int) AS (SELECT a FROM t), held(x int) AS "
         '(SELECT x FROM errors), "limit"(x int) AS (SELECT x FROM held), "ä b"(x int) AS (SELECT x FROM "limit"), '

@@ -12,6 +12,7 @@ from keyword import iskeyword
 from typing import TYPE_CHECKING, Any
 
 from eddy.errors import NonTerminatingRecursionError
+from eddy.topology.mutual import mutually_recursive
 from eddy.topology.relation import Relation
 from eddy.topology.sql import algebra
 from eddy.topology.sql.aggregates import MARKER, group_function
@@ -287,12 +288,14 @@ class Compiler:
                 for parameter, (_, definition) in zip(names, block.bindings, strict=True)
             }
             bound = block.bound
-            bindings = self._topology.mutually_recursive(
+            bindings = mutually_recursive(
+                self._topology._builder,
                 step,
-                name=step_name(block.name),
-                limit=bound.rounds if bound else None,
-                on_limit=bound.then if bound else "error",
-                serdes=serdes,
+                step_name(block.name),
+                bound.rounds if bound else None,
+                bound.then if bound else "error",
+                serdes,
+                sole=True,
             )
             self.errors.append((block, bindings.errors))
             found = {name: bindings[n] for n, (name, _) in zip(names, block.bindings, strict=True)}
@@ -341,6 +344,8 @@ def _without_null(key: tuple[Any, ...], _: Any) -> bool:
 def _parameters(names: Sequence[str]) -> list[str]:
     """The bindings' names as names of parameters; those that cannot be one, or name a state of the block, by place."""
     return [
-        name if name.isidentifier() and name.isascii() and not iskeyword(name) and name not in _TAKEN else f"binding_{i}"
+        name
+        if name.isidentifier() and name.isascii() and not iskeyword(name) and name not in _TAKEN
+        else f"binding_{i}"
         for i, name in enumerate(names)
     ]

@@ -7,16 +7,13 @@ CREATE TABLE name AS query, computes one. Anything else is a query.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from sqlglot import exp
-
 from eddy.cli.logs import Target
 from eddy.cli.sql_sources import Source, load
 from eddy.topology.sql.algebra import Column
 from eddy.topology.sql.answer import Answer, Table
-from eddy.topology.sql.binder import type_of
-from eddy.topology.sql.head import created_query, parse, split
+from eddy.topology.sql.declare import declared_table
+from eddy.topology.sql.head import created_query, split
 from eddy.topology.sql.once import run
-from eddy.topology.sql.scope import folded
 from eddy.topology.sql.text import Text
 from eddy.topology.sql.types import TEXT, parse_type
 
@@ -46,7 +43,9 @@ class Session:
             self.tables[name] = _as_table(self._answer(query))
             return None
         if name:
-            self._declare(statement, parse(statement))
+            table, columns = declared_table(statement)
+            self.declared[table] = columns
+            self.tables.pop(table, None)
             return None
         return self._answer(statement)
 
@@ -70,17 +69,6 @@ class Session:
         text = query.text.lower()
         found = [name for name in self.names() if name.lower() in text]
         return found or self.names()
-
-    def _declare(self, text: Text, node: object) -> None:
-        if not isinstance(node, exp.Create) or not isinstance(node.this, exp.Schema):
-            raise text.unsupported(0, "this form of CREATE", "CREATE TABLE name (column type, …) is needed")
-        columns = []
-        for part in node.this.expressions:
-            if isinstance(part, exp.ColumnDef) and isinstance(part.args.get("kind"), exp.DataType):
-                columns.append(Column(folded(part.this), type_of(text, part.args["kind"], part)))
-        name = folded(node.this.this.this)
-        self.declared[name] = tuple(columns)
-        self.tables.pop(name, None)
 
 
 def _as_table(answer: Answer) -> Table:

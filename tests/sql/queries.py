@@ -97,6 +97,8 @@ def conditions(draw: Draw, columns: list[str], words: list[str]) -> str:
                 "{0} OR NOT EXISTS (SELECT 1 FROM u AS v WHERE v.c = {1})",
                 "({1} IN (SELECT c FROM u)) IS NULL",
                 "{1} = (SELECT max(c) FROM u)",
+                "{1} = (SELECT count(v.c) FROM u AS v WHERE v.a = {1})",
+                "{0} OR (SELECT min(v.c) + count(*) FROM u AS v WHERE v.a = {1} AND v.c > 0) IS NULL",
                 "{1} IN (SELECT v.c FROM u AS v WHERE v.a = {1} + 0)",
             ]
         )

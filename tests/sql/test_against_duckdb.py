@@ -34,6 +34,9 @@ QUERIES = [
     "SELECT * FROM (VALUES (1, 'x'), (NULL, 'y')) AS v(n, w)",
     "WITH w AS (SELECT a FROM t), x(k) AS (SELECT a FROM w) SELECT * FROM w JOIN x ON a = k",
     "SELECT a, (SELECT max(c) FROM u), a IN (SELECT c FROM u), EXISTS (SELECT 1 FROM u WHERE u.c = t.b) FROM t",
+    "SELECT a, (SELECT count(*) FROM u WHERE u.a = t.a), (SELECT sum(c) + 1 FROM u WHERE u.a = t.a AND c < 9) FROM t",
+    "SELECT a, (SELECT DISTINCT c FROM u WHERE u.a = t.a AND c = 2) + 1 FROM t "
+    "WHERE (SELECT count(c) FROM u WHERE a = b) < 2",
     "SELECT s || '!' , length(s), upper(s), lower(s), substring(s, 2, 1), substring(s, 0, 2), "
     "position('b' IN s) FROM t",
     "SELECT trim('  x '), ltrim('xxa', 'x'), replace('abc', 'b', 'zz'), left('abc', -1), right('abc', 2), "

@@ -8,8 +8,8 @@ from sqlglot import exp
 from eddy.topology.sql import algebra
 from eddy.topology.sql.algebra import Column, Group, Node, Project, Shared
 from eddy.topology.sql.binder import Binder, cast, coerce
-from eddy.topology.sql.expressions import Expr, column, conjuncts, transform, walk
-from eddy.topology.sql.scope import Environment, Scope, folded
+from eddy.topology.sql.expressions import Expr, column, conjuncts, literal, replace_columns, transform, walk
+from eddy.topology.sql.scope import Environment, Scope, folded, refuse_outer
 from eddy.topology.sql.sources import from_clause, renamed, values
 from eddy.topology.sql.subqueries import Applied, Correlation, bind_subquery
 from eddy.topology.sql.text import Text
@@ -219,15 +219,19 @@ class _Select:
         conditions = conjuncts(self._binder.condition(having.this)) if having is not None else []
         grouped = group is not None or having is not None
         if grouped or any(part.op == "aggregate" for expr in exprs for part in walk(expr)):
-            correlation.refuse("a query with aggregates")
-            exprs, conditions = self._grouped(applied, names, exprs, conditions)
+            if not environment.value or grouped or len(names) > 1:
+                correlation.refuse("a query with aggregates")
+            refuse_outer(self._text, *exprs, *conditions)
+            exprs, conditions = self._grouped(applied, names, exprs, conditions, correlation.inner)
+            if correlation.inner:
+                environment.missing.append(_of_no_rows(exprs[0], applied.node))
+                correlation.inner = [column(i, expr.type) for i, expr in enumerate(correlation.inner)]
             applied.filter(conditions)
         exprs = applied.values(exprs)
         exprs += correlation.inner
         environment.correlated.extend(correlation.outer)
         columns = tuple(Column(names[i] if i < len(names) else "", expr.type) for i, expr in enumerate(exprs))
-        for expr in exprs:
-            correlation.check(expr)
+        refuse_outer(self._text, *exprs)
         node: Node = Project(columns=columns, name=self._path, input=applied.node, exprs=tuple(exprs))
         if self._node.args.get("distinct"):
             node = self._distinct(node, visible, extra)
@@ -267,10 +271,16 @@ class _Select:
         return exprs[index] if index is not None else self._binder.bind(part)
 
     def _grouped(
-        self, applied: Applied, names: list[str], exprs: list[Expr], conditions: list[Expr]
+        self,
+        applied: Applied,
+        names: list[str],
+        exprs: list[Expr],
+        conditions: list[Expr],
+        links: Sequence[Expr],
     ) -> tuple[list[Expr], list[Expr]]:
-        """Put a Group below; return the expressions over its columns."""
-        keys = applied.values(self._keys(names, exprs))
+        """Put a Group below, by its keys and by `links` to the query around; return the expressions over it."""
+        keys = [*links, *applied.values(self._keys(names, exprs))]
+        refuse_outer(self._text, *keys)
         found: list[Expr] = []
         for expr in (*exprs, *conditions):
             found += [part for part in walk(expr) if part.op == "aggregate" and part not in found]
@@ -282,7 +292,7 @@ class _Select:
         applied.node = Group(
             columns=columns, name=f"{self._path}-group", input=applied.node, keys=tuple(keys), aggregates=aggregates
         )
-        over = _OverGroup(self._scope, original, found)
+        over = _OverGroup(self._scope, original, found, len(links))
         return [over(expr) for expr in exprs], [over(expr) for expr in conditions]
 
     def _keys(self, names: list[str], exprs: list[Expr]) -> list[Expr]:
@@ -309,9 +319,9 @@ class _Select:
 class _OverGroup:
     """Rewrites expressions over FROM to expressions over the columns of a Group: its keys, then its aggregates."""
 
-    def __init__(self, scope: Scope, keys: list[Expr], aggregates: list[Expr]) -> None:
+    def __init__(self, scope: Scope, keys: list[Expr], aggregates: list[Expr], start: int) -> None:
         self._scope = scope
-        self._places = {expr: column(i, expr.type) for i, expr in enumerate((*keys, *aggregates))}
+        self._places = {expr: column(i, expr.type) for i, expr in enumerate((*keys, *aggregates), start)}
 
     def __call__(self, expr: Expr) -> Expr:
         return transform(expr, self._placed)
@@ -327,6 +337,14 @@ class _OverGroup:
                 f"what it is grouped by. Add {name} to GROUP BY, or aggregate it: min({name})",
             )
         return None
+
+
+def _of_no_rows(expr: Expr, group: Node) -> Expr:
+    """What an expression over a Group is where the group has no rows: count is 0, all other aggregates are null."""
+    assert isinstance(group, Group)
+    values = [literal(None, key.type) for key in group.keys]
+    values += [literal(0 if found.function == "count" else None, found.type) for found in group.aggregates]
+    return replace_columns(expr, values)
 
 
 def _name(part: exp.Expr) -> str:

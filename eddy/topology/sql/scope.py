@@ -7,10 +7,10 @@ from sqlglot import exp
 
 from eddy.errors import TopologyError
 from eddy.topology.sql.algebra import Node
-from eddy.topology.sql.expressions import Expr, column, shifted
+from eddy.topology.sql.expressions import Expr, column, shifted, walk
 from eddy.topology.sql.text import Text
 
-__all__ = ["Environment", "Scope", "Seen", "folded", "scope_of"]
+__all__ = ["Environment", "Scope", "Seen", "folded", "refuse_outer", "scope_of"]
 
 
 def folded(identifier: exp.Expr) -> str:
@@ -36,10 +36,15 @@ class Environment:
     tables: dict[str, Node]
     outer: "Scope | None" = None
     correlated: list[Expr] = field(default_factory=list)
+    """What of the query around the query's own columns behind the visible ones have to be equal to."""
+    value: bool = False
+    """Whether the query stands for a value."""
+    missing: list[Expr] = field(default_factory=list)
+    """The value where nothing is equal; null if there is none here."""
 
     def with_tables(self, tables: dict[str, Node]) -> "Environment":
         """The same, where these names stand for these tables."""
-        return Environment({**self.tables, **tables}, self.outer, self.correlated)
+        return replace(self, tables={**self.tables, **tables})
 
 
 class Scope:
@@ -104,6 +109,18 @@ class Scope:
     def shifted(self, by: int) -> "Scope":
         """The same columns, so many places to the right."""
         return self.moved(lambda expr: shifted(expr, by))
+
+
+def refuse_outer(text: Text, *exprs: Expr) -> None:
+    """Refuse what names a column of the query around in another place than an equality of WHERE."""
+    for expr in exprs:
+        for part in walk(expr):
+            if part.op == "outer":
+                raise text.unsupported(
+                    part.where,
+                    "a column of the query around, used so,",
+                    "only conditions inner = outer in the WHERE of a query can name one. Write a join",
+                )
 
 
 def scope_of(text: Text, node: Node, alias: str, environment: Environment) -> Scope:

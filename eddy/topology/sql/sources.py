@@ -9,7 +9,7 @@ from eddy.topology.sql.algebra import Column, Node, Outer, Product, Project, Row
 from eddy.topology.sql.binder import Binder, coerce
 from eddy.topology.sql.expressions import TRUE, Expr, conjuncts, literal, shifted
 from eddy.topology.sql.functions import comparison_call
-from eddy.topology.sql.scope import Environment, Scope, Seen, folded, scope_of
+from eddy.topology.sql.scope import Environment, Scope, Seen, folded, refuse_outer, scope_of
 from eddy.topology.sql.text import Text
 from eddy.topology.sql.types import BOOLEAN, INTEGER, UNKNOWN, common_type
 
@@ -110,6 +110,7 @@ def _join(queries: "Queries", left: Source, right: Source, join: exp.Join, path:
         scope, conditions = _using(left[1], right[1], scope, join, width, side)
     elif join.args.get("on"):
         bound = Binder(scope, "JOIN … ON").condition(join.args["on"])
+        refuse_outer(text, bound)
         conditions = [part for part in conjuncts(bound) if part != TRUE]
     if not side:
         return _product(left[0], right[0], tuple(conditions)), scope
@@ -227,7 +228,8 @@ def _series(queries: "Queries", node: exp.Table, environment: Environment) -> So
     step = call.args.get("step")
     bounds.append(binder.bind(step) if step is not None else literal(1, INTEGER))
     kind = common_type([bound.type for bound in bounds])
-    if kind is None or not kind.integral or any(bound.op == "outer" for bound in bounds):
+    refuse_outer(text, *bounds)
+    if kind is None or not kind.integral:
         raise text.error(node, f"generate_series of {bounds[0].type}; whole numbers are needed. Cast: x::integer")
     if bounds[2].op == "literal" and bounds[2].value == 0:
         raise text.error(step or node, "generate_series by steps of 0; another number is needed")
@@ -251,6 +253,7 @@ def values(queries: "Queries", node: exp.Values, path: str, environment: Environ
             )
     binder = Binder(Scope(text, [], environment), "VALUES")
     bound = [[binder.bind(cell) for cell in row] for row in rows]
+    refuse_outer(text, *(expr for row in bound for expr in row))
     types = []
     for i in range(width):
         type = common_type([row[i].type for row in bound])

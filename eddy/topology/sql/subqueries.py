@@ -3,7 +3,7 @@
     EXISTS (…)       the rows with a match                       Semi, and NOT EXISTS Anti
     x IN (…)         true: with a match; unknown: without one, where x or a row of the query is null, and the query has
                      rows; else false
-    (SELECT …)       one row, or null
+    (SELECT …)       the one row, or null; several are an error
 
 Where such an expression is a condition of its own, the join is the filter; elsewhere the join puts a column
 behind the rows, which the expression reads. A query may name columns of the one around it in conditions
@@ -23,6 +23,7 @@ from eddy.topology.sql.algebra import (
     Filter,
     Group,
     Node,
+    Outer,
     Product,
     Project,
     Semi,
@@ -32,7 +33,8 @@ from eddy.topology.sql.algebra import (
 )
 from eddy.topology.sql.binder import Binder, coerce
 from eddy.topology.sql.expressions import Expr, column, literal, transform, walk
-from eddy.topology.sql.scope import Environment
+from eddy.topology.sql.functions import comparison_call
+from eddy.topology.sql.scope import Environment, refuse_outer
 from eddy.topology.sql.text import Text
 from eddy.topology.sql.types import BOOLEAN, TEXT, UNKNOWN, common_type
 
@@ -47,12 +49,14 @@ class Subquery:
     """A query in an expression. Its columns are `width` that it shows, and then those that it is correlated by.
 
     The arguments of its `Expr` are what stands before IN, and then what the correlated columns have to be equal to.
+    `missing` is what a query as a value is where nothing is equal.
     """
 
     kind: str
     node: Node
     width: int
     name: str
+    missing: Expr | None = None
 
 
 class Correlation:
@@ -78,17 +82,8 @@ class Correlation:
                     self.inner.append(one)
                     self.outer.append(transform(other, lambda node: node.args[0] if node.op == "outer" else None))
                     continue
-            self.check(part)
+            refuse_outer(self._text, part)
         return rest
-
-    def check(self, expr: Expr) -> None:
-        """Refuse what names a column of the query around in another place than an equality of WHERE."""
-        for found in _outer_in(expr):
-            raise self._text.unsupported(
-                found.where,
-                "a column of the query around, used so,",
-                "only conditions inner = outer in the WHERE of a query can name one. Write a join",
-            )
 
     def refuse(self, what: str) -> None:
         """Refuse correlation where it would mean something else."""
@@ -115,7 +110,7 @@ def bind_subquery(queries: "Queries", node: exp.Expr, binder: Binder, path: str,
     """The expression of a query inside of an expression. Raises: TopologyError."""
     kind = "exists" if isinstance(node, exp.Exists) else "in" if isinstance(node, exp.In) else "value"
     query = node.args["query"] if kind == "in" else node.this if kind == "exists" else node
-    inner = Environment(environment.tables, binder.scope)
+    inner = Environment(environment.tables, binder.scope, value=kind == "value")
     body = queries.query(query.unnest(), path, inner)
     outer = inner.correlated
     width = len(body.columns) - len(outer)
@@ -127,15 +122,11 @@ def bind_subquery(queries: "Queries", node: exp.Expr, binder: Binder, path: str,
         return _in(queries, node, binder, body, outer, path)
     if width != 1:
         raise queries.text.error(node, f"a query of {width} columns where a value is needed; one column is needed")
-    if outer:
-        raise queries.text.unsupported(
-            node,
-            "a query as a value that names columns of the query around",
-            "join it, grouped by what it is correlated by",
-        )
     body = queries.resolved(body)
     type = body.columns[0].type
-    return Expr("subquery", type, (), Subquery(kind, body, 1, path), queries.text.where(node))
+    missing = inner.missing[0] if inner.missing else literal(None, type)
+    found = Subquery(kind, body, 1, path, coerce(queries.text, node, missing, type))
+    return Expr("subquery", type, tuple(outer), found, queries.text.where(node))
 
 
 def _in(queries: "Queries", node: exp.Expr, binder: Binder, body: Node, outer: Sequence[Expr], path: str) -> Expr:
@@ -240,11 +231,7 @@ class Applied:
         """Put the value of an expression behind the rows; return the column that holds it."""
         place, found = len(self.node.columns), expr.value
         if found.kind == "value":
-            value = Column("", expr.type)
-            only = Aggregate("only", expr.type, column(0, expr.type))
-            group = Group(columns=(value,), name=f"{found.name}-only", input=found.node, keys=(), aggregates=(only,))
-            self.node = Product(columns=(*self.node.columns, value), inputs=(self.node, group), names=("", found.name))
-            return column(place, expr.type)
+            return self._value(expr, place)
         marked = [
             _marked(node, mark)
             for node, mark in zip(self._split(expr), (True, False, None), strict=True)
@@ -252,6 +239,32 @@ class Applied:
         ]
         self.node = _union(marked[0], *marked)
         return column(place, BOOLEAN)
+
+    def _value(self, expr: Expr, place: int) -> Expr:
+        """Put the value of a query behind the rows: of the one, or of the one whose keys are equal."""
+        found, type = expr.value, expr.type
+        value, *keys = all_columns(found.node)
+        columns = (*found.node.columns[1:], found.node.columns[0])
+        group = Group(
+            columns=columns,
+            name=f"{found.name}-only",
+            input=found.node,
+            keys=tuple(keys),
+            aggregates=(Aggregate("only", type, value),),
+        )
+        both = (*self.node.columns, *columns)
+        if not keys:
+            self.node = Product(columns=both, inputs=(self.node, group), names=("", found.name))
+            return column(place, type)
+        theirs = [column(place + i, key.type) for i, key in enumerate(keys)]
+        equal = tuple(_equal(ours, their) for ours, their in zip(self._arguments(expr), theirs, strict=True))
+        self.node = Outer(columns=both, name=found.name, left=self.node, right=group, conditions=equal, kept="left")
+        without = Expr("is-null", BOOLEAN, (theirs[0],))
+        return Expr("case", type, (without, found.missing, column(place + len(keys), type)))
+
+
+def _equal(one: Expr, other: Expr) -> Expr:
+    return Expr("call", BOOLEAN, (one, other), comparison_call("=", one.type))
 
 
 def _filter(node: Node, *conditions: Expr) -> Node:

@@ -22,6 +22,7 @@ from eddy.errors import (
     StateError,
     TopologyError,
 )
+from eddy.operators.reached import Child, Reached
 from eddy.serde import Bytes, Float64, Int64, Json, Native, Plain, Serde, String, Struct
 from eddy.topology.grouped import KGroupedStream, KGroupedTable
 from eddy.topology.relation import Relation
@@ -35,6 +36,7 @@ from eddy.worker import Worker
 __all__ = [
     "Answer",
     "Bytes",
+    "Child",
     "Config",
     "ConfigurationError",
     "ConnectorError",
@@ -55,6 +57,7 @@ __all__ = [
     "OutputRecord",
     "Plain",
     "PlanChangedError",
+    "Reached",
     "RecordRefusedError",
     "Relation",
     "Serde",

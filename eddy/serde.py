@@ -14,7 +14,7 @@ import msgspec
 
 from eddy.errors import DataError, TopologyError
 
-__all__ = ["Bytes", "Float64", "Int64", "Json", "Native", "Plain", "Serde", "String", "Struct"]
+__all__ = ["Bytes", "Float64", "Int64", "Json", "Native", "Plain", "Serde", "String", "Struct", "Tuple"]
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
@@ -167,6 +167,34 @@ def _decode_native(data: bytes) -> Any:
 
 
 Native: Serde[Any] = Serde("native", _encode_native, _decode_native, identify=_identify_native)
+
+
+def Tuple(*parts: Any) -> Serde[tuple[Any, ...]]:  # noqa: N802
+    """Tuples whose items have serdes of their own; None stays None. With `...` as the second one: any number of items.
+
+    >>> Tuple(String, Int64).decode(Tuple(String, Int64).encode(("a", None)))
+    ('a', None)
+    """
+    serdes = [part for part in parts if part is not ...]
+    if all(serde is Native for serde in serdes):
+        return Native
+    many = len(serdes) < len(parts)
+
+    def written(by: list[Callable[[Any], bytes]]) -> Callable[[tuple[Any, ...]], bytes]:
+        def encode(value: tuple[Any, ...]) -> bytes:
+            encoders = by * len(value) if many else by
+            return _pack([None if x is None else f(x) for f, x in zip(encoders, value, strict=True)])
+
+        return encode
+
+    def decode(data: bytes) -> tuple[Any, ...]:
+        items = _unpack(data)
+        readers = serdes * len(items) if many else serdes
+        return tuple(None if x is None else serde.decode(x) for serde, x in zip(readers, items, strict=True))
+
+    name = f"tuple({', '.join(serde.name for serde in serdes)}{', ...' if many else ''})"
+    by_identity = [serde.identify or serde.encode for serde in serdes]
+    return Serde(name, written([serde.encode for serde in serdes]), decode, identify=written(by_identity))
 
 
 _PLAIN: dict[type, Callable[[Any], bytes]] = {

@@ -26,6 +26,7 @@ class Serde(Generic[T]):
 
     `hashable` is False where what it decodes cannot be the key of a dict, and so no row of a relation.
     `identify` is there where values that are equal in Python may be encoded to different bytes.
+    `type` is the type of what it decodes, where that is known.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Serde(Generic[T]):
     decode: Callable[[bytes], T]
     hashable: bool = True
     identify: Callable[[T], bytes] | None = None
+    type: Any = None
 
     def identify_many(self, values: Sequence[T]) -> list[bytes]:
         """The bytes under which each value is known: equal values, equal bytes, as 1 and 1.0 and True."""
@@ -67,14 +69,15 @@ def _check_bytes(value: bytes) -> bytes:
     return value
 
 
-Bytes: Serde[bytes] = Serde("bytes", _check_bytes, bytes)
-String: Serde[str] = Serde("string", str.encode, bytes.decode)
-Int64: Serde[int] = Serde("int64", _INT64.pack, _decode_int64)
+Bytes: Serde[bytes] = Serde("bytes", _check_bytes, bytes, type=bytes)
+String: Serde[str] = Serde("string", str.encode, bytes.decode, type=str)
+Int64: Serde[int] = Serde("int64", _INT64.pack, _decode_int64, type=int)
 Float64: Serde[float] = Serde(
     "float64",
     _FLOAT64.pack,
     _decode_float64,
     identify=lambda value: _FLOAT64.pack(value + 0.0),  # -0.0 is 0.0
+    type=float,
 )
 
 _json_encoder = msgspec.json.Encoder(order="sorted")
@@ -98,6 +101,7 @@ def Json(type: Any = Any) -> Serde[Any]:  # noqa: N802 - a serde reads as a noun
         msgspec.json.Decoder(type).decode,
         hashable,
         identify=lambda value: encode(_canonical(value)),
+        type=None if type is Any else type,
     )
 
 
@@ -119,7 +123,7 @@ def Struct(type: type[S], format: str = "json") -> Serde[S]:  # noqa: N802
         else (_pack, msgspec.msgpack.Decoder(type).decode)
     )
     # Decoding gives each field its declared type, so that Node(0) and Node(0.0) are written alike.
-    return Serde(name, encode, decode, hashable, identify=lambda value: encode(decode(encode(value))))
+    return Serde(name, encode, decode, hashable, identify=lambda value: encode(decode(encode(value))), type=type)
 
 
 def _check_native(value: object) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from eddy.cli import broker, consume, describe, produce, reset, run, status, topics, wait
+from eddy.cli import broker, consume, describe, produce, reset, run, sql, status, topics, wait
 from eddy.cli.exits import INTERRUPTED, exit_status, message
 from eddy.errors import EddyError
 
@@ -60,6 +60,6 @@ def version() -> None:
     click.echo(f"eddy {importlib.metadata.version('eddy-streams')} (Python {platform.python_version()})")
 
 
-for _module in (run, produce, consume, status, wait, reset, topics, describe, broker):
+for _module in (run, produce, consume, status, wait, reset, topics, describe, sql, broker):
     main.add_command(_module.command)
 main.add_command(main.commands.pop("version"))

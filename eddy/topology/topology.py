@@ -1,7 +1,7 @@
 """Topology: where a program begins. It makes sources, and holds the plan that the DSL builds."""
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from eddy.errors import TopologyError
 from eddy.operators.reached import Reached
@@ -14,6 +14,9 @@ from eddy.topology.reach import CyclePolicy, DeletionMode, recursive_fixpoint
 from eddy.topology.relation import Relation
 from eddy.topology.stream import KStream
 from eddy.topology.table import KTable
+
+if TYPE_CHECKING:
+    from eddy.topology.sql.view import View
 
 __all__ = ["Topology"]
 
@@ -146,6 +149,38 @@ class Topology:
         Raises: TopologyError where step does not fit, and for a block inside a recursion.
         """
         return mutually_recursive(self._builder, step, name, limit, on_limit, serdes)
+
+    def sql(
+        self,
+        text: str,
+        tables: Mapping[str, Any] | None = None,
+        name: str = "sql",
+        key: str | Sequence[str] | None = None,
+    ) -> "View":
+        """The rows of a SQL query, kept up to date; `docs/sql.md` says what of SQL there is.
+
+        >>> topology = Topology("reach")
+        >>> edges = topology.stream("edges", key=Bytes, value=Bytes).map_values(lambda data: (1, 2))
+        >>> view = topology.sql(
+        ...     "SELECT a.src, b.dst FROM edges a JOIN edges b ON a.dst = b.src",
+        ...     tables={"edges": (edges, {"id": "text", "src": "bigint", "dst": "bigint"})},
+        ...     name="hops",
+        ... )
+        >>> view.columns
+        ('src', 'dst')
+
+        Args:
+            text: one query.
+            tables: by the name that the query calls them: a `KTable`, `KStream` or `Relation` whose serdes tell the
+                types of its columns, or a pair of one and its columns, {"name": "type", …}.
+            name: begins the names of all states of the query.
+            key: the column, or columns, whose values are the rows' key; otherwise it is empty. Rows are the values.
+
+        Raises: TopologyError for what is wrong or not supported, with its line and column.
+        """
+        from eddy.topology.sql.build import create_view
+
+        return create_view(self, text, tables or {}, check_name(name, "query"), key)
 
     def describe(self) -> str:
         """The topology as text, in the form of Kafka Streams' `TopologyDescription`."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from eddy.topology.plan import Node, Plan
 
-__all__ = ["Bag", "Naive", "NoAnswerError", "bag", "table_of"]
+__all__ = ["Bag", "Naive", "NoAnswerError", "bag", "covers", "table_of"]
 
 Row = tuple[Any, Any]
 Bag = Counter[Row]
@@ -72,6 +72,11 @@ class Naive:
         for user in self._users[variable]:
             self._known.pop(user, None)
         self._known[variable] = rows
+
+
+def covers(plan: Plan) -> bool:
+    """Whether every step of a plan has a rule here: the recursions of a form of their own (ranked supports) have none."""
+    return all(node.kind != "stream" and type(node).__name__ in {*_RULES, "Variable"} for node in plan.nodes)
 
 
 def _users(plan: Plan) -> dict[Node, list[Node]]:

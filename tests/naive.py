@@ -75,7 +75,7 @@ class Naive:
 
 
 def covers(plan: Plan) -> bool:
-    """Whether every step of a plan has a rule here: the recursions of a form of their own (ranked supports) have none."""
+    """Whether every step of a plan has a rule here: recursions of forms of their own have none."""
     return all(node.kind != "stream" and type(node).__name__ in {*_RULES, "Variable"} for node in plan.nodes)
 
 

@@ -184,8 +184,8 @@ def _recursion(naive: Naive, node: Any) -> Bag:
     """X = seed + op(X); with a bound op is applied to no row more often than that."""
     leveled = node.bound.max_depth is not None or node.bound.on_limit != "error"
     depth = node.bound.limit if node.bound.max_depth is None else node.bound.max_depth
-    x: Bag = Counter()
-    for _ in range(depth + 1 if leveled else PATIENCE):
+    x = bag(naive.rows(node.inputs[0]).items())
+    for _ in range(depth if leveled else PATIENCE):
         naive.bind(node.variable, x)
         after = bag([*naive.rows(node.inputs[0]).items(), *naive.rows(node.result).items()])
         if after == x:

@@ -1,8 +1,9 @@
 """eddy's `recursive_fixpoint` in memory, no log, no store: the least depths of a graph that changes.
 
-`circuit` steps the whole program: the table of the edges, the fixpoint, its delta read row by row, the
-commit of the states. `operator` steps the fixpoint's operator alone, its delta read apart. `churn` is a
-wide tree in which one leaf moves an epoch. The roots are the children of one more node, so a node's depth is one less.
+Mode `nested` asks the same of nested time: a block of a join and a reduction. `circuit` steps the whole program:
+the table of the edges, the fixpoint, its delta read row by row, the commit of the states. `operator` steps the
+fixpoint's operator alone, its delta read apart. `churn` is a wide tree in which one leaf moves an epoch. The roots
+are the children of one more node, so a node's depth is one less.
 """
 
 import argparse
@@ -17,11 +18,14 @@ from benchmarks.graphs import wide_tree
 from benchmarks.systems.process import percentiles_ms, report, settle
 from eddy.operators.batch import EMPTY, Batch
 from eddy.operators.circuit import Circuit
+from eddy.operators.fixpoint import Take
+from eddy.operators.operator import Operator
 from eddy.operators.ranked import Ranked
 from eddy.topology.compile import Environment, compile_plan
 
 _TOP = -1
 _MODES = {"affected": "recompute-affected", "counts": "support-counts"}
+_NESTED = "nested"
 
 
 class Sum:
@@ -44,6 +48,49 @@ class Sum:
                     del depths[node]
 
 
+class PairSum(Sum):
+    """The same of rows (node, depth)."""
+
+    def add(self, batches: list[Batch]) -> None:
+        """Read a delta."""
+        depths = self.depths
+        for batch in batches:
+            for (node, depth), weight in zip(batch.rows, batch.weights, strict=True):
+                self.total += weight * depth * (node + 1)
+                if weight > 0:
+                    depths[node] = depth
+                elif depths.get(node) == depth:
+                    del depths[node]
+
+
+def nested() -> tuple[Circuit, list[Batch]]:
+    """The program as a block, and where the delta of each epoch goes."""
+    topology = eddy.Topology("reach")
+    starts = topology.table("roots", key=eddy.Int64, value=eddy.Int64).to_relation().map(lambda _, root: (root, 0))
+    links = topology.table("edges", key=eddy.Int64, value=eddy.Native).to_relation().map(lambda number, edge: edge)
+
+    def step(depths: eddy.Relation[int, int]) -> eddy.Relation[int, int]:
+        offered = depths.join(links, lambda _, depth, to: (to, depth + 1), name="hop")
+        return starts.union(offered).reduce(lambda node, offers: (min(offers),), "least")
+
+    topology.mutually_recursive(step, name="reach")
+    circuit = compile_plan(topology.plan, Environment({"roots": 1, "edges": 1}))
+    return circuit, listen(next(op for op in circuit.operators if isinstance(op, Take)))
+
+
+def listen(operator: Operator) -> list[Batch]:
+    """Where all that an operator makes will go."""
+    out: list[Batch] = []
+    step = operator.step
+
+    def kept(*inputs: Batch) -> Batch:
+        out.append(step(*inputs))
+        return out[-1]
+
+    operator.step = kept  # type: ignore[method-assign]
+    return out
+
+
 def compiled(mode: str, max_depth: int | None = None) -> tuple[Circuit, list[Batch]]:
     """The program, and where the delta of each epoch goes."""
     topology = eddy.Topology("reach")
@@ -58,16 +105,7 @@ def compiled(mode: str, max_depth: int | None = None) -> tuple[Circuit, list[Bat
         max_depth=max_depth,  # type: ignore[arg-type]
     )
     circuit = compile_plan(topology.plan, Environment({"roots": 1, "edges": 1}))
-    out: list[Batch] = []
-    ranked = operator(circuit)
-    step = ranked.step
-
-    def kept(*inputs: Batch) -> Batch:
-        out.append(step(*inputs))
-        return out[-1]
-
-    ranked.step = kept  # type: ignore[method-assign]
-    return circuit, out
+    return circuit, listen(operator(circuit))
 
 
 def operator(circuit: Circuit) -> Ranked:
@@ -114,8 +152,8 @@ def timed(
 def follow(arguments: argparse.Namespace) -> None:
     """The graph in one epoch, then its changes."""
     graph, changes = read(arguments.file)
-    circuit, out = compiled(arguments.mode)
-    sums = Sum()
+    circuit, out = nested() if arguments.mode == _NESTED else compiled(arguments.mode)
+    sums = PairSum() if arguments.mode == _NESTED else Sum()
     circuit.step({"roots": Batch([(0, _TOP)], [1]), "edges": Batch(graph, [1] * len(graph))})
     circuit.commit()
     sums.add(out)
@@ -182,7 +220,7 @@ def main() -> None:
     """Run as `python -m benchmarks.systems.reach`."""
     parser = argparse.ArgumentParser()
     parser.add_argument("what", choices=["circuit", "operator", "churn"])
-    parser.add_argument("mode", choices=[*_MODES])
+    parser.add_argument("mode", choices=[*_MODES, _NESTED])
     parser.add_argument("batch", type=int, help="changes an epoch; for churn the nodes of the tree")
     parser.add_argument("file", nargs="?")
     parser.add_argument("out", nargs="?")

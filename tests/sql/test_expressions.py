@@ -250,6 +250,14 @@ def test_groups_take_nulls_and_nan_as_equal() -> None:
     ]
 
 
+def test_long_expressions_are_cut_and_too_long_ones_refused() -> None:
+    table = (["x"], [(1,)])
+    assert query(f"SELECT {' + '.join(['x'] * 120)} FROM t", {"t": table}).rows == [(120,)]
+    assert query(f"SELECT 1 FROM t WHERE {' OR '.join(f'x = {i}' for i in range(200))}", {"t": table}).rows == [(1,)]
+    with pytest.raises(eddy.TopologyError, match="nesting so deep is not supported"):
+        query(f"SELECT {' + '.join(['x'] * 1000)} FROM t", {"t": table})
+
+
 def test_names_fold_unless_they_are_quoted() -> None:
     table = (["a", "Big"], [(1, 2)])
     assert query('SELECT A, "Big", big FROM T', {"t": table}).rows == [(1, 2, 2)]

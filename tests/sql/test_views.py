@@ -64,10 +64,10 @@ RECURSIVE = [
 ]
 
 
-def assert_view_follows(text: str, story: Any) -> None:
+def assert_view_follows(text: str, story: Any, partitions: int = 1) -> None:
     topology = topology_of(text)
     now: dict[str, dict[int, Any]] = {name: {} for name in queries.COLUMNS}
-    with eddy.TopologyTestDriver(topology) as driver:
+    with eddy.TopologyTestDriver(topology, partitions=partitions) as driver:
         for epoch in story:
             for table, key, value in epoch:
                 now[table][key] = value
@@ -88,9 +88,9 @@ def test_view_holds_what_the_query_answers_after_every_epoch(text: str, story: A
 
 @pytest.mark.parametrize("text", RECURSIVE)
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
-@given(story=changes)
-def test_recursive_view_holds_what_the_query_answers_after_every_epoch(text: str, story: Any) -> None:
-    assert_view_follows(text, story)
+@given(story=changes, partitions=st.sampled_from([1, 3]))
+def test_recursive_view_holds_what_the_query_answers_after_every_epoch(text: str, story: Any, partitions: int) -> None:
+    assert_view_follows(text, story, partitions)
 
 
 class Order(msgspec.Struct, frozen=True):

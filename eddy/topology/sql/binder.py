@@ -319,7 +319,11 @@ def _number(text: str, where: str) -> Expr:
 
 def name_for_people(node: exp.Expr, name: str) -> str:
     """How a message calls what is not supported."""
-    return f"the function {name}()" if isinstance(node, exp.Func) else f"{type(node).__name__} ({node.sql()[:60]})"
+    return (
+        f"the function {name}()"
+        if isinstance(node, exp.Func)
+        else f"{type(node).__name__} ({node.sql(dialect='postgres')[:60]})"
+    )
 
 
 def cast(text: Text, node: exp.Expr, expr: Expr, target: Type) -> Expr:

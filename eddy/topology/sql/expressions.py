@@ -104,35 +104,45 @@ def rows_of(parameters: str, columns: Sequence[str], *shape: Sequence[Expr] | No
 
     `columns` has the Python for each column. One shape gives the tuple itself, two a pair of tuples.
     """
-    writer = _Writer(columns)
+    writer = _Writer(parameters, columns)
     parts = ["row" if exprs is None else writer.tuple(exprs) for exprs in shape]
-    return writer.function(parameters, parts[0] if len(parts) == 1 else f"({', '.join(parts)})")
+    return writer.function(parts[0] if len(parts) == 1 else f"({', '.join(parts)})")
 
 
 def predicate_of(parameters: str, columns: Sequence[str], exprs: Sequence[Expr]) -> Callable[..., Any]:
     """A function of `parameters` that says whether all of `exprs` are true."""
-    writer = _Writer(columns)
-    return writer.function(parameters, " and ".join(writer.truth(expr) for expr in exprs) or "True")
+    writer = _Writer(parameters, columns)
+    return writer.function(" and ".join(writer.truth(expr) for expr in exprs) or "True")
+
+
+_DEEPEST = 30  # Python reads at most 200 parentheses inside of one another
 
 
 class _Writer:
     """Writes Python for expressions; constants and functions are bound by name, never written as text."""
 
-    def __init__(self, columns: Sequence[str]) -> None:
-        self._columns = columns
+    def __init__(self, parameters: str, columns: Sequence[str]) -> None:
+        self._parameters, self._columns = parameters, columns
+        self._depth = 0
         self._names: dict[str, Any] = {}
         self._temporaries = 0
 
-    def function(self, parameters: str, body: str) -> Callable[..., Any]:
-        compiled: Callable[..., Any] = eval(f"lambda {parameters}: {body}", self._names)
+    def function(self, body: str) -> Callable[..., Any]:
+        compiled: Callable[..., Any] = eval(f"lambda {self._parameters}: {body}", self._names)
         return compiled
 
     def tuple(self, exprs: Sequence[Expr]) -> str:
         return f"({''.join(self.value(expr) + ', ' for expr in exprs)})"
 
     def value(self, expr: Expr) -> str:
+        if self._depth == _DEEPEST:
+            below = _Writer(self._parameters, self._columns)
+            return f"{self._bound(below.function(below.value(expr)))}({self._parameters})"
         writer: Callable[[Expr], str] = getattr(self, f"_{expr.op.replace('-', '_')}")
-        return writer(expr)
+        self._depth += 1
+        code = writer(expr)
+        self._depth -= 1
+        return code
 
     def truth(self, expr: Expr) -> str:
         """Python that is true where the expression is, and false where it is false or null."""

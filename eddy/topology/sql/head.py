@@ -22,6 +22,7 @@ from eddy.topology.sql.types import TYPE_NAMES, parse_type
 __all__ = ["Definition", "Mutual", "created_query", "parse", "split"]
 
 _TOKEN = re.compile(r" but got <Token.*", re.DOTALL)
+_BEGINNINGS = {"SELECT", "WITH", "VALUES", "TABLE", "CREATE"}
 _OPEN, _CLOSE = TokenType.L_PAREN, TokenType.R_PAREN
 
 
@@ -63,6 +64,8 @@ def parse(text: Text) -> exp.Expr | Mutual:
     tokens = [token for token in _tokens(text) if token.token_type is not TokenType.SEMICOLON]
     if not tokens:
         raise text.error(0, "there is no statement; one is needed: SELECT …")
+    if tokens[0].token_type is not _OPEN and tokens[0].text.upper() not in _BEGINNINGS:
+        raise text.unsupported(tokens[0].start, tokens[0].text.upper(), "a query is needed: SELECT …")
     mutual = [i for i, token in enumerate(tokens) if _is(token, "MUTUALLY") and i and _is(tokens[i - 1], "WITH")]
     if not mutual:
         return _parsed(text, tokens[0].start, tokens[-1].end + 1)

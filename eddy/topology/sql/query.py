@@ -99,6 +99,10 @@ class Queries:
         found = node.args.get("with_")
         if found is None:
             return environment
+        names = [folded(cte.args["alias"].this) for cte in found.expressions]
+        for name, cte in zip(names, found.expressions, strict=True):
+            if names.count(name) > 1:
+                raise self.text.error(cte, f"'{name}' is there twice in one WITH; names are unique")
         if found.args.get("recursive"):
             from eddy.topology.sql.recursive import with_recursive
 

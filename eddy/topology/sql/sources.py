@@ -179,7 +179,8 @@ def _table(queries: "Queries", node: exp.Table, path: str, environment: Environm
     text = queries.text
     extra = [name for name, value in node.args.items() if value and name not in _TABLE_PARTS]
     if extra or not isinstance(node.this, exp.Identifier):
-        raise text.unsupported(node, f"{extra[0].upper() if extra else node.this.sql()} of a table in FROM")
+        what = {"db": "a schema", "sample": "TABLESAMPLE"}.get(extra[0], extra[0].upper()) if extra else node.this.sql()
+        raise text.unsupported(node, f"{what} of a table in FROM")
     name = folded(node.this)
     found = environment.tables.get(name)
     if found is None and not node.this.args.get("quoted"):

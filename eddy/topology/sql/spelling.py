@@ -57,6 +57,8 @@ def name_of(node: exp.Expr) -> str:
         return "lpad" if node.args.get("is_left") else "rpad"
     if type(node) in _FUNCTIONS:
         return _FUNCTIONS[type(node)][0]
+    if isinstance(node, exp.GroupConcat):
+        return "string_agg"
     return node.sql_name().lower() if isinstance(node, exp.Func) else type(node).__name__.lower()
 
 

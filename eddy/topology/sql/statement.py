@@ -44,6 +44,15 @@ def bind_statement(text: Text, tables: Mapping[str, Sequence[Column]], path: str
 
     ORDER BY, LIMIT and OFFSET are taken where `ordered`. Raises: TopologyError with the place of what is wrong.
     """
+    try:
+        return _bound(text, tables, path, ordered)
+    except RecursionError as error:
+        raise text.unsupported(
+            0, "nesting so deep", "put parts into common table expressions, or write IN (…)"
+        ) from error
+
+
+def _bound(text: Text, tables: Mapping[str, Sequence[Column]], path: str, ordered: bool) -> Statement:
     queries = Queries(text, path)
     environment = Environment(
         {name: Table(columns=tuple(columns), name=name, table=name) for name, columns in tables.items()}

@@ -115,9 +115,9 @@ def looping(**bound: Any) -> Rig:
 def test_a_flip_is_returned_as_it_is_after_its_last_round(limit: int) -> None:
     running = looping(limit=limit, on_limit="return")
     running.epoch([("roots", 0, 3), ("roots", 1, 7)])
-    assert running.left["watch-x"] == (Counter({(3, 0): 1, (7, 0): 1}) if limit % 2 == 0 else Counter())
+    assert running.left["watch-x"] == (Counter({(3, 0): 1, (7, 0): 1}) if limit % 2 else Counter())
     running.epoch([("roots", 0, None)])
-    assert running.left["watch-x"] == (Counter({(7, 0): 1}) if limit % 2 == 0 else Counter())
+    assert running.left["watch-x"] == (Counter({(7, 0): 1}) if limit % 2 else Counter())
 
 
 def test_a_flip_is_an_error_that_undoes_the_epoch_and_goes_with_the_data() -> None:

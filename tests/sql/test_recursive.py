@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import eddy
 from eddy import query
@@ -124,3 +126,55 @@ def test_union_ends_on_a_cycle() -> None:
     edges = {"e": (["src", "dst"], [(1, 2), (2, 1)])}
     text = "WITH RECURSIVE r(n) AS (SELECT 1::bigint UNION SELECT dst FROM r JOIN e ON n = src) SELECT * FROM r"
     assert answer(text, edges) == [1, 2]
+
+
+class TestReachability:
+    """A set of one column that follows edges goes by ranked supports."""
+
+    @staticmethod
+    def view(step: str) -> eddy.Topology:
+        topology = eddy.Topology("reach")
+        edges = topology.table("edges", key=eddy.Int64, value=eddy.Native)
+        starts = topology.table("starts", key=eddy.Int64, value=eddy.Int64)
+        tables = {"e": (edges, {"id": "bigint", "src": "integer", "dst": "integer"}), "starts": starts}
+        text = f"WITH RECURSIVE r(n) AS (SELECT value::integer FROM starts UNION {step}) SELECT * FROM r"
+        topology.sql(text, tables, name="view").map(lambda _, row: (row, 1)).group_by_key().count("rows")
+        return topology
+
+    @pytest.mark.parametrize(
+        ("step", "ranked"),
+        [
+            ("SELECT dst FROM r JOIN e ON n = src", True),
+            ("SELECT e.dst + 0 FROM e, r WHERE e.src + 1 = r.n + 1 AND e.dst < 100", False),
+            ("SELECT e.dst + 0 FROM e, r WHERE e.src = r.n AND e.dst < 100", True),
+            ("SELECT n + dst FROM r JOIN e ON n = src WHERE n < 9", False),
+            ("SELECT dst FROM r JOIN e ON n = src WHERE n < 9", False),
+        ],
+    )
+    def test_describe_says_where(self, step: str, ranked: bool) -> None:
+        assert ("ranked supports (F1)" in self.view(step).describe()) is ranked
+
+    @given(
+        story=st.lists(
+            st.tuples(
+                st.sampled_from(["edges", "edges", "edges", "starts"]),
+                st.integers(0, 5),
+                st.none() | st.tuples(st.none() | st.integers(0, 4), st.none() | st.integers(0, 4)),
+            ),
+            max_size=25,
+        )
+    )
+    @settings(max_examples=60, deadline=None)
+    def test_it_is_what_a_search_finds_after_every_change(self, story: list[Any]) -> None:
+        with eddy.TopologyTestDriver(self.view("SELECT dst FROM r JOIN e ON n = src")) as driver:
+            tables: dict[str, dict[int, Any]] = {"edges": {}, "starts": {}}
+            for topic, key, ends in story:
+                value = ends if topic == "edges" or ends is None else ends[0]
+                driver.input(topic).pipe(key, value)
+                tables[topic][key] = value
+            edges = [ends for ends in tables["edges"].values() if ends is not None]
+            found, new = set(), [start for start in tables["starts"].values() if start is not None]
+            while new:
+                found |= set(new)
+                new = [b for a, b in edges if a in found and a is not None and b not in found]
+            assert {row for (row,) in driver.store("rows").all()} == found

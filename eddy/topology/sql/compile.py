@@ -30,6 +30,7 @@ from eddy.topology.sql.expressions import (
 )
 from eddy.topology.sql.folds import fold_of
 from eddy.topology.sql.names import step_name
+from eddy.topology.sql.reach import START, Edges, edges_of, from_start, link, reached
 from eddy.topology.sql.rows import row_serde
 from eddy.topology.sql.series import series_function
 from eddy.topology.sql.types import Type
@@ -233,6 +234,9 @@ class Compiler:
     def _loop(self, node: algebra.Loop) -> tuple[Rows, str]:
         """WITH RECURSIVE: a bag that adds up, or, of UNION, a set."""
         name = step_name(node.name)
+        edges = edges_of(node) if not self._loops else None
+        if edges is not None:
+            return self._reachable(node, edges, name), _BY_KEY
         outside = dict(self._done)
 
         def op(rows: Rows) -> Rows:
@@ -253,6 +257,16 @@ class Compiler:
                 "every row would come round for ever; a condition or a join is needed. Write e.g. … WHERE depth < 100"
             ) from error
         return (found.distinct(f"{name}-distinct"), _BY_KEY) if node.distinct else (found, _BY_VALUE)
+
+    def _reachable(self, node: algebra.Loop, edges: Edges, name: str) -> Rows:
+        """What the seed reaches over edges."""
+        nodes = row_serde((Type("boolean"), node.columns[0].type))
+        links = self._keyed(edges.node, (edges.key,), (edges.to,)).map(link, None, nodes, nodes)
+        starts = self.rows(node.seed).map(from_start, None, nodes, nodes)
+        root = self._fixed([((), START)], f"{name}-start", nodes)
+        found = self._topology.recursive_fixpoint(roots=root, edges=starts.union(links), name=name, node=nodes)
+        below = found.filter(lambda _, row: row.depth > 0)
+        return below.map(reached, None, _serde(all_columns(node)), row_serde(()))
 
     @contextmanager
     def _inside(self) -> Iterator[None]:

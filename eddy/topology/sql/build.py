@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from eddy.errors import TopologyError
+from eddy.serde import String
 from eddy.topology.relation import Relation
 from eddy.topology.sql.algebra import Column
 from eddy.topology.sql.compile import Compiler
@@ -30,7 +31,7 @@ def create_view(
         relations[table], columns[table] = rows_relation(table, source, f"{name}-{table}")
     statement = bind_statement(Text(text, name), columns, name, ordered=False)
     rows, compiler = build(topology, statement, relations, name)
-    errors = [found for _, found in compiler.errors]
+    errors = [found.map_values(lambda row: str(row[1]), value=String) for _, found in compiler.errors]
     return View(_keyed(rows, statement.columns, key, name), name, statement.columns, errors[0] if errors else None)
 
 

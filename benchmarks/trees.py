@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.runs import Figures, Program, interleave
 from benchmarks.workloads import CACHE, Workload, read_counts
 
-__all__ = ["DIFFERENTIAL", "EDDY", "EDDY_STR", "PLAIN", "Case", "measure"]
+__all__ = ["DIFFERENTIAL", "EDDY", "EDDY_STR", "PLAIN", "Case", "differential", "measure"]
 
 EDDY, EDDY_STR, DIFFERENTIAL, PLAIN = "eddy", "eddy, str keys", "differential-dataflow", "plain dict"
 _CRATE = Path(__file__).parent / "peers" / "differential"
@@ -79,8 +79,8 @@ def _check(workload: Workload, out: Path, sums: Path) -> str:
 
 
 @cache
-def differential() -> Path | None:
-    """The peer's binary, built by cargo where cargo is; None where it is not, or cannot build."""
+def differential(binary: str = "ddpeer") -> Path | None:
+    """A binary of the peer, built by cargo where cargo is; None where it is not, or cannot build."""
     if shutil.which("cargo") is None:
         return None
     target = CACHE / "cargo"
@@ -95,4 +95,4 @@ def differential() -> Path | None:
     if built.returncode:
         print(built.stderr, file=sys.stderr)
         return None
-    return target / "release" / "ddpeer"
+    return target / "release" / binary

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["CACHE", "ROOT", "SUM_EVERY", "Workload", "counts", "read_counts", "tree", "tree_with_changes"]
+__all__ = ["CACHE", "ROOT", "SUM_EVERY", "Workload", "counts", "make", "read_counts", "tree", "tree_with_changes"]
 
 ROOT = Path(__file__).parent.parent
 CACHE = ROOT / "benchmarks" / ".cache"
@@ -49,8 +49,8 @@ def tree(shape: str, nodes: int = 0) -> Workload:
         parents = _random_parents(nodes, nearest=_DEEP if shape == "deep" else None)
     name = "wordnet" if shape == "wordnet" else f"{shape}-{nodes}"
     records, expected = _FILES / f"{name}.txt", _FILES / f"{name}.expected"
-    _make(records, lambda: _shuffled(f"{node} {up}\n" for node, up in enumerate(parents) if up != _NO_PARENT))
-    _make(expected, lambda: _lines_of_counts(enumerate(counts(parents))))
+    make(records, lambda: _shuffled(f"{node} {up}\n" for node, up in enumerate(parents) if up != _NO_PARENT))
+    make(expected, lambda: _lines_of_counts(enumerate(counts(parents))))
     return Workload(name, len(parents), records, expected)
 
 
@@ -66,9 +66,9 @@ def tree_with_changes(nodes: int, changes: int) -> Workload:
             lines.append(forest.change())
             if number % SUM_EVERY == 0:
                 totals.append(f"{forest.total}\n")
-        _make(sums, lambda: totals)
-        _make(expected, lambda: _lines_of_counts(sorted(forest.counts.items())))
-        _make(made, lambda: lines)
+        make(sums, lambda: totals)
+        make(expected, lambda: _lines_of_counts(sorted(forest.counts.items())))
+        make(made, lambda: lines)
     return Workload(f"live-{nodes}-{changes}", nodes, base.records, expected, made, sums)
 
 
@@ -182,7 +182,7 @@ def _lines_of_counts(found: Iterable[tuple[int, int]]) -> list[str]:
     return [f"{node} {count}\n" for node, count in found if count]
 
 
-def _make(path: Path, lines: Callable[[], Iterable[str]]) -> None:
+def make(path: Path, lines: Callable[[], Iterable[str]]) -> None:
     """Write a file that is not there yet, whole or not at all."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -22,16 +22,21 @@ from eddy.errors import (
     StateError,
     TopologyError,
 )
+from eddy.operators.reached import Child, Reached
 from eddy.serde import Bytes, Float64, Int64, Json, Native, Plain, Serde, String, Struct
 from eddy.topology.grouped import KGroupedStream, KGroupedTable
 from eddy.topology.relation import Relation
+from eddy.topology.sql.answer import Answer, query
+from eddy.topology.sql.view import View
 from eddy.topology.stream import KStream
 from eddy.topology.table import KTable
 from eddy.topology.topology import Topology
 from eddy.worker import Worker
 
 __all__ = [
+    "Answer",
     "Bytes",
+    "Child",
     "Config",
     "ConfigurationError",
     "ConnectorError",
@@ -52,6 +57,7 @@ __all__ = [
     "OutputRecord",
     "Plain",
     "PlanChangedError",
+    "Reached",
     "RecordRefusedError",
     "Relation",
     "Serde",
@@ -62,5 +68,7 @@ __all__ = [
     "Topology",
     "TopologyError",
     "TopologyTestDriver",
+    "View",
     "Worker",
+    "query",
 ]

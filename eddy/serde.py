@@ -14,7 +14,7 @@ import msgspec
 
 from eddy.errors import DataError, TopologyError
 
-__all__ = ["Bytes", "Float64", "Int64", "Json", "Native", "Plain", "Serde", "String", "Struct"]
+__all__ = ["Bytes", "Float64", "Int64", "Json", "Native", "Plain", "Serde", "String", "Struct", "Tuple"]
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
@@ -26,6 +26,7 @@ class Serde(Generic[T]):
 
     `hashable` is False where what it decodes cannot be the key of a dict, and so no row of a relation.
     `identify` is there where values that are equal in Python may be encoded to different bytes.
+    `type` is the type of what it decodes, where that is known.
     """
 
     name: str
@@ -33,11 +34,15 @@ class Serde(Generic[T]):
     decode: Callable[[bytes], T]
     hashable: bool = True
     identify: Callable[[T], bytes] | None = None
+<<<<<<< HEAD
     recipe: tuple[Callable[..., Any], tuple[Any, ...]] | None = field(default=None, compare=False, repr=False)
     """How to make it in another process, where its functions cannot be pickled."""
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         return self.recipe or (Serde, (self.name, self.encode, self.decode, self.hashable, self.identify))
+=======
+    type: Any = None
+>>>>>>> main
 
     def identify_many(self, values: Sequence[T]) -> list[bytes]:
         """The bytes under which each value is known: equal values, equal bytes, as 1 and 1.0 and True."""
@@ -72,6 +77,7 @@ def _check_bytes(value: bytes) -> bytes:
     return value
 
 
+<<<<<<< HEAD
 def _named(name: str) -> "Serde[Any]":
     """One of this module's serdes, by its own name."""
     return cast("Serde[Any]", globals()[name])
@@ -80,12 +86,21 @@ def _named(name: str) -> "Serde[Any]":
 Bytes: Serde[bytes] = Serde("bytes", _check_bytes, bytes, recipe=(_named, ("Bytes",)))
 String: Serde[str] = Serde("string", str.encode, bytes.decode, recipe=(_named, ("String",)))
 Int64: Serde[int] = Serde("int64", _INT64.pack, _decode_int64, recipe=(_named, ("Int64",)))
+=======
+Bytes: Serde[bytes] = Serde("bytes", _check_bytes, bytes, type=bytes)
+String: Serde[str] = Serde("string", str.encode, bytes.decode, type=str)
+Int64: Serde[int] = Serde("int64", _INT64.pack, _decode_int64, type=int)
+>>>>>>> main
 Float64: Serde[float] = Serde(
     "float64",
     _FLOAT64.pack,
     _decode_float64,
     identify=lambda value: _FLOAT64.pack(value + 0.0),  # -0.0 is 0.0
+<<<<<<< HEAD
     recipe=(_named, ("Float64",)),
+=======
+    type=float,
+>>>>>>> main
 )
 
 _json_encoder = msgspec.json.Encoder(order="sorted")
@@ -109,7 +124,11 @@ def Json(type: Any = Any) -> Serde[Any]:  # noqa: N802 - a serde reads as a noun
         msgspec.json.Decoder(type).decode,
         hashable,
         identify=lambda value: encode(_canonical(value)),
+<<<<<<< HEAD
         recipe=(Json, (type,)),
+=======
+        type=None if type is Any else type,
+>>>>>>> main
     )
 
 
@@ -131,8 +150,12 @@ def Struct(type: type[S], format: str = "json") -> Serde[S]:  # noqa: N802
         else (_pack, msgspec.msgpack.Decoder(type).decode)
     )
     # Decoding gives each field its declared type, so that Node(0) and Node(0.0) are written alike.
+<<<<<<< HEAD
     made = (Struct, (type, format))
     return Serde(name, encode, decode, hashable, lambda value: encode(decode(encode(value))), made)
+=======
+    return Serde(name, encode, decode, hashable, identify=lambda value: encode(decode(encode(value))), type=type)
+>>>>>>> main
 
 
 def _check_native(value: object) -> None:
@@ -178,6 +201,34 @@ def _decode_native(data: bytes) -> Any:
 Native: Serde[Any] = Serde(
     "native", _encode_native, _decode_native, identify=_identify_native, recipe=(_named, ("Native",))
 )
+
+
+def Tuple(*parts: Any) -> Serde[tuple[Any, ...]]:  # noqa: N802
+    """Tuples whose items have serdes of their own; None stays None. With `...` as the second one: any number of items.
+
+    >>> Tuple(String, Int64).decode(Tuple(String, Int64).encode(("a", None)))
+    ('a', None)
+    """
+    serdes = [part for part in parts if part is not ...]
+    if all(serde is Native for serde in serdes):
+        return Native
+    many = len(serdes) < len(parts)
+
+    def written(by: list[Callable[[Any], bytes]]) -> Callable[[tuple[Any, ...]], bytes]:
+        def encode(value: tuple[Any, ...]) -> bytes:
+            encoders = by * len(value) if many else by
+            return _pack([None if x is None else f(x) for f, x in zip(encoders, value, strict=True)])
+
+        return encode
+
+    def decode(data: bytes) -> tuple[Any, ...]:
+        items = _unpack(data)
+        readers = serdes * len(items) if many else serdes
+        return tuple(None if x is None else serde.decode(x) for serde, x in zip(readers, items, strict=True))
+
+    name = f"tuple({', '.join(serde.name for serde in serdes)}{', ...' if many else ''})"
+    by_identity = [serde.identify or serde.encode for serde in serdes]
+    return Serde(name, written([serde.encode for serde in serdes]), decode, identify=written(by_identity))
 
 
 _PLAIN: dict[type, Callable[[Any], bytes]] = {

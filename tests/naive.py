@@ -15,7 +15,7 @@ from typing import Any
 
 from eddy.topology.plan import Node, Plan
 
-__all__ = ["Bag", "Naive", "NoAnswerError", "bag", "table_of"]
+__all__ = ["Bag", "Naive", "NoAnswerError", "bag", "covers", "table_of"]
 
 Row = tuple[Any, Any]
 Bag = Counter[Row]
@@ -72,6 +72,11 @@ class Naive:
         for user in self._users[variable]:
             self._known.pop(user, None)
         self._known[variable] = rows
+
+
+def covers(plan: Plan) -> bool:
+    """Whether every step of a plan has a rule here: recursions of forms of their own have none."""
+    return all(node.kind != "stream" and type(node).__name__ in {*_RULES, "Variable"} for node in plan.nodes)
 
 
 def _users(plan: Plan) -> dict[Node, list[Node]]:
@@ -179,8 +184,8 @@ def _recursion(naive: Naive, node: Any) -> Bag:
     """X = seed + op(X); with a bound op is applied to no row more often than that."""
     leveled = node.bound.max_depth is not None or node.bound.on_limit != "error"
     depth = node.bound.limit if node.bound.max_depth is None else node.bound.max_depth
-    x: Bag = Counter()
-    for _ in range(depth + 1 if leveled else PATIENCE):
+    x = bag(naive.rows(node.inputs[0]).items())
+    for _ in range(depth if leveled else PATIENCE):
         naive.bind(node.variable, x)
         after = bag([*naive.rows(node.inputs[0]).items(), *naive.rows(node.result).items()])
         if after == x:

@@ -9,15 +9,11 @@ import pytest
 import eddy
 from tests import oracle
 from tests.conformance.cases import CASES, Case
-from tests.naive import Naive, NoAnswerError, table_of
+from tests.naive import Naive, NoAnswerError, covers, table_of
 
 OF_WHAT_WAS = {"changes-are-held-back-while-there-is-an-error"}
 """Cases whose answer is no function of what is now."""
-OF_TABLES = [
-    case
-    for case in CASES
-    if case.name not in OF_WHAT_WAS and all(node.kind != "stream" for node in case.topology().plan.nodes)
-]
+OF_TABLES = [case for case in CASES if case.name not in OF_WHAT_WAS and covers(case.topology().plan)]
 
 
 @pytest.mark.parametrize("case", OF_TABLES, ids=lambda case: case.name)

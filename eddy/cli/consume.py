@@ -15,7 +15,7 @@ from eddy.cli.options import key_type_option, value_type_option
 from eddy.connectors.log import Headers, Log, Records, TopicPartition
 from eddy.errors import ConnectorError, DataError
 
-__all__ = ["command"]
+__all__ = ["command", "latest_records", "read_records"]
 
 _READ_RECORDS = 10_000
 _POLL_S = 0.1
@@ -148,7 +148,11 @@ def command(
     decoder, printer = _Decoder(*types), _Printer(form, sys.stdout, types, timestamps, headers)
     left = most if most is not None else sys.maxsize
     with opened(target) as log:
-        for found in _latest(log, topic, partition) if latest else _read(log, topic, partition, from_beginning, follow):
+        for found in (
+            latest_records(log, topic, partition)
+            if latest
+            else read_records(log, topic, partition, from_beginning, follow)
+        ):
             for record in decoder.records(found):
                 printer.print(record)
                 left -= 1
@@ -158,7 +162,7 @@ def command(
                 sys.stdout.flush()
 
 
-def _read(log: Log, topic: str, partition: int | None, from_beginning: bool, follow: bool) -> Iterator[Records]:
+def read_records(log: Log, topic: str, partition: int | None, from_beginning: bool, follow: bool) -> Iterator[Records]:
     """The records from the beginning or the end on; with `follow`, without end.
 
     Where an open transaction holds the rest of a partition back, its end is waited for, though not for ever.
@@ -191,10 +195,10 @@ def _read(log: Log, topic: str, partition: int | None, from_beginning: bool, fol
             ends = log.end_offsets(partitions)
 
 
-def _latest(log: Log, topic: str, partition: int | None) -> Iterator[Records]:
+def latest_records(log: Log, topic: str, partition: int | None) -> Iterator[Records]:
     """The last record of each key, where it has a value, in the order of the keys' first records."""
     last: dict[bytes, tuple[Any, ...]] = {}
-    for found in _read(log, topic, partition, from_beginning=True, follow=False):
+    for found in read_records(log, topic, partition, from_beginning=True, follow=False):
         headers: Sequence[Headers] = found.headers or [()] * len(found)
         columns = zip(found.offsets, found.timestamps, found.keys, found.values, headers, strict=True)
         last.update((row[2], (found.partition, *row)) for row in columns if row[2] is not None)

@@ -6,7 +6,7 @@ that wrote what is there; only then are internal topics made.
 
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from eddy.config import Config
 from eddy.connectors.administration import commands
@@ -111,7 +111,10 @@ def assemble(topology: Topology, log: Log, config: Config, store: Store, elapsed
 
 def _sink_topics(topology: Topology, counts: dict[str, int]) -> dict[str, SinkTopic]:
     placed = sink_serdes(topology.plan, counts)
-    return {
-        sink.name: SinkTopic(sink.topic, *placed[sink], counts[sink.topic], sink.kind == "stream")
-        for sink in topology.plan.sinks()
-    }
+    topics = {}
+    for sink in topology.plan.sinks():
+        (key, value), stream = placed[sink], sink.kind == "stream"
+        if key.identify and not stream:  # a table's record and its tombstone have the same bytes, as 1 and 1.0
+            key = replace(key, encode=key.identify)
+        topics[sink.name] = SinkTopic(sink.topic, key, value, counts[sink.topic], stream)
+    return topics

@@ -149,6 +149,8 @@ def consolidate(rows: Sequence[Row], weights: Sequence[int], where: str) -> ZSet
             zset: ZSet = Counter(rows)
             first = weights[0]
             return zset if first == 1 else {row: first * count for row, count in zset.items()}
+        if len(rows) == 2 and 0 not in weights and rows[0] != rows[1]:  # a row for another: most live changes
+            return {rows[0]: weights[0], rows[1]: weights[1]}
         zset = {}
         merge_into(zset, rows, weights)
         return zset

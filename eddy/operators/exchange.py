@@ -136,17 +136,21 @@ class Gate:
 class Exchange(Operator):
     """Rows from here and rows received in, rows of keys that this worker owns out.
 
-    Inside a recursion rows are kept apart by hop: what was received waits in `later` for its own.
+    An epoch's rows leave consolidated, unless they are `facts`: whatever part of them the other worker takes in
+    first, no row is taken back there before it came. Inside a recursion rows are kept apart by hop: what was
+    received waits in `later` for its own.
     """
 
-    def __init__(self, name: str, gate: Gate) -> None:
-        self.name, self.gate = name, gate
+    def __init__(self, name: str, gate: Gate, facts: bool = False) -> None:
+        self.name, self.gate, self._facts = name, gate, facts
         self.level = 0
         self.later: dict[int, Batch] = {}
 
     def step(self, *inputs: Batch) -> Batch:
         """Split what is ours; what was received is ours already."""
         batch, received = inputs
+        if self.gate.shared and not self._facts:
+            batch = batch.consolidated(self.name)
         own = self.gate.own(batch, self.level)
         if received.rows:
             self.later = by_hop(received)

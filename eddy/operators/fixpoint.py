@@ -1,6 +1,7 @@
 """Recursion by nested time: the least fixpoint of any `op`, kept exact under retractions and through cycles.
 
-    X(0) = ∅      X(n+1) = op(X(n))      until nothing changes
+    bindings     X(0) = ∅       X(n+1) = op(X(n))            until nothing changes
+    recursion    X(0) = seed    X(n+1) = seed + op(X(n))
 
 Kept are differences by round. An epoch's deltas enter at round 0; then the least round for which
 anything waits is run, until nothing waits:
@@ -11,9 +12,9 @@ A fact of round n rests on facts of earlier rounds alone, so that no fact suppor
 up by a cycle only disappears when the cycle is cut off. Several bindings go round together; one that is
 defined by a collection of this round, not by a binding, sees the new value.
 
-Bounds: `return` and `rows` cut what would enter round `rounds`, so that X(rounds) is the answer; under
-`rows` what was cut makes rows of an error, too, and nothing leaves before they are gone. With `error`
-the limit guards against recursions that never end, and undoes the epoch.
+Bounds: X(rounds) is the answer, and what would make another of it is cut; under `rows` what was cut makes
+rows of an error, too, and nothing leaves before they are gone. With `error` the limit guards against
+recursions that never end, and undoes the epoch.
 
 Sources: McSherry et al., "Differential Dataflow", CIDR 2013; Materialize's WITH MUTUALLY RECURSIVE.
 """
@@ -109,7 +110,8 @@ class Take(Operator):
 class Fixpoint(Timed):
     """Deltas from outside in, the deltas of all bindings out, and last those of the limit's errors.
 
-    `depth` is that of its rounds: 1 at the top, where a time is a number. `held` is there where the bound makes rows.
+    `seeded`, it is a recursion of one binding, whose first input is the seed. `depth` is that of its rounds: 1 at the
+    top, where a time is a number. `held` is there where the bound makes rows.
     """
 
     def __init__(
@@ -122,8 +124,10 @@ class Fixpoint(Timed):
         bound: Bound,
         budget: Budget,
         held: Held | None = None,
+        seeded: bool = False,
     ) -> None:
         super().__init__()
+        self._seeded = seeded
         self.name, self.bindings, self.body, self._depth = name, bindings, body, depth
         self._rounds, self.bound, self._budget, self._held = rounds, bound, budget, held
         self.waves = self.rows = 0
@@ -167,7 +171,10 @@ class Fixpoint(Timed):
         body.open(inputs)
         totals: list[ZSet] = [{} for _ in self.bindings]
         over: list[tuple[int, Batch]] = []
-        pending: dict[Time, list[Batch]] = {(*prefix, 0) if nested else 0: none}
+        start = [inputs[0].consolidated(self.name)] if self._seeded else none
+        for total, batch in zip(totals, start, strict=True):
+            merge_into(total, batch.rows, batch.weights)
+        pending: dict[Time, list[Batch]] = {(*prefix, 0) if nested else 0: start}
         while True:
             times = [at for at in body.waiting() if at[:-1] == prefix] if nested else body.waiting()
             if not (pending or times):
@@ -185,19 +192,20 @@ class Fixpoint(Timed):
         """Add what a round made to the totals; return what the bindings bring in the next one."""
         after = None
         round_ = time if type(time) is int else time[-1]
+        last = self._rounds if self._seeded else self._rounds - 1  # a seed has needed no round
         for index, batch in enumerate(made):
             if not batch.rows:
                 continue
             batch = batch.consolidated(self.name)
             if not batch.rows:
                 continue
-            merge_into(totals[index], batch.rows, batch.weights)
             self.rows += len(batch.rows)
-            spent = self._budget.spend(len(batch.rows))
-            if round_ + 1 >= self._rounds:
-                self._beyond(index, batch, over)
-            elif spent:
+            if self._budget.spend(len(batch.rows)):
                 raise self._error(index, batch, "the epoch's rows or seconds were spent")
+            if round_ < self._rounds:
+                merge_into(totals[index], batch.rows, batch.weights)
+            if round_ >= last:
+                self._beyond(index, batch, over)
             else:
                 after = after or [EMPTY] * len(made)
                 after[index] = batch

@@ -38,6 +38,9 @@ def lub(one: Time, other: Time) -> Time:
     return tuple(map(max, one, other))
 
 
+_FEW = 32  # rows up to which merging equal ones costs more than it saves
+
+
 class Timed(Operator):
     """An operator that is told the time before each step, and may have something waiting for a later one.
 
@@ -92,7 +95,7 @@ class _Join(Timed):
                 self.later.setdefault(at, []).append(batch)
         result = concat([*self.later.pop(time, ()), *now])
         check_rows(result.rows, self.name)
-        return result
+        return result.consolidated(self.name) if len(result.rows) > _FEW else result
 
 
 class TimedLookupJoin(_Join):

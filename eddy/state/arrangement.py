@@ -21,7 +21,7 @@ from eddy.state.cache import Cache
 from eddy.state.spec import Changes, StateSpec
 from eddy.state.store import Store
 
-__all__ = ["Arrangement", "Bag", "pairs_of"]
+__all__ = ["Arrangement", "Bag", "pairs_of", "weighted_rows"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -72,18 +72,7 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
         """What the running epoch has changed, as rows for the store and the changelog."""
         rows = [row for row, weight in self._changed().items() if weight]
         news = [weight_in(self._fresh.get(key), value) for key, value in rows]
-        keys = self.spec.key.identify_many([key for key, _ in rows])
-        values = self.spec.value.identify_many([value for _, value in rows])
-        as_came = self.spec.value.encode_many([value for _, value in rows]) if self.spec.value.identify else values
-        pack, encode = _LENGTH.pack, Int64.encode
-        return Changes(
-            self.spec.partitions_of(keys),
-            [pack(len(key)) + key + value for key, value in zip(keys, values, strict=True)],
-            [
-                (encode(new) + (came if came != value else b"") if new else None)
-                for value, came, new in zip(values, as_came, news, strict=True)
-            ],
-        )
+        return weighted_rows(self.spec, [key for key, _ in rows], [value for _, value in rows], news)
 
     def commit(self) -> None:
         """Take the running epoch's changes as done; the store has them."""
@@ -168,6 +157,21 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
 
     def _changed_keys(self) -> set[K]:
         return self._touched
+
+
+def weighted_rows(spec: StateSpec, keys: Sequence[Any], values: Sequence[Any], weights: Sequence[int]) -> Changes:
+    """Rows with their weights, as the store and the changelog have them; weight 0 is a deletion."""
+    key_data, value_data = spec.key.identify_many(keys), spec.value.identify_many(values)
+    as_came = spec.value.encode_many(values) if spec.value.identify else value_data
+    pack, encode = _LENGTH.pack, Int64.encode
+    return Changes(
+        spec.partitions_of(key_data),
+        [pack(len(key)) + key + value for key, value in zip(key_data, value_data, strict=True)],
+        [
+            (encode(weight) + (came if came != value else b"") if weight else None)
+            for value, came, weight in zip(value_data, as_came, weights, strict=True)
+        ],
+    )
 
 
 def pairs_of(bag: Bag | None) -> Collection[tuple[Any, int]]:

@@ -9,7 +9,7 @@ Invariant: while `complete`, a key that is not in memory is nowhere, and the sto
 Invariant: every cell that the running epoch has changed is in the fresh generation, or absent.
 """
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Collection, Container, Iterator, Sequence
 from itertools import islice
 from typing import Generic, TypeVar
 
@@ -48,6 +48,17 @@ class Cache(Generic[K, C]):
         """The cell of one key."""
         cell = self._fresh.get(key)
         return cell if cell is not None or self._complete else self.get_many([key])[0]
+
+    @property
+    def complete(self) -> bool:
+        """Whether all cells are in memory, so that nothing has to be looked up before it is read."""
+        return self._complete
+
+    def resident(self, keys: Collection[K] = ()) -> dict[K, C]:
+        """The cells in memory, among them all that there are of `keys`: for loops that read many of them."""
+        if not self._complete:
+            self.get_many(list(keys))
+        return self._fresh
 
     def forget(self) -> None:
         """Empty the memory: the store has been written to by someone else."""

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 from eddy.serde import Int64
+from eddy.state.arrangement import weighted_rows
 from eddy.state.cache import Cache
 from eddy.state.spec import Changes, StateSpec
 from eddy.state.store import Store
@@ -77,19 +78,8 @@ class Trace(Cache[K, dict[Any, History]], Generic[K, V]):
         """What the running epoch has changed, as rows for the store and the changelog."""
         rows = [row for row, weight in self._added().items() if weight]
         stamped = [(time, value) for _, value, time in rows]
-        keys = self.spec.key.identify_many([key for key, _, _ in rows])
-        values = self.spec.value.identify_many(stamped)
-        as_came = self.spec.value.encode_many(stamped) if self.spec.value.identify else values
         news = [self._weight(*row) for row in rows]
-        pack, encode = _LENGTH.pack, Int64.encode
-        return Changes(
-            self.spec.partitions_of(keys),
-            [pack(len(key)) + key + value for key, value in zip(keys, values, strict=True)],
-            [
-                (encode(new) + (came if came != value else b"") if new else None)
-                for value, came, new in zip(values, as_came, news, strict=True)
-            ],
-        )
+        return weighted_rows(self.spec, [key for key, _, _ in rows], stamped, news)
 
     def commit(self) -> None:
         """Take the running epoch's changes as done; the store has them."""

@@ -87,14 +87,21 @@ class Builder:
             return source
         return self._exchange(source, name, key, value)
 
-    def at_one_owner(self, source: Node, name: str) -> Node:
-        """`source` with all its rows at one owner: itself, or behind an exchange of one partition."""
+    def at_one_owner(
+        self, source: Node, name: str, key: Serde[Any] | None = None, value: Serde[Any] | None = None
+    ) -> Node:
+        """`source` with all its rows at one owner: itself, or behind an exchange of one partition with these serdes.
+
+        Serdes are for where the source names none.
+        """
         if source.sole:
             return source
+        key, value = source.key or key, source.value or value
         for node in self.plan.nodes:
-            if isinstance(node, Exchange) and node.sole and node.inputs == (source,):
+            same = node.inputs == (source,) and (node.key, node.value) == (key, value)
+            if isinstance(node, Exchange) and node.sole and same:
                 return node
-        return self._exchange(source, name, partitions=1, sole=True)
+        return self._exchange(source, name, key, value, partitions=1, sole=True)
 
     def met(self, nodes: tuple[Node, ...], names: Sequence[str]) -> tuple[Node, ...]:
         """Nodes that are to meet: where one of them is at one owner, all are brought there."""

@@ -25,6 +25,7 @@ from eddy.state.store import Store
 from eddy.state.table import Table
 from eddy.topology import plan as nodes
 from eddy.topology.compile_loop import LoopCompiler
+from eddy.topology.compile_reach import reachable, tree_totals
 from eddy.topology.placement import Placement, place
 from eddy.topology.plan import Node, Plan, Recursion, Source, Variable
 from eddy.topology.scopes import Loop, Scopes
@@ -167,7 +168,7 @@ class _Compiler:
             if source in self._tables:
                 self._tables[node] = self._tables[source]
             return
-        operator = ExchangeOperator(node.name, self._gate(node))
+        operator = ExchangeOperator(node.name, self._gate(node), facts=node.kind == "stream")
         self._scope.slots[node] = self._scope.emit(operator, *self._scope.inputs_of(node), self._scope.received[node])
 
     @_compile.register
@@ -227,6 +228,16 @@ class _Compiler:
         )
         scope = self._scope
         scope.slots[node] = scope.emit(operator, scope.slots[left], scope.slots[right])
+
+    @_compile.register
+    def _reachable(self, node: nodes.Reachable) -> None:
+        operator = reachable(node, self._plan.name, self.world.store)
+        self._scope.slots[node] = self._scope.emit(operator, *self._scope.inputs_of(node))
+
+    @_compile.register
+    def _tree_totals(self, node: nodes.TreeTotals) -> None:
+        operator = tree_totals(node, self._plan.name, self.world.store)
+        self._scope.slots[node] = self._scope.emit(operator, *self._scope.inputs_of(node))
 
     @_compile.register
     def _sink(self, node: nodes.Sink) -> None:

@@ -57,14 +57,13 @@ class LoopCompiler:
         for node in self._scopes.body[loop]:
             self._compile(node)
         results = [inner.slots[result] for result in loop.results]
-        if isinstance(loop, Recursion):
-            results = [inner.emit(Union(f"{loop.name}-union"), inner.slots[loop.inputs[0]], *results)]
         scope = Scope(inner.steps, inner.count, len(loop.variables), results)
         names = [variable.label for variable in loop.variables]
         bound = loop.bound
-        rounds = loop.rounds if isinstance(loop, Block) else bound.depth + 1 if bound.leveled else bound.limit
+        rounds = loop.rounds if isinstance(loop, Block) else bound.depth if bound.leveled else bound.limit
+        seeded = isinstance(loop, Recursion)
         held = self._held(names) if bound.on_limit == "rows" else None
-        return Fixpoint(loop.name, names, scope, self._depth, rounds, bound, self._outside.world.guard, held)
+        return Fixpoint(loop.name, names, scope, self._depth, rounds, bound, self._outside.world.guard, held, seeded)
 
     @property
     def externals(self) -> list[Node]:

@@ -3,14 +3,20 @@
 from eddy.operators.fixpoint import Fixpoint
 from eddy.operators.recursion import FactWaves, Waves
 from eddy.topology.compile import Environment, compile_plan
-from eddy.topology.plan import Block, Exchange, Node, Plan, Recursion, Sink, Source, Variable
+from eddy.topology.plan import Block, Exchange, Node, Plan, Reachable, Recursion, Sink, Source, TreeTotals, Variable
 from eddy.topology.scopes import Loop
 
 __all__ = ["describe", "mermaid", "strategy", "successors"]
 
 
-def strategy(node: Loop) -> str:
+def strategy(node: Loop | Reachable | TreeTotals) -> str:
     """How a recursion is computed, and why."""
+    if isinstance(node, Reachable):
+        how = "their number kept" if node.counted else "found again where the parent goes"
+        why = "shortest paths over weights above 0" if node.weight else "least depths"
+        return f"ranked supports (F1), {how}, at one owner, since {why} fall along supports, through cycles too"
+    if isinstance(node, TreeTotals):
+        return "tree totals by deltas (F2), at one owner, since a node has one parent and sums can be taken back"
     where = "at one owner" if node.variables[0].sole else "each owner its keys, which no step inside changes"
     if isinstance(node, Block):
         return f"nested time, since its bindings are evaluated in turn; {where}"
@@ -68,7 +74,7 @@ def describe(plan: Plan) -> str:
                 lines.append(f"      --> {_names(after[node])}")
             if not isinstance(node, Source):
                 lines.append(f"      <-- {_names(before[node])}")
-            if isinstance(node, Recursion | Block):
+            if isinstance(node, Recursion | Block | Reachable | TreeTotals):
                 lines.append(f"      strategy: {strategy(node)}")
     return "\n".join(lines) + "\n"
 

@@ -21,10 +21,12 @@ from eddy.topology.plan import (
     Merge,
     Node,
     Plan,
+    Reachable,
     Recursion,
     Sink,
     Source,
     Transform,
+    TreeTotals,
     Variable,
 )
 
@@ -88,7 +90,7 @@ def _meetings(node: Node) -> Iterable[tuple[Node, Node]]:
     if isinstance(node, Join):
         left, right = node.inputs
         return [(left, right)] if node.rekeyed else [(left, right), (node, left)]
-    if isinstance(node, Sink | Exchange) or (isinstance(node, Transform) and node.rekeys):
+    if isinstance(node, Sink | Exchange | Reachable | TreeTotals) or (isinstance(node, Transform) and node.rekeys):
         return []
     if isinstance(node, Merge) and node.rekeyed:
         return []

@@ -31,6 +31,7 @@ __all__ = [
     "Merge",
     "Node",
     "Plan",
+    "Reachable",
     "Recursion",
     "Reduce",
     "Sink",
@@ -38,6 +39,7 @@ __all__ = [
     "StreamTableJoin",
     "TableJoin",
     "Transform",
+    "TreeTotals",
     "Upsert",
     "Variable",
 ]
@@ -256,6 +258,33 @@ class Binding(Node):
     """One of the collections that a block makes: `inputs` is the block. Behind the last comes that of its errors."""
 
     index: int
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Reachable(Node):
+    """What is reached from roots over edges, by ranked supports, at one owner: `inputs` are roots, edges."""
+
+    derived = ("roots", "out", "in", "edges", "ties", "sizes", "cycles")
+
+    node: Serde[Any]
+    expand: Callable[[Any, Any], Any] | None = None
+    weight: Callable[[Any, Any], Any] | None = None
+    max_depth: Any = None
+    max_nodes: int | None = None
+    limit: int | None = None
+    cycles: bool = False
+    counted: bool = False
+    linear = False
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TreeTotals(Node):
+    """A table of parents as totals over subtrees, by deltas, at one owner. Rows are tagged totals and cycles."""
+
+    parent: Callable[[Any, Any], Any]
+    own: Callable[[Any, Any], Any]
+    include_self: bool = True
+    linear = False
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

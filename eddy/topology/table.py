@@ -10,6 +10,7 @@ from eddy.topology.builder import Builder, same_topology, serdes
 
 if TYPE_CHECKING:
     from eddy.topology.grouped import KGroupedTable
+    from eddy.topology.reach import SubtreeTotals
     from eddy.topology.relation import Relation
     from eddy.topology.stream import KStream
 
@@ -105,6 +106,30 @@ class KTable(Generic[K, V]):
     ) -> "KTable[K, V2]":
         """The keys of either table, with `joiner(value or None, other's value or None)`."""
         return self._join(other, joiner, "outer", name, value)
+
+    def tree_totals(
+        self,
+        name: str,
+        own: Callable[[K, V], Any] | None = None,
+        parent: Callable[[K, V], K | None] | None = None,
+        include_self: bool = True,
+        value: Serde[Any] | None = None,
+    ) -> "SubtreeTotals":
+        """A table of each node's total over its subtree, where this table has a node's parent.
+
+        Right in any order of arrival and under moves, which cost the way up to what both places have in
+        common. Nodes on a cycle have no total until the data is mended; `.errors` names the cycle.
+
+        Args:
+            name: of the table of totals.
+            own: what a node adds, `own(node, value)`, a number; 1 by default, which counts.
+            parent: the parent, `parent(node, value)`, or None of a root; by default the value itself.
+            include_self: False for what lies below a node alone, for nodes that have children.
+            value: the serde of the totals.
+        """
+        from eddy.topology.reach import tree_totals
+
+        return tree_totals(self._builder, self._node, name, own, parent, include_self, value)
 
     def _join(
         self,

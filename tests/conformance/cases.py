@@ -349,3 +349,66 @@ def a_stream_that_feeds_itself(t: eddy.Topology) -> None:
     t.stream("in", S, S).recursively(
         lambda rows: rows.filter(lambda k, v: len(v) > 1).map_values(lambda v: v[:-1], value=S), "shorter"
     ).to("out")
+
+
+# Reachability and totals
+
+
+def depths_of(rows: eddy.Relation[Any, eddy.Reached]) -> None:
+    """The sum of the depths at which each node is reached, by key and node."""
+    found = rows.filter_not(lambda key, row: row.cycle)
+    depths = found.group_by(lambda key, row: (f"{key}/{row.node}", int(row.depth)), key=S, value=N)
+    depths.reduce(plus, less, "depths").to("depths", value=N)
+
+
+GRAPH = of("edges", ("1", "a b"), ("2", "b c"), ("3", "c b"), ("4", "a c"), ("5", "d e"))
+
+
+def edges_of(t: eddy.Topology) -> eddy.Relation[str, str]:
+    return t.table("edges", S, S).to_relation().map(lambda _, edge: tuple(edge.split()), key=S, value=S)  # type: ignore[arg-type, return-value]
+
+
+@case(
+    [of("roots", ("ann", "a"), ("bob", "d")), GRAPH, of("edges", ("4", None), ("6", "e c"))],
+    depths={"ann/a": 0, "ann/b": 1, "ann/c": 2, "bob/d": 0, "bob/e": 1, "bob/c": 2, "bob/b": 3},
+)
+def fixpoint_of_a_graph_with_a_cycle(t: eddy.Topology) -> None:
+    roots = t.table("roots", S, S).to_relation()
+    depths_of(t.recursive_fixpoint(roots=roots, edges=edges_of(t), name="reach", deletion_mode="support-counts"))
+
+
+@case(
+    [of("roots", ("ann", "a"), ("bob", "a")), GRAPH, of("edges", ("3", None), ("7", "c a")), of("roots", ("bob", "b"))],
+    depths={"ann/a": 0, "ann/b": 1, "ann/c": 1, "bob/b": 0, "bob/c": 1, "bob/a": 2},
+    cycles={"ann": "a b c a", "bob": "b c a b"},
+)
+def fixpoint_that_names_a_cycle(t: eddy.Topology) -> None:
+    roots = t.table("roots", S, S).to_relation()
+    rows = t.recursive_fixpoint(roots=roots, edges=edges_of(t), name="reach", cycle_policy="error")
+    depths_of(rows)
+    cycles = rows.filter(lambda key, row: row.cycle).group_by(
+        lambda key, row: (key, " ".join(row.cycle)), key=S, value=S
+    )
+    cycles.reduce(lambda _, way: way, lambda way, _: way, "cycles").to("cycles")
+
+
+@case(
+    [of("roots", ("ann", "a")), GRAPH, of("edges", ("2", None))],
+    depths={"ann/a": 0, "ann/b": 1 + 2, "ann/c": 1},
+)
+def fixpoint_of_simple_paths(t: eddy.Topology) -> None:
+    roots = t.table("roots", S, S).to_relation()
+    depths_of(t.recursive_fixpoint(roots=roots, edges=edges_of(t), name="reach", cycle_policy="allow-paths"))
+
+
+@case(
+    [
+        of("nodes", ("c", "b"), ("d", "c"), ("b", "a")),
+        of("nodes", ("c", "a"), ("e", "d"), ("b", "e")),
+        of("nodes", ("a", "e")),
+        of("nodes", ("d", "f")),
+    ],
+    totals={"a": 2, "b": 1, "c": 1, "d": 5, "e": 4, "f": 5},
+)
+def totals_of_a_tree_that_moves_and_goes_round(t: eddy.Topology) -> None:
+    t.table("nodes", S, S).tree_totals("totals", value=N).to("totals")

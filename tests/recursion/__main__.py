@@ -40,6 +40,12 @@ def runs(seed: int, played: Played, named: str | None) -> Iterator[Run]:
         for n in range(10 * seed, 10 * seed + 10):
             yield f"random program {n}", lambda n=n: play(random_program(n), n, played)  # type: ignore[misc]
             yield f"random block {n}", lambda n=n: play(random_block(n), n, played)  # type: ignore[misc]
+        for program in (random_program(seed), random_block(seed)):
+            rng = random.Random(f"{program.name} 2")
+            yield (
+                f"{program.name}, 2 workers",
+                lambda program=program, rng=rng: Cluster(program, 2, 4, rng).live(program),
+            )  # type: ignore[misc]
 
 
 def main() -> int:

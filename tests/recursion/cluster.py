@@ -125,7 +125,7 @@ class Cluster:
 
     def live(self, program: Program, edits: int = 24) -> int:
         """Take a story of edits through, piece by piece. Returns the number of epochs."""
-        left = draw(program, self.rng, edits).edits()
+        left = draw(program, self.rng, edits, mixed=0.0).edits()
         while left:
             size = self.rng.choice([1, 2, 5, 12])
             self.befall()

@@ -66,16 +66,16 @@ class Program:
         topology = eddy.Topology(name or self.name)
         return topology, self.build(Graph(topology))
 
-    def edit(self, rng: random.Random, nodes: int, there: Mapping[str, Mapping[int, Any]]) -> Edit:
-        """A row comes, moves or goes."""
+    def edit(self, rng: random.Random, nodes: int, there: Mapping[str, Mapping[int, Any]], gone: float) -> Edit:
+        """A row comes or moves, or goes, which is `gone` likely where there is one."""
         topic = rng.choices(self.sources, [4 if topic.endswith("edges") else 1 for topic in self.sources])[0]
+        rows = there.get(topic, {})
+        if rows and rng.random() < gone:
+            return topic, rng.choice([*rows]), None
         if topic.endswith("roots"):
-            return topic, rng.randrange(3), None if rng.random() < 0.3 else rng.randrange(nodes)
-        key = rng.randrange(2 * nodes)
-        if (key in there.get(topic, {}) and rng.random() < 0.6) or rng.random() < 0.15:
-            return topic, key, None
+            return topic, rng.randrange(3), rng.randrange(nodes)
         a, b = sorted(rng.sample(range(nodes), 2)) if self.forward else (rng.randrange(nodes), rng.randrange(nodes))
-        return topic, key, (a, b, rng.randrange(1, 4))
+        return topic, rng.randrange(3 * nodes), (a, b, rng.randrange(1, 4))
 
 
 PROGRAMS: dict[str, Program] = {}
@@ -227,6 +227,46 @@ def the_two_shortest_ways(g: Graph) -> Watched:
     return {"found": g.roots().recursively(op, g("found"))}
 
 
+# Tables inside
+
+
+@program()
+def a_table_that_is_walked(g: Graph) -> Watched:
+    """From the roots on to where each node's one edge leads, looked up in the table itself."""
+    table = g.topology.table(g("edges"), N, N)
+    op = lambda x: x.join(table, lambda id, _, edge: (edge[1], edge[2]), g("step")).distinct(g("once"))  # noqa: E731
+    return {"walk": g.roots().recursively(op, g("walk"))}
+
+
+@program()
+def counts_that_are_filtered_as_tables(g: Graph) -> Watched:
+    """A node is reached from one that is reached, if its links from there are not two; from a root in any case."""
+    roots, edges = g.roots(), g.edges()
+
+    def op(x: Relation) -> Relation:
+        links = x.join(edges, lambda a, _, b: (b, a), g("step")).distinct(g("links"))
+        few = (
+            links.group_by_key().count(g("few")).filter(lambda _, n: n != 3).map_values(lambda n: None if n == 2 else 0)
+        )
+        return few.to_relation()
+
+    return {"x": roots.recursively(op, g("x"), limit=5, on_limit="return")}
+
+
+@program(nodes=5)
+def walks_inside_a_recursion(g: Graph) -> Watched:
+    """The inner one is linear, the outer is not; and one that is linear goes before, with weights."""
+    edges = g.edges()
+    one_more = lambda name: lambda y: y.join(edges, lambda a, n, b: (b, n), g(name))  # noqa: E731
+    before = g.roots().recursively(one_more("before-step"), g("before"), max_depth=1)
+
+    def op(x: Relation) -> Relation:
+        walks = x.map_values(lambda n: n + 1).recursively(one_more("inner-step"), g("inner"), max_depth=2)
+        return walks.filter(lambda _, n: n < 4).reduce(two_least, g("two"))
+
+    return {"before": before, "x": before.recursively(op, g("x"))}
+
+
 # Aggregates inside
 
 
@@ -321,6 +361,61 @@ def x_used_twice(g: Graph) -> Watched:
         return forth.union(back, x.filter(lambda _, n: n < 3)).filter(lambda _, n: n < 7).distinct(g("once"))
 
     return {"x": g.roots().recursively(op, g("x"))}
+
+
+# Without a loop
+
+
+@program("edges")
+def least_of_pairs(g: Graph) -> Watched:
+    """A join whose rows cross to other owners with weights of both signs, more than one of each row."""
+    edges = g.edges()
+    pairs = edges.join(edges, lambda a, b, c: ((b + c) % 2, b % 2), g("pairs"))
+    return {"least": pairs.reduce(least, g("least"))}
+
+
+# Loops that keep their keys, and so stay where their partitions are
+
+
+def by_id(g: Graph) -> tuple[Relation, Relation]:
+    """The tables as relations under the keys that they have: rows (id, number), rows (id, node)."""
+    edges = g.topology.table(g("edges"), N, N).to_relation().map_values(lambda edge: edge[0] + 10 * edge[1])
+    return edges, g.topology.table(g("roots"), N, N).to_relation()
+
+
+@program()
+def a_loop_that_keeps_its_keys(g: Graph) -> Watched:
+    """From each number down, by a half or by one where the other table has the id, until one was there before."""
+    numbers, others = by_id(g)
+
+    def op(x: Relation) -> Relation:
+        less_one = x.join(others, lambda id, n, _: (id, n - 1), g("less"), keeps_key=True)
+        return x.map_values(lambda n: n // 2).union(less_one).filter(lambda _, n: n > 0).distinct(g("once"))
+
+    return {"down": numbers.recursively(op, g("down"))}
+
+
+@program(nodes=4)
+def a_block_that_keeps_its_keys(g: Graph) -> Watched:
+    numbers, others = by_id(g)
+
+    def step(low: Relation, high: Relation) -> tuple[Relation, ...]:
+        low = numbers.union(high.map_values(lambda n: n // 2)).reduce(least, g("least"))
+        high = low.join(others, lambda id, n, node: (id, n + node), g("both"), keeps_key=True).distinct(g("once"))
+        return low, high.minus(others, g("minus"))
+
+    block = g.topology.mutually_recursive(step, limit=5, on_limit="return", name=g("block"))
+    return {"low": block.low, "high": block.high}
+
+
+@program()
+def a_loop_at_one_owner_behind_one_that_keeps_its_keys(g: Graph) -> Watched:
+    numbers, others = by_id(g)
+    down = numbers.recursively(
+        lambda x: x.map_values(lambda n: n // 2).filter(lambda _, n: n > 0).distinct(g("halves")), g("down")
+    )
+    links = down.map(lambda id, n: (n % 7, id % 7))
+    return {"down": down, "reach": reached(g, others.map(lambda id, node: (node, 0)), links)}
 
 
 # Recursion in recursion

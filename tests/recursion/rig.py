@@ -67,15 +67,26 @@ class Story:
         return [edit for _, edits in self.epochs for edit in edits]
 
 
-def draw(program: Program, rng: random.Random, edits: int = 28) -> Story:
-    """A story of so many edits."""
+def draw(program: Program, rng: random.Random, edits: int = 24, mixed: float = 0.15) -> Story:
+    """A story: first the graph grows, then there are so many edits; in some, equal values are written otherwise."""
     nodes = rng.randrange(2, program.nodes + 1)
     there: Tables = {}
     told: list[Edit] = []
-    while len(told) < edits:
-        told.append(program.edit(rng, nodes, there))
+    grown, often = rng.randint(0, 3 * nodes), rng.choice([0.1, 0.2, 0.4])
+    while len(told) < grown + edits:
+        gone = 0.0 if len(told) < grown else often
+        told.append(program.edit(rng, nodes, there, gone))
         there = taken(there, told[-1:])
+    if rng.random() < mixed:
+        told = [(topic, key, otherwise(value, rng)) for topic, key, value in told]
     return Story(rng.choice([1, 4]), rng.choice([None, None, 3]), cut(told, rng))
+
+
+def otherwise(value: Any, rng: random.Random) -> Any:
+    """An equal value that is written otherwise: 1 as 1.0 or True."""
+    if isinstance(value, tuple):
+        return tuple(otherwise(item, rng) for item in value)
+    return rng.choice([value, float(value), bool(value) if value in (0, 1) else value]) if value is not None else None
 
 
 def cut(edits: Sequence[Edit], rng: random.Random) -> list[tuple[str, list[Edit]]]:
@@ -157,9 +168,9 @@ class Rig:
         """What every state holds, as its operators see it."""
         return {name: dict(state.items()) for name, state in self.circuit.states.items()}  # type: ignore[attr-defined]
 
-    def stored(self) -> dict[bytes, bytes]:
-        """What the store holds."""
-        return dict(self.store.scan(b""))
+    def stored(self) -> dict[bytes, None]:
+        """The keys that the store holds."""
+        return dict.fromkeys(key for key, _ in self.store.scan(b""))
 
 
 def joined(batches: Sequence[Batch]) -> Batch:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import eddy
+from eddy import TopologyTestDriver
 from tests.naive import Bag
 from tests.recursion import blocks
 from tests.recursion.programs import PROGRAMS, Edit
@@ -94,29 +95,61 @@ def test_what_is_undone_leaves_no_error() -> None:
     assert not running.left["watch-errors"]
 
 
-def looping(**bound: Any) -> Rig:
-    """Sets that flip for ever, while there is a root."""
+def flipping(**bound: Any) -> eddy.Topology:
+    """Sets that flip for ever, while there is a root; and the roots, counted."""
     topology = eddy.Topology("flip")
     roots = topology.table("roots", eddy.Native, eddy.Native).to_relation().map(lambda _, node: (node, 0))
-    x = roots.filter(lambda k, v: False).recursively(lambda x: roots.minus(x, "other"), "x", **bound)
+    roots.group_by_key().count("counted")
+    x = roots.filter(lambda k, v: k < 0).recursively(
+        lambda x: roots.filter(lambda k, v: k > 0).minus(x, "other"), "x", **bound
+    )
     watch(topology, {"x": x})
-    return Rig(topology)
+    return topology
+
+
+def looping(**bound: Any) -> Rig:
+    return Rig(flipping(**bound))
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 10, 11])
 def test_a_flip_is_returned_as_it_is_after_its_last_round(limit: int) -> None:
     running = looping(limit=limit, on_limit="return")
-    running.epoch([("roots", 0, 0), ("roots", 1, 7)])
-    assert running.left["watch-x"] == (Counter({(0, 0): 1, (7, 0): 1}) if limit % 2 == 0 else Counter())
+    running.epoch([("roots", 0, 3), ("roots", 1, 7)])
+    assert running.left["watch-x"] == (Counter({(3, 0): 1, (7, 0): 1}) if limit % 2 else Counter())
     running.epoch([("roots", 0, None)])
-    assert running.left["watch-x"] == (Counter({(7, 0): 1}) if limit % 2 == 0 else Counter())
+    assert running.left["watch-x"] == (Counter({(7, 0): 1}) if limit % 2 else Counter())
 
 
 def test_a_flip_is_an_error_that_undoes_the_epoch_and_goes_with_the_data() -> None:
     running = looping(limit=20)
     running.epoch([("roots", 0, None)])
     with pytest.raises(eddy.LoopLimitError, match="recursively 'x'"):
-        running.epoch([("roots", 0, 0)])
+        running.epoch([("roots", 0, 1)])
     running.undo()
     running.epoch([("roots", 0, None)])
     assert not running.stored()
+
+
+def relation_only(topology: eddy.Topology) -> eddy.Topology:
+    """Without the sink that only a rig can read."""
+    topology.plan.nodes = [node for node in topology.plan.nodes if not node.name.startswith("watch-")]
+    return topology
+
+
+def test_a_worker_stops_at_a_flip_and_goes_on_when_it_is_mended() -> None:
+    with TopologyTestDriver(relation_only(flipping(limit=20))) as driver:
+        roots = driver.input("roots")
+        roots.pipe("a", 0)
+        for _ in range(2):
+            with pytest.raises(eddy.LoopLimitError, match=r"topic 'roots' partition 0 offset \d+ key .*a'"):
+                roots.pipe("a", 1) if not driver.worker.lag() else driver.run()
+            assert driver.store("counted").all() == {0: 1}
+        roots.pipe_all([("b", 0), ("a", 0)])
+        assert driver.store("counted").all() == {0: 2}
+
+
+def test_a_flip_is_left_out_where_that_is_the_policy() -> None:
+    with TopologyTestDriver(relation_only(flipping(limit=20)), eddy.Config(on_error="skip")) as driver:
+        driver.input("roots").pipe_all([("a", 0), ("b", 1), ("c", 0), ("d", -1)])
+        assert driver.store("counted").all() == {0: 2, -1: 1}
+        assert driver.worker.statistics.skipped == 1

@@ -117,7 +117,7 @@ class World:
         rng = self.rng
         self.config = eddy.Config(
             max_epoch_records=rng.choice([1, 2, 3, 5, 20]),
-            max_loop_rows=max(rng.choice([1, 3, 10, 10_000]), self.program.min_loop_rows),
+            max_loop_rows=rng.choice([1, 3, 10, 10_000]),
             cache_bytes=rng.choice([1, 1 << 20]),
             purge_interval_s=rng.choice([0.0, 0.0, 5.0]),
             cut_interval_s=rng.choice([0.0, 0.0, 3.0]),

@@ -152,3 +152,15 @@ def test_a_cycle_that_goes_round_through_the_topic_is_reported_and_mended(caplog
     worker.run_until_idle()
     assert dict(worker.circuit.states["descendants"].items()) == {"a": 1, "b": 2, "c": 3}  # type: ignore[attr-defined]
     worker.close()
+
+
+def test_a_tombstone_lies_under_the_bytes_of_its_row() -> None:
+    """1 and 1.0 are one key of a table, so a reader of its topic has to see one key, too."""
+    topology = eddy.Topology("numbers")
+    table = topology.table("in", key=eddy.String, value=eddy.Native)
+    table.group_by(lambda name, number: (number, name), key=eddy.Native).count("counts").to("out")
+    with TopologyTestDriver(topology) as driver:
+        driver.input("in").pipe_all([("a", 1)])
+        driver.input("in").pipe_all([("a", None), ("b", 1.0)])
+        driver.input("in").pipe_all([("b", None)])
+        assert driver.output("out").read_map() == {}

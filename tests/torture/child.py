@@ -92,13 +92,14 @@ class Fate:
 
 
 def report(worker: eddy.Worker) -> Callable[[], None]:
-    """Say what the worker owns, each time that changes and its states are restored: `topic partition …`."""
-    said: object = None
+    """Say what the worker owns and has the states of, each time that changes: `topic partition …`."""
+    said: object = set()
 
     def say() -> None:
         nonlocal said
-        owned = worker._consumer.assignment()
-        if not worker.restoring and not worker._stale and owned != said:
+        ready = not worker.restoring and not worker._stale
+        owned = set(worker._consumer.assignment()) if ready else set()
+        if owned != said:
             said = owned
             print(*(f"{topic} {partition}" for topic, partition in sorted(owned)), flush=True)
 

@@ -24,9 +24,10 @@ def _kept(folder: Path) -> Path:
 
 
 def put_back(folder: Path, rng: random.Random) -> None:
-    """The copy is there instead."""
-    shutil.rmtree(folder)
-    _kept(folder).rename(folder)
+    """The copy is there instead; nothing, where there was nothing to copy."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if _kept(folder).exists():
+        _kept(folder).rename(folder)
 
 
 def delete(folder: Path, rng: random.Random) -> None:

@@ -166,7 +166,7 @@ def damage_state(rig: Rig, times: int, broker: Broker | None) -> None:
         folder = rig.state / member
         name = list(DAMAGES)[turn % len(DAMAGES)]
         rig.signal(member, signal.SIGKILL)
-        if name == "an older copy":
+        if name == "an older copy" and folder.exists():  # it was killed before it had one, else
             keep_copy(folder)
             rig.start(member)
             rig.wait_for_all()

@@ -81,9 +81,10 @@ def orders(of_run: Callable[[str], str]) -> eddy.Topology:
 def nearest(of_run: Callable[[str], str]) -> eddy.Topology:
     """The least number of links from the home page."""
     topology = eddy.Topology(of_run("nearest"))
+    home = topology.constant([("p0", 0)], name="home", key=eddy.String, value=eddy.Int64)
     links = topology.table(of_run("links"), key=eddy.String, value=eddy.String, name="links")
     edges = links.to_relation().map(lambda _, link: tuple(link.split(">")), name="edges", key=eddy.String)
-    lengths = programs.nearest_of(edges).group_by_key(key=eddy.String, value=eddy.Int64)
+    lengths = programs.nearest_of(home, edges).group_by_key(key=eddy.String, value=eddy.Int64)
     summed = lengths.reduce(lambda a, b: a + b, lambda a, b: a - b, "lengths")
     summed.to(of_run("lengths"), key=eddy.String, value=eddy.Int64)
     return topology

@@ -1,0 +1,183 @@
+"""`eddy sql`: queries over files and topics, from a file, a pipe or a prompt."""
+
+import csv
+import pathlib
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from eddy.cli.exits import message
+from eddy.cli.logs import Target, log_options
+from eddy.cli.sql_sources import parse_source
+from eddy.cli.tables import new_table, print_table
+from eddy.errors import EddyError
+from eddy.topology.sql.answer import Answer
+from eddy.topology.sql.display import shown
+
+if TYPE_CHECKING:
+    from eddy.cli.sql_session import Session
+
+__all__ = ["command"]
+
+_encoder = msgspec.json.Encoder(decimal_format="number")
+_NUMBERS = {"smallint", "integer", "bigint", "numeric", "real", "double"}
+_HELP = "\\d lists the tables, \\d NAME the columns of one, \\t NAME=FILE adds one, \\q ends; statements end with ;"
+
+
+@click.command("sql", short_help="Answer SQL queries over files and topics.")
+@click.argument("file", required=False, type=click.Path(dir_okay=False, allow_dash=True, path_type=pathlib.Path))
+@click.option("-c", "--command", "text", metavar="SQL", help="Run these statements instead of a file's.")
+@click.option(
+    "-t", "--table", "tables", multiple=True, metavar="NAME=SOURCE", help="A table: a file or a topic; many times."
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "csv", "tsv", "jsonl"]),
+    help="How answers are printed. Default: table on a terminal, else csv.",
+)
+@log_options
+def command(
+    file: pathlib.Path | None, text: str | None, tables: tuple[str, ...], form: str | None, target: Target
+) -> None:
+    """Answer SQL queries over files and topics.
+
+    FILE holds statements that end with semicolons; without one they come from stdin, on a terminal from a prompt.
+    A SOURCE is a file (.csv, .tsv, .jsonl, also .gz) whose first line names the columns, or a topic: of a compacted
+    topic the last value of each key, else every record, up to its present end; latest:TOPIC and all:TOPIC say
+    which. Types are inferred, unless CREATE TABLE name (column type, …) declares them. Of a topic the columns are
+    key and value, or those that CREATE TABLE declares: then values are JSON objects.
+
+    \b
+    Examples:
+      eddy sql -t edges=edges.csv -c 'SELECT src, count(*) FROM edges GROUP BY src'
+      eddy sql reach.sql -t edges=edges.csv --format jsonl
+      eddy sql -t nodes=latest:nodes -c 'SELECT value AS parent, count(*) FROM nodes GROUP BY 1'
+      eddy sql -t orders=orders,key=int64,value=json
+    """
+    if file is not None and text is not None:
+        raise click.UsageError("--command and FILE are both there; leave one out.")
+    # What parses SQL is imported only where SQL is used: other commands start sooner.
+    from eddy.cli.sql_session import Session
+
+    sources = [parse_source(table) for table in tables]
+    session = Session(target, {source.name: source for source in sources})
+    form = form or ("table" if sys.stdout.isatty() else "csv")
+    if file is None and text is None and sys.stdin.isatty():
+        _prompt(session, form)
+        return
+    name = "command" if text is not None else "stdin" if file is None or str(file) == "-" else file.name
+    if text is None:
+        text = sys.stdin.read() if name == "stdin" else _content(file)
+    _script(session, text, name, form)
+
+
+def _content(file: pathlib.Path | None) -> str:
+    assert file is not None
+    if not file.is_file():
+        raise click.BadParameter(f"there is no file '{file}'.", param_hint="'FILE'")
+    return file.read_text(encoding="utf-8")
+
+
+def _script(session: "Session", text: str, name: str, form: str) -> None:
+    """Run statements in their order; an empty line is between answers."""
+    for number, answer in enumerate(session.answers(text, name)):
+        if number:
+            click.echo()
+        _print(answer, form)
+
+
+def _prompt(session: "Session", form: str) -> None:
+    """Read statements from a terminal, each until its semicolon; errors are told, and the next one is read."""
+    import readline  # noqa: F401 - gives input() its history and its keys
+
+    click.echo(_HELP, err=True)
+    for text in _statements():
+        try:
+            if text.startswith("\\"):
+                _meta(session, text)
+            else:
+                _script(session, text, "prompt", form)
+        except EddyError as error:
+            click.echo(f"error [{error.code}]: {message(error)}", err=True)
+        except click.ClickException as error:
+            click.echo(f"error: {error.format_message()}", err=True)
+
+
+def _statements() -> Iterator[str]:
+    """What was typed, up to `\\q` or the end of input; Ctrl-C drops what has been typed of a statement."""
+    lines: list[str] = []
+    while True:
+        try:
+            line = input("   -> " if lines else "eddy> ")
+        except EOFError:
+            click.echo(err=True)
+            return
+        except KeyboardInterrupt:
+            click.echo(err=True)
+            lines = []
+            continue
+        if not lines and line.strip() in {"\\q", "exit", "quit"}:
+            return
+        if not lines and line.lstrip().startswith("\\"):
+            yield line.strip()
+        elif lines or line.strip():
+            lines.append(line)
+            if line.rstrip().endswith(";"):
+                yield "\n".join(lines)
+                lines = []
+
+
+def _meta(session: "Session", text: str) -> None:
+    """A command of the prompt's own."""
+    word, _, rest = text.partition(" ")
+    if word == "\\t" and rest:
+        source = parse_source(rest.strip())
+        session.sources[source.name] = source
+        session.tables.pop(source.name, None)
+    elif word == "\\d" and rest:
+        table = new_table("COLUMN", "TYPE")
+        if rest.strip() not in session.names():
+            raise click.UsageError(
+                f"there is no table '{rest.strip()}'; there are {', '.join(session.names()) or 'none'}"
+            )
+        for column in session.table(rest.strip()).columns:
+            table.add_row(column.name, str(column.type))
+        print_table(table)
+    elif word == "\\d":
+        table = new_table("TABLE", "FROM")
+        for name in session.names():
+            table.add_row(name, str(session.sources.get(name, "")))
+        print_table(table)
+    else:
+        raise click.UsageError(f"{word}: {_HELP}")
+
+
+def _print(answer: Answer, form: str) -> None:
+    if form == "jsonl":
+        for row in answer.rows:
+            line = dict(zip(answer.columns, row, strict=True))
+            sys.stdout.write(_encoder.encode(line).decode() + "\n")
+        return
+    cells = [[shown(value, type) for value, type in zip(row, answer.types, strict=True)] for row in answer.rows]
+    if form == "table":
+        _print_table(answer, cells)
+        return
+    dialect: Any = {"delimiter": "\t"} if form == "tsv" else {}
+    writer = csv.writer(sys.stdout, lineterminator="\n", **dialect)
+    writer.writerow(answer.columns)
+    writer.writerows(["" if cell is None else cell for cell in row] for row in cells)
+
+
+def _print_table(answer: Answer, cells: list[list[str | None]]) -> None:
+    table = new_table()
+    for name, type in zip(answer.columns, answer.types, strict=True):
+        right = type.partition("(")[0] in _NUMBERS
+        table.add_column(name, justify="right" if right else "left", overflow="fold")
+    for row in cells:
+        table.add_row(*("NULL" if cell is None else cell for cell in row))
+    print_table(table)
+    click.echo(f"({len(cells)} row{'' if len(cells) == 1 else 's'})")

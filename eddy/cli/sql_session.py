@@ -1,0 +1,76 @@
+"""A session of `eddy sql`: tables by name, and statements one after the other.
+
+CREATE TABLE name (column type, …) declares the columns of a table that --table names; CREATE VIEW name AS query, or
+CREATE TABLE name AS query, computes one. Anything else is a query.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from eddy.cli.logs import Target
+from eddy.cli.sql_sources import Source, load
+from eddy.topology.sql.algebra import Column
+from eddy.topology.sql.answer import Answer, Table
+from eddy.topology.sql.declare import declared_table
+from eddy.topology.sql.head import created_query, split
+from eddy.topology.sql.once import run
+from eddy.topology.sql.text import Text
+from eddy.topology.sql.types import TEXT, parse_type
+
+__all__ = ["Session"]
+
+
+@dataclass
+class Session:
+    """The tables that statements can name. Sources are read when a statement first needs them."""
+
+    target: Target
+    sources: dict[str, Source] = field(default_factory=dict)
+    declared: dict[str, tuple[Column, ...]] = field(default_factory=dict)
+    tables: dict[str, Table] = field(default_factory=dict)
+
+    def answers(self, text: str, name: str) -> Iterator[Answer]:
+        """The answers of the queries among the statements of a text, which messages call `name`."""
+        for statement in split(Text(text, name)):
+            answer = self.run(statement)
+            if answer is not None:
+                yield answer
+
+    def run(self, statement: Text) -> Answer | None:
+        """The answer of a query, or None of what declares something. Raises: TopologyError, DataError."""
+        name, query = created_query(statement)
+        if query is not None:
+            self.tables[name] = _as_table(self._answer(query))
+            return None
+        if name:
+            table, columns = declared_table(statement)
+            self.declared[table] = columns
+            self.tables.pop(table, None)
+            return None
+        return self._answer(statement)
+
+    def table(self, name: str) -> Table:
+        """A table, read if it has not been. Raises: DataError, ConnectorError."""
+        if name not in self.tables:
+            source = self.sources.get(name)
+            declared = self.declared.get(name)
+            self.tables[name] = Table(declared or (), []) if source is None else load(source, declared, self.target)
+        return self.tables[name]
+
+    def names(self) -> list[str]:
+        """The tables that there are."""
+        return list(dict.fromkeys([*self.sources, *self.declared, *self.tables]))
+
+    def _answer(self, query: Text) -> Answer:
+        return run(query, {name: self.table(name) for name in self._named(query)})
+
+    def _named(self, query: Text) -> Sequence[str]:
+        """The tables that a query may mean: those whose names stand in it."""
+        text = query.text.lower()
+        found = [name for name in self.names() if name.lower() in text]
+        return found or self.names()
+
+
+def _as_table(answer: Answer) -> Table:
+    columns = [Column(n, parse_type(t) or TEXT) for n, t in zip(answer.columns, answer.types, strict=True)]
+    return Table(tuple(columns), answer.rows)

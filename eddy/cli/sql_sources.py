@@ -1,0 +1,232 @@
+"""What `eddy sql` reads tables from: files with named columns, and topics up to their present end.
+
+    NAME=FILE[,header=no]                             .csv, .tsv, .jsonl, also .gz; the first line names the columns
+    NAME=TOPIC[,key=TYPE][,value=TYPE]                of a compacted topic the last value of each key, else every record
+    NAME=latest:TOPIC, NAME=all:TOPIC                 the one or the other, whatever the topic is
+
+Columns that CREATE TABLE declares are taken by name; what it does not declare is inferred from the values.
+"""
+
+import csv
+import gzip
+import pathlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TextIO
+
+import click
+import msgspec
+
+from eddy.cli.consume import latest_records, read_records
+from eddy.cli.fields import FIELD_TYPES
+from eddy.cli.logs import Target, opened
+from eddy.connectors.log import Log
+from eddy.errors import ConnectorError, DataError
+from eddy.topology.sql.algebra import Column
+from eddy.topology.sql.answer import Table
+from eddy.topology.sql.casts import cast_function
+from eddy.topology.sql.tables import reader_of
+from eddy.topology.sql.types import BIGINT, BOOLEAN, DOUBLE, NUMERIC, PYTHON_TYPES, TEXT, TIMESTAMP, Type, common_type
+
+__all__ = ["Source", "load", "parse_source"]
+
+_SUFFIXES = {".csv", ".tsv", ".jsonl", ".ndjson"}
+_READINGS = {"all", "latest"}
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a table comes from: a file, or a topic and how it is read."""
+
+    name: str
+    path: pathlib.Path | None = None
+    topic: str = ""
+    reading: str = ""
+    options: dict[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return str(self.path) if self.path else f"topic {self.topic}"
+
+
+def parse_source(text: str) -> Source:
+    """The source that --table names. Raises: click.BadParameter."""
+    name, equals, rest = text.partition("=")
+    place, *pairs = rest.split(",")
+    if not equals or not name or not place:
+        raise click.BadParameter(f"'{text}' is no table; NAME=FILE or NAME=TOPIC is needed.", param_hint="'--table'")
+    path = pathlib.Path(place)
+    plain = path.with_suffix("") if path.suffix == ".gz" else path
+    is_file = plain.suffix in _SUFFIXES
+    options = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
+    known = {"header"} if is_file else {"key", "value"}
+    if len(options) < len(pairs) or options.keys() - known:
+        needed = " and ".join(f"{option}=…" for option in sorted(known))
+        raise click.BadParameter(f"'{text}': of options there are {needed}.", param_hint="'--table'")
+    if is_file:
+        if not path.is_file():
+            raise click.BadParameter(f"there is no file '{path}'.", param_hint="'--table'")
+        return Source(name, path, options=options)
+    reading, colon, topic = place.partition(":")
+    if colon and reading not in _READINGS:
+        raise click.BadParameter(f"'{text}': latest:TOPIC or all:TOPIC is needed.", param_hint="'--table'")
+    for part in options:
+        if options[part] not in FIELD_TYPES:
+            choices = ", ".join(FIELD_TYPES)
+            raise click.BadParameter(f"'{text}': {part}= is one of {choices}.", param_hint="'--table'")
+    return Source(name, topic=topic if colon else place, reading=reading if colon else "", options=options)
+
+
+def load(source: Source, declared: Sequence[Column] | None, target: Target) -> Table:
+    """A table, read whole. Raises: DataError naming the line or the record; ConnectorError without such a topic."""
+    if source.path is not None:
+        return _file(source, source.path, declared)
+    with opened(target) as log:
+        return _topic(source, declared, log)
+
+
+def _file(source: Source, path: pathlib.Path, declared: Sequence[Column] | None) -> Table:
+    plain = path.with_suffix("") if path.suffix == ".gz" else path
+    opener: Callable[..., TextIO] = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "rt", encoding="utf-8-sig", newline="") as lines:
+        if plain.suffix in {".csv", ".tsv"}:
+            return _columns(source, path, lines, plain.suffix == ".tsv", declared)
+        return _objects(path, lines, declared)
+
+
+def _columns(source: Source, path: pathlib.Path, lines: TextIO, tabs: bool, declared: Sequence[Column] | None) -> Table:
+    dialect: Any = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if tabs else {"strict": True}
+    reader = csv.reader(lines, **dialect)
+    cells = [(reader.line_num, row) for row in _guarded(path, reader) if row]
+    if source.options.get("header") == "no":
+        width = len(cells[0][1]) if cells else len(declared or [])
+        names = [column.name for column in declared] if declared else [f"column{i + 1}" for i in range(width)]
+    else:
+        names = cells.pop(0)[1] if cells else [column.name for column in declared or []]
+    for number, row in cells:
+        if len(row) != len(names):
+            raise DataError(f"{path}:{number}: {len(row)} columns; {len(names)} are needed: {', '.join(names)}")
+    columns = (
+        list(declared)
+        if declared
+        else [Column(n, _text_type([row[i] for _, row in cells])) for i, n in enumerate(names)]
+    )
+    places = _places(path, names, columns)
+    readers = [_text_reader(column.type) for column in columns]
+    rows = []
+    for number, row in cells:
+        try:
+            rows.append(tuple(read(row[i]) if row[i] else None for i, read in zip(places, readers, strict=True)))
+        except DataError as error:
+            raise DataError(f"{path}:{number}: {error}") from error
+    return Table(tuple(columns), rows)
+
+
+def _guarded(path: pathlib.Path, reader: Any) -> Iterator[list[str]]:
+    try:
+        yield from reader
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise DataError(f"{path}:{reader.line_num}: {error}") from error
+
+
+def _places(path: pathlib.Path, names: Sequence[str], columns: Iterable[Column]) -> list[int]:
+    for column in columns:
+        if column.name not in names:
+            raise DataError(
+                f"{path}: there is no column '{column.name}' in its first line; there are {', '.join(names)}"
+            )
+    return [names.index(column.name) for column in columns]
+
+
+_TEXT_TYPES: list[tuple[re.Pattern[str], Type]] = [
+    (re.compile(r"-?(0|[1-9]\d{0,17})"), BIGINT),
+    (re.compile(r"-?(0|[1-9]\d*)(\.\d+)?"), NUMERIC),
+    (re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?"), DOUBLE),
+    (re.compile(r"true|false"), BOOLEAN),
+    (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?"), TIMESTAMP),
+]
+
+
+def _text_type(values: Iterable[str]) -> Type:
+    """The first type that all values that are there read as; text where none does."""
+    there = [value for value in values if value]
+    for pattern, type in _TEXT_TYPES:
+        if there and all(pattern.fullmatch(value) for value in there):
+            return type
+    return TEXT
+
+
+def _text_reader(type: Type) -> Callable[[str], Any]:
+    read = cast_function(TEXT, type)
+    assert read is not None
+    return read
+
+
+def _objects(path: pathlib.Path, lines: Iterable[str], declared: Sequence[Column] | None) -> Table:
+    found = []
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                found.append((f"{path}:{number}", msgspec.json.decode(line, type=dict[str, Any])))
+            except msgspec.MsgspecError as error:
+                raise DataError(f"{path}:{number}: no JSON object: {error}") from error
+    return _named(found, declared, [])
+
+
+def _named(found: list[tuple[str, dict[str, Any]]], declared: Sequence[Column] | None, first: Sequence[str]) -> Table:
+    """Rows of named values as a table; what SQL has no type for is JSON in text."""
+    names = list(dict.fromkeys([*first, *(name for _, row in found for name in row)]))
+    columns = list(declared) if declared else [Column(n, _value_type([row.get(n) for _, row in found])) for n in names]
+    rows = []
+    for where, row in found:
+        cells = []
+        for column in columns:
+            value = row.get(column.name)
+            if column.type == TEXT and value is not None and not isinstance(value, str):
+                value = msgspec.json.encode(value).decode()
+            cells.append(reader_of(f"{where} column '{column.name}'", column.type)(value))
+        rows.append(tuple(cells))
+    return Table(tuple(columns), rows)
+
+
+def _value_type(values: Iterable[Any]) -> Type:
+    kinds = {type(value) for value in values if value is not None}
+    if not kinds or not kinds <= PYTHON_TYPES.keys():
+        return TEXT
+    return common_type([PYTHON_TYPES[kind] for kind in kinds]) or TEXT
+
+
+def _topic(source: Source, declared: Sequence[Column] | None, log: Log) -> Table:
+    """A topic's records: columns key and value, or, of JSON objects, key and their fields."""
+    spec = log.topics([source.topic]).get(source.topic)
+    if spec is None:
+        raise ConnectorError(
+            f"table '{source.name}': topic '{source.topic}' does not exist; one of the log's, or a file, is needed. "
+            "List topics: eddy topics"
+        )
+    fields = declared is not None and any(column.name not in {"key", "value"} for column in declared)
+    key = FIELD_TYPES[source.options.get("key", "string")]
+    value = FIELD_TYPES[source.options.get("value", "json" if fields else "string")]
+    latest = source.reading == "latest" or (not source.reading and spec.compacted)
+    batches = (
+        latest_records(log, source.topic, None)
+        if latest
+        else read_records(log, source.topic, None, from_beginning=True, follow=False)
+    )
+    found = []
+    for records in batches:
+        for offset, k, v in zip(records.offsets, records.keys, records.values, strict=True):
+            where = f"topic '{source.topic}' partition {records.partition} offset {offset}"
+            row: dict[str, Any] = {"key": None if k is None else _decoded(key.serde.decode, k, where, "key")}
+            decoded = None if v is None else _decoded(value.serde.decode, v, where, "value")
+            row |= decoded if isinstance(decoded, dict) else {"value": decoded}
+            found.append((where, row))
+    return _named(found, declared, ["key"])
+
+
+def _decoded(decode: Callable[[bytes], Any], data: bytes, where: str, what: str) -> Any:
+    try:
+        found = decode(data)
+    except Exception as error:
+        raise DataError(f"{where}: the {what} {data[:40]!r}: {error}. Name its type: --table …,{what}=int64") from error
+    return found.hex() if isinstance(found, bytes) else found

@@ -1,0 +1,171 @@
+"""Aggregates: the type of their results, and the functions that compute a group's from its rows.
+
+Rows come as a bag: each value with its weight. Nulls are left out, as SQL wants it; of none, count is 0
+and all others are null. Sums of floating numbers are rounded once, so that their order does not matter.
+"""
+
+import decimal
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from eddy.errors import DataError
+from eddy.topology.sql.algebra import Aggregate
+from eddy.topology.sql.casts import CONTEXT, LIMITS
+from eddy.topology.sql.types import BIGINT, BOOLEAN, DOUBLE, NUMERIC, Type
+
+__all__ = ["EXACT", "MARKER", "aggregate_type", "average_of", "group_function", "sum_of"]
+
+EXACT = decimal.Context(prec=2000, traps=[])
+"""Adds numerics without rounding."""
+
+MARKER: None = None
+"""The value that stands in the one group of an aggregate without GROUP BY, so that it is there without rows too."""
+
+_Pairs = Iterable[tuple[Any, int]]
+
+
+def aggregate_type(name: str, argument: Type | None) -> Type | None:
+    """The type of an aggregate's result, as PostgreSQL has it; None where it does not take such an argument."""
+    if name == "count":
+        return BIGINT
+    assert argument is not None
+    if name in {"min", "max", "only"}:
+        return argument if argument.kind != "boolean" or name == "only" else None
+    if name in {"bool_and", "bool_or"}:
+        return BOOLEAN if argument.kind == "boolean" else None
+    if not argument.number:
+        return None
+    if name == "avg":
+        return DOUBLE if argument.floating else NUMERIC
+    if argument.kind in {"smallint", "integer"}:
+        return BIGINT
+    return NUMERIC if argument.kind in {"bigint", "numeric"} else Type(argument.kind)
+
+
+def group_function(
+    aggregates: Sequence[Aggregate], types: Sequence[Type | None]
+) -> Callable[[Any, Mapping[Any, int]], list[tuple[Any, ...]]]:
+    """The function for `Relation.reduce`: from a group's key and bag of arguments to its row.
+
+    `types` are those of the arguments, in the order of the aggregates.
+    """
+    functions = [_function(found, type) for found, type in zip(aggregates, types, strict=True)]
+    places = list(enumerate(functions))
+
+    def reduce(key: Any, values: Mapping[Any, int]) -> list[tuple[Any, ...]]:
+        bag = [(value, weight) for value, weight in values.items() if value is not MARKER]
+        return [(*key, *(f([(value[i], weight) for value, weight in bag]) for i, f in places))]
+
+    return reduce
+
+
+def _function(aggregate: Aggregate, type: Type | None) -> Callable[[_Pairs], Any]:
+    if type is None:
+        return lambda pairs: sum(weight for _, weight in pairs)
+    function = _FUNCTIONS[aggregate.function](type)
+    if aggregate.distinct:
+        return lambda pairs: function([(value, 1) for value in {value for value, _ in pairs if value is not None}])
+    return lambda pairs: function([pair for pair in pairs if pair[0] is not None])
+
+
+def _count(type: Type) -> Callable[[_Pairs], int]:
+    return lambda pairs: sum(weight for _, weight in pairs)
+
+
+def _total(type: Type) -> Callable[[_Pairs], Any]:
+    """The sum of values that are not null, as Python's exact numbers or a float."""
+    if type.floating:
+        return lambda pairs: _float_sum(value * weight for value, weight in pairs)
+    if type.kind == "numeric":
+        return _numeric_sum
+    return lambda pairs: sum(value * weight for value, weight in pairs)
+
+
+def _float_sum(values: Iterable[float]) -> float:
+    try:
+        found = math.fsum(values)
+    except (OverflowError, ValueError):
+        return math.nan
+    return found if found == found else math.nan
+
+
+def _numeric_sum(pairs: _Pairs) -> decimal.Decimal:
+    total = decimal.Decimal(0)
+    for value, weight in pairs:
+        total = EXACT.add(total, EXACT.multiply(value, decimal.Decimal(weight)))
+    return total
+
+
+def sum_of(type: Type, count: int, total: Any) -> Any:
+    """The sum of so many values of a type, from their exact total; null of none. Raises: DataError out of range."""
+    if not count:
+        return None
+    if type.kind in {"bigint", "numeric"}:
+        return CONTEXT.plus(decimal.Decimal(total))
+    if type.floating or -LIMITS["bigint"] <= total < LIMITS["bigint"]:
+        return total
+    raise DataError("sum: bigint out of range; a wider type is needed. Cast its argument: sum(x::numeric)")
+
+
+def average_of(type: Type, count: int, total: Any) -> Any:
+    """The mean of so many values of a type, from their exact total; null of none."""
+    if not count:
+        return None
+    return total / count if type.floating else CONTEXT.divide(decimal.Decimal(total), decimal.Decimal(count))
+
+
+def _sum(type: Type) -> Callable[[Sequence[tuple[Any, int]]], Any]:
+    total = _total(type)
+    return lambda pairs: sum_of(type, len(pairs), total(pairs))
+
+
+def _average(type: Type) -> Callable[[Sequence[tuple[Any, int]]], Any]:
+    total = _total(type)
+    return lambda pairs: average_of(type, sum(weight for _, weight in pairs), total(pairs))
+
+
+def _order(type: Type) -> Callable[[Any], Any] | None:
+    """What values are compared by: NaN comes last."""
+    return (lambda value: (value != value, value)) if type.floating else None
+
+
+def _minimum(type: Type) -> Callable[[_Pairs], Any]:
+    key = _order(type)
+    return lambda pairs: min((value for value, _ in pairs), key=key, default=None)
+
+
+def _maximum(type: Type) -> Callable[[_Pairs], Any]:
+    key = _order(type)
+    return lambda pairs: max((value for value, _ in pairs), key=key, default=None)
+
+
+def _all(type: Type) -> Callable[[Sequence[tuple[Any, int]]], Any]:
+    return lambda pairs: all(value for value, _ in pairs) if pairs else None
+
+
+def _any(type: Type) -> Callable[[Sequence[tuple[Any, int]]], Any]:
+    return lambda pairs: any(value for value, _ in pairs) if pairs else None
+
+
+def _only(type: Type) -> Callable[[Sequence[tuple[Any, int]]], Any]:
+    """The value of a query that stands for a value."""
+
+    def only(pairs: Sequence[tuple[Any, int]]) -> Any:
+        if sum(weight for _, weight in pairs) > 1:
+            raise DataError("a query that stands for a value has several rows; one is needed. Aggregate it: max(…)")
+        return pairs[0][0] if pairs else None
+
+    return only
+
+
+_FUNCTIONS: dict[str, Callable[[Type], Callable[[Any], Any]]] = {
+    "count": _count,
+    "sum": _sum,
+    "avg": _average,
+    "min": _minimum,
+    "max": _maximum,
+    "bool_and": _all,
+    "bool_or": _any,
+    "only": _only,
+}

@@ -1,0 +1,281 @@
+"""The algebra that statements become: bags of rows of typed columns, and what makes one of others.
+
+    Filter, Project, Product, Outer, Semi, Anti, Union, Distinct, Except, Intersect, Group, Series
+    over Table, Rows and Variable; Block and Loop are the two recursive forms
+
+Rows are tuples. A Product is an inner join of any number of inputs under conditions over all their columns, in
+their order; the planner makes a chain of joins of it. `name` of a node names its state: it is made of
+what the author wrote and of the place in the statement, never of a counter over all of it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from eddy.topology.sql.expressions import Expr, column
+from eddy.topology.sql.types import Type
+
+__all__ = [
+    "Aggregate",
+    "Anti",
+    "Binding",
+    "Block",
+    "Bound",
+    "Column",
+    "Distinct",
+    "Except",
+    "Filter",
+    "Group",
+    "Intersect",
+    "Join",
+    "Loop",
+    "Node",
+    "Outer",
+    "Product",
+    "Project",
+    "Rows",
+    "Semi",
+    "Series",
+    "Shared",
+    "Table",
+    "Union",
+    "Variable",
+    "all_columns",
+    "inputs_of",
+    "with_inputs",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """The name and the type of a column."""
+
+    name: str
+    type: Type
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Node:
+    """A bag of rows of these columns."""
+
+    columns: tuple[Column, ...]
+    name: str = ""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Table(Node):
+    """The rows of one of the statement's tables."""
+
+    table: str
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Rows(Node):
+    """Rows that the statement itself says."""
+
+    rows: tuple[tuple[Any, ...], ...]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Variable(Node):
+    """What a recursive binding holds, inside of its recursion."""
+
+    binding: str
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Shared(Node):
+    """A common table expression: computed once, however often it is named."""
+
+    input: Node
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Filter(Node):
+    """The rows for which all of `conditions` are true."""
+
+    input: Node
+    conditions: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Project(Node):
+    """For each row the values of `exprs`."""
+
+    input: Node
+    exprs: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Series(Node):
+    """Each row with a number behind it: from the first of `bounds` to the second, by steps of the third."""
+
+    input: Node
+    bounds: tuple[Expr, Expr, Expr]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Product(Node):
+    """All combinations of rows of `inputs` for which all of `conditions` are true. `names` name the steps."""
+
+    inputs: tuple[Node, ...]
+    conditions: tuple[Expr, ...] = ()
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Join(Node):
+    """The pairs of rows whose keys are equal and not null: a Product of two, planned."""
+
+    left: Node
+    right: Node
+    left_key: tuple[Expr, ...]
+    right_key: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Outer(Node):
+    """The inner join, and the rows of the sides that are `kept` although nothing matches, with nulls beside them."""
+
+    left: Node
+    right: Node
+    conditions: tuple[Expr, ...]
+    kept: Literal["left", "right", "both"]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Semi(Node):
+    """The rows of `left` for which a row of `right` has the same key, without nulls unless `nulls` are equal."""
+
+    left: Node
+    right: Node
+    left_key: tuple[Expr, ...]
+    right_key: tuple[Expr, ...]
+    nulls: bool = False
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Anti(Semi):
+    """The rows of `left` that `Semi` leaves out."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Union(Node):
+    """All rows of all inputs."""
+
+    inputs: tuple[Node, ...]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Distinct(Node):
+    """Each row once."""
+
+    input: Node
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Except(Node):
+    """Each row as often as it is in `left` more than in `right`; without `all`, once if `right` does not have it."""
+
+    left: Node
+    right: Node
+    all: bool
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Intersect(Node):
+    """Each row as often as it is in both; without `all`, once."""
+
+    left: Node
+    right: Node
+    all: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """A function over the rows of a group; `argument` None counts rows."""
+
+    function: str
+    type: Type
+    argument: Expr | None = None
+    distinct: bool = False
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Group(Node):
+    """For each value of `keys` a row of it and of the aggregates; without keys, one row even where there are none."""
+
+    input: Node
+    keys: tuple[Expr, ...]
+    aggregates: tuple[Aggregate, ...]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Loop(Node):
+    """WITH RECURSIVE: the least X = seed + step(X), where `step` holds `Variable(binding)`; a set where `distinct`."""
+
+    binding: str
+    seed: Node
+    step: Node
+    distinct: bool
+    where: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """How many rounds a block may take, and what then."""
+
+    rounds: int
+    then: Literal["return", "error"]
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """WITH MUTUALLY RECURSIVE: bindings, evaluated in turn from empty until none changes."""
+
+    name: str
+    bindings: list[tuple[str, Node]] = field(default_factory=list)
+    bound: Bound | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Binding(Node):
+    """What a binding of a block holds in the end."""
+
+    block: Block
+    binding: str
+
+
+def all_columns(node: Node) -> tuple[Expr, ...]:
+    """Each column of a node, as an expression."""
+    return tuple(column(i, found.type) for i, found in enumerate(node.columns))
+
+
+def inputs_of(node: Node) -> tuple[Node, ...]:
+    """The nodes that a node is made of, but for what is inside of a recursion."""
+    match node:
+        case Filter() | Project() | Series() | Distinct() | Group() | Shared():
+            return (node.input,)
+        case Product() | Union():
+            return node.inputs
+        case Join() | Outer() | Semi() | Except() | Intersect():
+            return (node.left, node.right)
+        case Loop():
+            return (node.seed, node.step)
+        case _:
+            return ()
+
+
+def with_inputs(node: Node, inputs: Sequence[Node]) -> Node:
+    """The same node over other inputs."""
+    match node:
+        case Filter() | Project() | Series() | Distinct() | Group() | Shared():
+            return replace(node, input=inputs[0])
+        case Product() | Union():
+            return replace(node, inputs=tuple(inputs))
+        case Join() | Outer() | Semi() | Except() | Intersect():
+            return replace(node, left=inputs[0], right=inputs[1])
+        case Loop():
+            return replace(node, seed=inputs[0], step=inputs[1])
+        case _:
+            return node

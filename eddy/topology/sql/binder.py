@@ -1,0 +1,434 @@
+"""From the parser's expressions to typed ones: names are resolved, types agree, casts are put in where SQL has them."""
+
+import decimal
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from sqlglot import exp
+
+from eddy.errors import DataError
+from eddy.topology.sql.aggregates import aggregate_type
+from eddy.topology.sql.algebra import Aggregate
+from eddy.topology.sql.casts import LIMITS, cast_function, unchanged
+from eddy.topology.sql.expressions import Expr, literal
+from eddy.topology.sql.functions import (
+    FUNCTIONS,
+    Call,
+    arithmetic_call,
+    cast_call,
+    comparison_call,
+    overload_for,
+)
+from eddy.topology.sql.scope import Scope
+from eddy.topology.sql.spelling import AGGREGATES, ARITHMETIC, COMPARISONS, arguments_of, name_of
+from eddy.topology.sql.text import Text
+from eddy.topology.sql.types import (
+    BIGINT,
+    BOOLEAN,
+    INTEGER,
+    NUMERIC,
+    TEXT,
+    TYPE_NAMES,
+    UNKNOWN,
+    Type,
+    assignable,
+    common_type,
+    parse_type,
+)
+
+__all__ = ["Binder", "Subqueries", "assign", "cast", "coerce", "type_of"]
+
+
+class Subqueries(Protocol):
+    """Makes expressions of the queries inside of expressions."""
+
+    def __call__(self, node: exp.Expr, binder: "Binder") -> Expr:
+        """The operation `subquery` for EXISTS, IN and a query as a value. Raises: TopologyError."""
+
+
+class Binder:
+    """Binds the expressions of one query over its scope. `place` names the clause in messages."""
+
+    def __init__(
+        self, scope: Scope, place: str, subqueries: Subqueries | None = None, aggregates: bool = False
+    ) -> None:
+        self.scope, self.text = scope, scope.text
+        self._place, self._subqueries, self._aggregates = place, subqueries, aggregates
+
+    def bind(self, node: exp.Expr) -> Expr:
+        """The typed expression. Raises: TopologyError with the place of what is wrong or not supported."""
+        for types, method in _BINDERS:
+            if isinstance(node, types):
+                bound: Expr = method(self, node)
+                return bound
+        return self._function(node)
+
+    def condition(self, node: exp.Expr) -> Expr:
+        """An expression that is true or not."""
+        return self._boolean(node)
+
+    def where(self, node: exp.Expr) -> str:
+        """The place of a node in the text."""
+        return self.text.where(node)
+
+    def _boolean(self, node: exp.Expr) -> Expr:
+        bound = self.bind(node)
+        if bound.type.kind not in {"boolean", "unknown"}:
+            raise self.text.error(node, f"{bound.type} where a condition is needed; compare it: … = …")
+        return coerce(self.text, node, bound, BOOLEAN)
+
+    def _literal(self, node: exp.Literal) -> Expr:
+        where = self.where(node)
+        return literal(node.this, UNKNOWN, where) if node.is_string else _number(node.this, where)
+
+    def _constant(self, node: exp.Expr) -> Expr:
+        where = self.where(node)
+        return literal(None, UNKNOWN, where) if isinstance(node, exp.Null) else literal(node.this, BOOLEAN, where)
+
+    def _column(self, node: exp.Column) -> Expr:
+        if isinstance(node.this, exp.Star) or node.args.get("db"):
+            raise self.text.unsupported(node, "this form of a column's name", "table.column or column is needed")
+        return self.scope.resolve(node)
+
+    def _paren(self, node: exp.Paren) -> Expr:
+        return self.bind(node.this)
+
+    def _and_or(self, node: exp.And | exp.Or) -> Expr:
+        op = "and" if isinstance(node, exp.And) else "or"
+        args: list[Expr] = []
+        for part in node.flatten():
+            bound = self._boolean(part)
+            args += bound.args if bound.op == op else [bound]
+        return Expr(op, BOOLEAN, tuple(args))
+
+    def _not(self, node: exp.Not) -> Expr:
+        return Expr("not", BOOLEAN, (self._boolean(node.this),))
+
+    def _comparison(self, node: exp.Binary) -> Expr:
+        if isinstance(node.expression, exp.Any | exp.All):
+            raise self.text.unsupported(node.expression, "ANY and ALL", "write x IN (SELECT …)")
+        if isinstance(node.this, exp.Tuple):
+            return self._row_comparison(node)
+        left, right = self._alike([node.this, node.expression], COMPARISONS[type(node)])
+        return Expr("call", BOOLEAN, (left, right), comparison_call(COMPARISONS[type(node)], left.type))
+
+    def _row_comparison(self, node: exp.Binary) -> Expr:
+        ours, theirs = node.this.expressions, getattr(node.expression, "expressions", [])
+        if not isinstance(node, exp.EQ) or len(ours) != len(theirs):
+            raise self.text.unsupported(node, "this comparison of rows", "(a, b) = (c, d), of equal length, is needed")
+        pairs = [self._alike([one, other], "=") for one, other in zip(ours, theirs, strict=True)]
+        return Expr("and", BOOLEAN, tuple(Expr("call", BOOLEAN, p, comparison_call("=", p[0].type)) for p in pairs))
+
+    def _alike(self, nodes: Sequence[exp.Expr], what: str) -> tuple[Expr, ...]:
+        """The expressions, cast to the type that they have in common."""
+        bound = [self.bind(node) for node in nodes]
+        type = common_type([expr.type for expr in bound])
+        if type is None:
+            kinds = " and ".join(dict.fromkeys(str(expr.type) for expr in bound))
+            raise self.text.error(nodes[-1], f"{what} of {kinds}; one type is needed. Cast: x::{bound[0].type}")
+        target = TEXT if type == UNKNOWN else type
+        return tuple(coerce(self.text, node, expr, target) for node, expr in zip(nodes, bound, strict=True))
+
+    def _distinct_from(self, node: exp.Binary) -> Expr:
+        found = Expr("distinct", BOOLEAN, self._alike([node.this, node.expression], "IS DISTINCT FROM"))
+        return Expr("not", BOOLEAN, (found,)) if isinstance(node, exp.NullSafeEQ) else found
+
+    def _is(self, node: exp.Is) -> Expr:
+        what = node.expression
+        if isinstance(what, exp.Null):
+            found = Expr("is-null", BOOLEAN, (self.bind(node.this),))
+        elif isinstance(what, exp.Boolean):
+            found = Expr("distinct", BOOLEAN, (self._boolean(node.this), literal(what.this, BOOLEAN)))
+            found = Expr("not", BOOLEAN, (found,))
+        else:
+            raise self.text.unsupported(node, f"IS {what.sql()}", "IS NULL, TRUE, FALSE or DISTINCT FROM is needed")
+        return Expr("not", BOOLEAN, (found,)) if node.args.get("negate") else found
+
+    def _between(self, node: exp.Between) -> Expr:
+        if node.args.get("symmetric"):
+            raise self.text.unsupported(node, "BETWEEN SYMMETRIC", "write two comparisons")
+        value, low, high = self._alike([node.this, node.args["low"], node.args["high"]], "BETWEEN")
+        call = comparison_call("<=", value.type)
+        pair = (Expr("call", BOOLEAN, (low, value), call), Expr("call", BOOLEAN, (value, high), call))
+        found = Expr("and", BOOLEAN, pair)
+        return Expr("not", BOOLEAN, (found,)) if node.args.get("negate") else found
+
+    def _like(self, node: exp.Expr) -> Expr:
+        if isinstance(node.parent, exp.Escape):
+            raise self.text.unsupported(node.parent, "LIKE … ESCAPE", "the escape is \\")
+        found = self._call("ilike" if isinstance(node, exp.ILike) else "like", node, [node.this, node.expression])
+        return Expr("not", BOOLEAN, (found,)) if node.args.get("negate") else found
+
+    def _in(self, node: exp.In) -> Expr:
+        if node.args.get("query"):
+            found = self._subquery(node)
+        elif node.args.get("unnest") or node.args.get("field"):
+            raise self.text.unsupported(node, "this form of IN", "IN (…, …) or IN (SELECT …) is needed")
+        elif isinstance(node.this, exp.Tuple):
+            equals = [exp.EQ(this=node.this.copy(), expression=choice.copy()) for choice in node.expressions]
+            found = Expr("or", BOOLEAN, tuple(self._row_comparison(equal) for equal in equals))
+        else:
+            value, *choices = self._alike([node.this, *node.expressions], "IN")
+            call = comparison_call("=", value.type)
+            found = Expr("or", BOOLEAN, tuple(Expr("call", BOOLEAN, (value, choice), call) for choice in choices))
+        return Expr("not", BOOLEAN, (found,)) if node.args.get("negate") else found
+
+    def _subquery(self, node: exp.Expr) -> Expr:
+        if self._subqueries is None:
+            raise self.text.unsupported(node, f"a query inside of {self._place}", "join it in FROM")
+        return self._subqueries(node, self)
+
+    def _arithmetic(self, node: exp.Binary) -> Expr:
+        sign = ARITHMETIC[type(node)]
+        return self._calculation(sign, node, [node.this, node.expression])
+
+    def _negation(self, node: exp.Neg) -> Expr:
+        if isinstance(node.this, exp.Literal) and node.this.is_number:
+            return _number(f"-{node.this.this}", self.where(node))
+        return self._calculation("neg", node, [node.this])
+
+    def _calculation(self, sign: str, node: exp.Expr, operands: list[exp.Expr]) -> Expr:
+        args = self._alike(operands, sign)
+        type = common_type([arg.type for arg in args])
+        if args[0].type == TEXT and all(self.bind(operand).type == UNKNOWN for operand in operands):
+            type = INTEGER
+            args = tuple(coerce(self.text, node, self.bind(operand), INTEGER) for operand in operands)
+        if type is None or not type.number or (sign == "%" and type.floating):
+            raise self.text.error(
+                node, f"{sign} of {args[0].type}; whole or exact numbers are needed. Cast: x::numeric"
+            )
+        args = tuple(coerce(self.text, node, arg, Type(type.kind)) for arg in args)
+        return Expr("call", Type(type.kind), args, arithmetic_call(sign, type), self.where(node))
+
+    def _concatenation(self, node: exp.DPipe) -> Expr:
+        args = [self.bind(node.this), self.bind(node.expression)]
+        if not any(arg.type in (TEXT, UNKNOWN) for arg in args):
+            raise self.text.error(node, f"|| of {args[0].type} and {args[1].type}; a text is needed. Cast: x::text")
+        texts = tuple(cast(self.text, node, arg, TEXT) for arg in args)
+        return Expr("call", TEXT, texts, FUNCTIONS["||"][0].call)
+
+    def _concat(self, node: exp.Concat) -> Expr:
+        """concat(…): nulls count as empty."""
+        args = [cast(self.text, part, self.bind(part), TEXT) for part in node.expressions]
+        empty = literal("", TEXT)
+        parts = tuple(Expr("coalesce", TEXT, (arg, empty)) for arg in args)
+        return Expr("call", TEXT, parts, _CONCAT)
+
+    def _cast(self, node: exp.Cast) -> Expr:
+        if isinstance(node, exp.TryCast) or node.args.get("format"):
+            raise self.text.unsupported(node, "this form of a cast", "CAST(x AS type) or x::type is needed")
+        return cast(self.text, node, self.bind(node.this), type_of(self.text, node.to, node))
+
+    def _case(self, node: exp.Case) -> Expr:
+        """CASE: the values have one type; a CASE x WHEN y compares."""
+        subject = node.this
+        whens: list[Expr] = []
+        values = [arm.args["true"] for arm in node.args["ifs"]]
+        for arm in node.args["ifs"]:
+            condition = arm.this if subject is None else exp.EQ(this=subject, expression=arm.this)
+            whens.append(self._comparison(condition) if subject is not None else self._boolean(condition))
+        default = node.args.get("default") or exp.Null()
+        *results, otherwise = self._alike([*values, default], "CASE")
+        pairs = [part for pair in zip(whens, results, strict=True) for part in pair]
+        return Expr("case", otherwise.type, (*pairs, otherwise))
+
+    def _coalesce(self, node: exp.Coalesce) -> Expr:
+        args = self._alike([node.this, *node.expressions], "COALESCE")
+        return Expr("coalesce", args[0].type, args)
+
+    def _nullif(self, node: exp.Nullif) -> Expr:
+        left, right = self._alike([node.this, node.expression], "NULLIF")
+        equal = Expr("call", BOOLEAN, (left, right), comparison_call("=", left.type))
+        return Expr("case", left.type, (equal, literal(None, left.type), left))
+
+    def _extreme(self, node: exp.Greatest | exp.Least) -> Expr:
+        """greatest and least: nulls do not count."""
+        what = "greatest" if isinstance(node, exp.Greatest) else "least"
+        args = self._alike([node.this, *node.expressions], what)
+        return Expr("call", args[0].type, args, _EXTREMES[what])
+
+    def _aggregate(self, node: exp.AggFunc | exp.Filter) -> Expr:
+        condition = node.args["expression"].this if isinstance(node, exp.Filter) else None
+        call = node.this if isinstance(node, exp.Filter) else node
+        if type(call) not in AGGREGATES:
+            raise self.text.unsupported(node, f"the aggregate {name_of(call)}", f"one of {sorted(AGGREGATES.values())}")
+        name = AGGREGATES[type(call)]
+        if not self._aggregates:
+            raise self.text.error(node, f"{name}() in {self._place}; aggregates go into SELECT and HAVING")
+        inner = Binder(self.scope, f"{name}()", self._subqueries)
+        argument = call.this
+        distinct = isinstance(argument, exp.Distinct)
+        if distinct:
+            if len(argument.expressions) != 1 or argument.args.get("on"):
+                raise self.text.unsupported(argument, "DISTINCT of several columns", "one expression is needed")
+            argument = argument.expressions[0]
+        if call.args.get("expressions") or isinstance(argument, exp.Order | exp.Limit | exp.HavingMax):
+            raise self.text.unsupported(call, f"this form of {name}()", f"{name}(expression) is needed")
+        bound = None if isinstance(argument, exp.Star) else inner.bind(argument)
+        if bound is None and name != "count":
+            raise self.text.error(call, f"{name}(*): only rows can be counted so; {name}(expression) is needed")
+        if condition is not None:
+            test, one = inner.condition(condition), bound or literal(True, BOOLEAN)
+            bound = Expr("case", one.type, (test, one, literal(None, one.type)))
+        return self._aggregate_of(call, name, bound, distinct)
+
+    def _aggregate_of(self, node: exp.Expr, name: str, argument: Expr | None, distinct: bool) -> Expr:
+        if argument is not None and argument.type == UNKNOWN:
+            argument = coerce(self.text, node, argument, TEXT)
+        result = aggregate_type(name, None if argument is None else argument.type)
+        if result is None:
+            raise self.text.error(
+                node, f"{name}({argument and argument.type}); another type is needed. Cast its argument"
+            )
+        args = () if argument is None else (argument,)
+        return Expr("aggregate", result, args, Aggregate(name, result, None, distinct), self.where(node))
+
+    def _function(self, node: exp.Expr) -> Expr:
+        name, args = name_of(node), arguments_of(node)
+        if args is None or name not in FUNCTIONS:
+            raise self.text.unsupported(node, name_for_people(node, name))
+        return self._call(name, node, args)
+
+    def _call(self, name: str, node: exp.Expr, nodes: Sequence[exp.Expr]) -> Expr:
+        args = [self.bind(arg) for arg in nodes]
+        found = overload_for(FUNCTIONS[name], [arg.type for arg in args])
+        if found is None:
+            given = ", ".join(str(arg.type) for arg in args)
+            forms = " or ".join(f"{name}({', '.join(map(str, o.parameters))})" for o in FUNCTIONS[name])
+            raise self.text.error(node, f"{name}({given}); {forms} is needed. Cast what it is given: x::type")
+        cast_args = tuple(
+            coerce(self.text, part, arg, type) for part, arg, type in zip(nodes, args, found.parameters, strict=False)
+        )
+        return Expr("call", found.result, cast_args, found.call, self.where(node))
+
+    def _refused(self, node: exp.Expr) -> Expr:
+        raise self.text.unsupported(node, _REFUSED[type(node)][0], _REFUSED[type(node)][1])
+
+
+def _number(text: str, where: str) -> Expr:
+    """A number as it is written: the smallest of integer, bigint and numeric that holds it."""
+    try:
+        whole = int(text)
+    except ValueError:
+        return literal(decimal.Decimal(text), NUMERIC, where)
+    for type in (INTEGER, BIGINT):
+        if -LIMITS[type.kind] <= whole < LIMITS[type.kind]:
+            return literal(whole, type, where)
+    return literal(decimal.Decimal(whole), NUMERIC, where)
+
+
+def name_for_people(node: exp.Expr, name: str) -> str:
+    """How a message calls what is not supported."""
+    return (
+        f"the function {name}()"
+        if isinstance(node, exp.Func)
+        else f"{type(node).__name__} ({node.sql(dialect='postgres')[:60]})"
+    )
+
+
+def cast(text: Text, node: exp.Expr, expr: Expr, target: Type) -> Expr:
+    """An expression as another type, as its author asks for. Raises: TopologyError where there is no such cast."""
+    if expr.op == "literal" and expr.type == UNKNOWN:
+        return _constant_cast(text, node, expr, target)
+    function = cast_function(expr.type, target)
+    if function is None:
+        raise text.error(node, f"no cast from {expr.type} to {target}; another expression is needed")
+    if function is unchanged:
+        return Expr(expr.op, target, expr.args, expr.value, expr.where)
+    return Expr("call", target, (expr,), cast_call(function), text.where(node))
+
+
+def _constant_cast(text: Text, node: exp.Expr, expr: Expr, target: Type) -> Expr:
+    if expr.value is None or target == UNKNOWN:
+        return literal(expr.value, target, expr.where)
+    function = cast_function(TEXT, target)
+    assert function is not None
+    try:
+        return literal(function(expr.value), target, expr.where)
+    except DataError as error:
+        raise text.error(node, str(error)) from error
+
+
+def coerce(text: Text, node: exp.Expr, expr: Expr, target: Type) -> Expr:
+    """An expression as a type that it goes into by itself."""
+    return expr if expr.type == target else cast(text, node, expr, target)
+
+
+def assign(text: Text, node: exp.Expr | int, expr: Expr, target: Type, column: str) -> Expr:
+    """An expression as the type that its column was declared to have. Raises: TopologyError where it does not go in."""
+    if not assignable(expr.type, target):
+        raise text.error(
+            node,
+            f"column '{column}' is declared as {target}, and its expression is {expr.type}; they have to agree. "
+            f"Cast the expression: …::{target}, or declare the column otherwise",
+        )
+    at = node if isinstance(node, exp.Expr) else exp.Null()
+    return coerce(text, at, expr, target)
+
+
+def type_of(text: Text, node: exp.DataType, around: exp.Expr) -> Type:
+    """The type that a name in the text stands for. Raises: TopologyError."""
+    found = parse_type(node.sql(dialect="postgres"))
+    if found is None:
+        raise text.unsupported(
+            around,
+            f"the type {node.sql(dialect='postgres')}",
+            f"{TYPE_NAMES} is needed",
+        )
+    return found
+
+
+def _greatest(*values: Any) -> Any:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _least(*values: Any) -> Any:
+    return min((value for value in values if value is not None), default=None)
+
+
+_CONCAT = Call("concat", lambda *parts: "".join(parts))
+_EXTREMES = {
+    "greatest": Call("greatest", _greatest, takes_nulls=True),
+    "least": Call("least", _least, takes_nulls=True),
+}
+_REFUSED: dict[type, tuple[str, str]] = {
+    exp.Window: ("a window function", "aggregate with GROUP BY and join it"),
+    exp.Interval: ("INTERVAL", ""),
+    exp.Array: ("ARRAY", ""),
+    exp.Lambda: ("a lambda", ""),
+    exp.Placeholder: ("a placeholder", "write the value"),
+    exp.Parameter: ("a parameter", "write the value"),
+    exp.Escape: ("LIKE … ESCAPE", "the escape is \\"),
+    exp.CurrentTimestamp: ("the present time", "a view is a function of its rows; give them a column of times"),
+    exp.CurrentDate: ("the present date", "a view is a function of its rows; give them a column of times"),
+    exp.ExplodingGenerateSeries: ("generate_series outside of FROM", "write FROM generate_series(1, 3) AS g(n)"),
+    exp.GenerateSeries: ("generate_series outside of FROM", "write FROM generate_series(1, 3) AS g(n)"),
+}
+
+_Method = Callable[[Any, Any], Expr]
+_BINDERS: list[tuple[Any, _Method]] = [
+    (exp.Literal, Binder._literal),
+    ((exp.Null, exp.Boolean), Binder._constant),
+    (exp.Column, Binder._column),
+    (exp.Paren, Binder._paren),
+    ((exp.And, exp.Or), Binder._and_or),
+    (exp.Not, Binder._not),
+    (tuple(COMPARISONS), Binder._comparison),
+    ((exp.NullSafeEQ, exp.NullSafeNEQ), Binder._distinct_from),
+    (exp.Is, Binder._is),
+    (exp.Between, Binder._between),
+    ((exp.Like, exp.ILike), Binder._like),
+    (exp.In, Binder._in),
+    ((exp.Exists, exp.Subquery, exp.Select, exp.SetOperation), Binder._subquery),
+    (exp.Neg, Binder._negation),
+    (tuple(ARITHMETIC), Binder._arithmetic),
+    (exp.DPipe, Binder._concatenation),
+    (exp.Concat, Binder._concat),
+    (exp.Cast, Binder._cast),
+    (exp.Case, Binder._case),
+    (exp.Coalesce, Binder._coalesce),
+    (exp.Nullif, Binder._nullif),
+    ((exp.Greatest, exp.Least), Binder._extreme),
+    (tuple(_REFUSED), Binder._refused),
+    ((exp.Filter, exp.AggFunc), Binder._aggregate),
+]

@@ -1,0 +1,182 @@
+"""From one SQL type to another: a Python function for each cast that there is.
+
+Numbers round as PostgreSQL's: floating ones to even, numeric ones away from zero. What does not fit
+raises DataError: it is a row's fault, not the statement's.
+"""
+
+import datetime
+import decimal
+import math
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from eddy.errors import DataError
+from eddy.topology.sql.types import Type
+
+__all__ = ["CONTEXT", "LIMITS", "Cast", "cast_function", "numeric_text", "out_of_range", "unchanged"]
+
+Cast = Callable[[Any], Any]
+
+CONTEXT = decimal.Context(prec=39, rounding=decimal.ROUND_HALF_UP, traps=[])
+"""As many digits as Materialize's numeric has."""
+
+LIMITS = {"smallint": 2**15, "integer": 2**31, "bigint": 2**63}
+_TRUE = {"t", "true", "y", "yes", "on", "1"}
+_FALSE = {"f", "false", "n", "no", "off", "0"}
+_SINGLE = struct.Struct(">f")
+
+
+def out_of_range(kind: str) -> Any:
+    """Raise what says that a number does not fit. Raises: DataError."""
+    raise DataError(f"{kind} out of range; a wider type is needed. Cast what it is made of: x::numeric")
+
+
+def unchanged(value: Any) -> Any:
+    """The cast between types that Python has the same values for."""
+    return value
+
+
+def cast_function(source: Type, target: Type) -> Cast | None:
+    """The function that casts values that are not null, `unchanged` where nothing is to be done; None: no such cast."""
+    if source == target or source.kind == target.kind != "numeric":
+        return unchanged
+    if source.kind == target.kind and target.precision is None:
+        return unchanged
+    if target.kind == "text":
+        return _to_text(source)
+    if target.kind in LIMITS:
+        return _to_integer(source, target.kind)
+    if target.kind == "numeric":
+        return _to_numeric(source, target)
+    if target.floating:
+        return _to_float(source, target)
+    if target.kind == "boolean":
+        return bool if source.integral else _boolean if source.kind == "text" else None
+    return _timestamp if source.kind == "text" else None
+
+
+def _to_text(source: Type) -> Cast:
+    if source.kind == "numeric":
+        return lambda value: numeric_text(value, source.scale)
+    return {
+        "boolean": lambda value: "true" if value else "false",
+        "timestamp": lambda value: value.isoformat(" "),
+        "real": _float_text,
+        "double": _float_text,
+    }.get(source.kind, str)
+
+
+def numeric_text(value: decimal.Decimal, scale: int | None = None) -> str:
+    """A numeric as text: with its type's scale, or without zeros at its end."""
+    if scale is not None:
+        return format(value.quantize(decimal.Decimal(1).scaleb(-scale), context=CONTEXT), "f")
+    return format(value.normalize(CONTEXT), "f") if value else "0"
+
+
+def _float_text(value: float) -> str:
+    """The shortest text that is read as the same number, in PostgreSQL's form."""
+    if not math.isfinite(value):
+        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+    text = repr(value)
+    if "e" not in text and abs(value) >= 1e15:
+        digits = text.removesuffix(".0").lstrip("-")
+        mantissa = digits.rstrip("0")
+        exponent = len(digits) - 1
+        text = f"{'-' * (value < 0)}{mantissa[0]}{'.' * (len(mantissa) > 1)}{mantissa[1:]}e+{exponent}"
+    return text.removesuffix(".0")
+
+
+def _to_integer(source: Type, kind: str) -> Cast | None:
+    limit = LIMITS[kind]
+
+    def checked(value: int) -> int:
+        if -limit <= value < limit:
+            return value
+        return out_of_range(kind)
+
+    if source.integral:
+        return unchanged if LIMITS[source.kind] <= limit else checked
+    if source.floating:
+        return lambda value: checked(round(value)) if math.isfinite(value) else out_of_range(kind)
+    if source.kind == "numeric":
+        return lambda value: checked(int(value.to_integral_value(decimal.ROUND_HALF_UP)))
+    if source.kind == "boolean":
+        return int
+    return (lambda value: checked(_parsed(_integer, value, kind))) if source.kind == "text" else None
+
+
+def _integer(text: str) -> int:
+    if "_" in text:
+        raise ValueError(text)
+    return int(text)
+
+
+def _parsed(parse: Callable[[str], Any], text: str, kind: str) -> Any:
+    try:
+        return parse(text.strip())
+    except (ValueError, decimal.InvalidOperation) as error:
+        raise DataError(f"{text!r} is no {kind}; a text that reads as one is needed") from error
+
+
+def _to_numeric(source: Type, target: Type) -> Cast | None:
+    convert: Callable[[Any], decimal.Decimal]
+    if source.floating:
+        convert = lambda value: _finite(decimal.Decimal(repr(value)))  # noqa: E731
+    elif source.kind == "text":
+        convert = lambda value: _finite(_parsed(decimal.Decimal, value, "numeric"))  # noqa: E731
+    elif source.number:
+        convert = decimal.Decimal
+    else:
+        return None
+    if target.precision is None:
+        return convert
+    step, limit = decimal.Decimal(1).scaleb(-(target.scale or 0)), target.precision - (target.scale or 0)
+
+    def fitted(value: Any) -> decimal.Decimal:
+        number = convert(value).quantize(step, context=CONTEXT)
+        return number if number.is_finite() and number.adjusted() < limit else out_of_range(str(target))
+
+    return fitted
+
+
+def _finite(number: decimal.Decimal) -> decimal.Decimal:
+    if number.is_finite():
+        return number
+    raise DataError(f"{number} is no numeric, which are finite; another value is needed. double precision has it")
+
+
+def _to_float(source: Type, target: Type) -> Cast | None:
+    if source.kind == "text":
+        parsed: Cast = lambda value: _one_nan(_parsed(float, value, "double"))  # noqa: E731
+        return parsed if target.kind == "double" else lambda value: _single(parsed(value))
+    if not source.number:
+        return None
+    if target.kind == "real":
+        return lambda value: _single(float(value))
+    return unchanged if source.floating else lambda value: _one_nan(float(value))
+
+
+def _single(value: float) -> float:
+    """The nearest of the numbers that four bytes can hold."""
+    try:
+        return _one_nan(_SINGLE.unpack(_SINGLE.pack(value))[0])
+    except OverflowError:
+        return float(out_of_range("real"))
+
+
+def _one_nan(value: float) -> float:
+    # One NaN object for all: rows are compared by identity first, so that a NaN row can be retracted.
+    return value if value == value else math.nan
+
+
+def _boolean(text: str) -> bool:
+    word = text.strip().lower()
+    if word in _TRUE or word in _FALSE:
+        return word in _TRUE
+    raise DataError(f"{text!r} is no boolean; 'true' or 'false' is needed")
+
+
+def _timestamp(text: str) -> datetime.datetime:
+    moment: datetime.datetime = _parsed(datetime.datetime.fromisoformat, text, "timestamp")
+    return moment if moment.tzinfo is None else moment.astimezone(datetime.UTC).replace(tzinfo=None)

@@ -1,0 +1,24 @@
+"""CREATE: what a file of statements declares before it asks. Nothing else of SQL's definitions is there."""
+
+from sqlglot import exp
+
+from eddy.topology.sql.algebra import Column
+from eddy.topology.sql.binder import type_of
+from eddy.topology.sql.head import parse
+from eddy.topology.sql.scope import folded
+from eddy.topology.sql.text import Text
+
+__all__ = ["declared_table"]
+
+
+def declared_table(text: Text) -> tuple[str, tuple[Column, ...]]:
+    """The name and the columns of CREATE TABLE name (column type, …). Raises: TopologyError for another CREATE."""
+    node = parse(text)
+    if not isinstance(node, exp.Create) or not isinstance(node.this, exp.Schema):
+        raise text.unsupported(0, "this form of CREATE", "CREATE TABLE name (column type, …) is needed")
+    columns = [
+        Column(folded(part.this), type_of(text, part.args["kind"], part))
+        for part in node.this.expressions
+        if isinstance(part, exp.ColumnDef) and isinstance(part.args.get("kind"), exp.DataType)
+    ]
+    return folded(node.this.this.this), tuple(columns)

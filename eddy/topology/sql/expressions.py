@@ -1,0 +1,276 @@
+"""Typed expressions over the columns of a row, and the Python functions that they become.
+
+An expression is a tree of `Expr`; a function of it is Python source, compiled once: no closure a node,
+no dispatch a row. Null is None. Three values of truth are True, False and None:
+
+    strict call   None where an argument is None
+    and           False where one is False, else None where one is None, else True
+    or            True where one is True, else None where one is None, else False
+
+Where only truth counts, in a filter, Python's own `and` and `or` say the same, as None is not true.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from eddy.errors import DataError
+from eddy.topology.sql.types import BOOLEAN, Type
+
+__all__ = [
+    "TRUE",
+    "Expr",
+    "column",
+    "columns_of",
+    "conjuncts",
+    "is_cheap",
+    "literal",
+    "predicate_of",
+    "replace_columns",
+    "rows_of",
+    "shifted",
+    "transform",
+    "walk",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Expr:
+    """One node. `value` is a column's index, a literal's value, or what a call calls; `where` is its place in the text.
+
+    The operations are column, literal, call, and, or, not, case, coalesce, is-null and distinct; aggregate, which
+    only the group that it is taken over knows how to compute; and subquery, for which a join puts a column.
+    """
+
+    op: str
+    type: Type
+    args: tuple["Expr", ...] = ()
+    value: Any = None
+    where: str = field(default="", compare=False)
+
+
+def column(index: int, type: Type, where: str = "") -> Expr:
+    """The value of a column."""
+    return Expr("column", type, (), index, where)
+
+
+def literal(value: Any, type: Type, where: str = "") -> Expr:
+    """A constant."""
+    return Expr("literal", type, (), value, where)
+
+
+def transform(expr: Expr, function: Callable[[Expr], Expr | None]) -> Expr:
+    """The tree with each node replaced by `function(node)`, from the top down; None goes on below it."""
+    found = function(expr)
+    if found is not None:
+        return found
+    return replace(expr, args=tuple(transform(arg, function) for arg in expr.args)) if expr.args else expr
+
+
+def replace_columns(expr: Expr, by: Sequence[Expr] | dict[int, Expr]) -> Expr:
+    """The tree with column i replaced by `by[i]`."""
+    return transform(expr, lambda node: by[node.value] if node.op == "column" else None)
+
+
+def shifted(expr: Expr, by: int) -> Expr:
+    """The tree with each column so many places to the right."""
+    return transform(expr, lambda node: replace(node, value=node.value + by) if node.op == "column" else None)
+
+
+def columns_of(expr: Expr) -> frozenset[int]:
+    """The columns that an expression reads."""
+    return frozenset(node.value for node in walk(expr) if node.op == "column")
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """Each node of the tree."""
+    yield expr
+    for arg in expr.args:
+        yield from walk(arg)
+
+
+def conjuncts(expr: Expr) -> list[Expr]:
+    """The parts that have all to be true for `expr` to be."""
+    return [part for arg in expr.args for part in conjuncts(arg)] if expr.op == "and" else [expr]
+
+
+def is_cheap(expr: Expr) -> bool:
+    """Whether it costs nothing to compute it twice."""
+    return expr.op in {"column", "literal"}
+
+
+def rows_of(parameters: str, columns: Sequence[str], *shape: Sequence[Expr] | None) -> Callable[..., Any]:
+    """A function of `parameters` that makes a tuple for each of `shape`; None stands for `row`, as it is.
+
+    `columns` has the Python for each column. One shape gives the tuple itself, two a pair of tuples.
+    """
+    writer = _Writer(parameters, columns)
+    parts = ["row" if exprs is None else writer.tuple(exprs) for exprs in shape]
+    return writer.function(parts[0] if len(parts) == 1 else f"({', '.join(parts)})")
+
+
+def predicate_of(parameters: str, columns: Sequence[str], exprs: Sequence[Expr]) -> Callable[..., Any]:
+    """A function of `parameters` that says whether all of `exprs` are true."""
+    writer = _Writer(parameters, columns)
+    return writer.function(" and ".join(writer.truth(expr) for expr in exprs) or "True")
+
+
+_DEEPEST = 30  # Python reads at most 200 parentheses inside of one another
+
+
+class _Writer:
+    """Writes Python for expressions; constants and functions are bound by name, never written as text."""
+
+    def __init__(self, parameters: str, columns: Sequence[str]) -> None:
+        self._parameters, self._columns = parameters, columns
+        self._depth = 0
+        self._names: dict[str, Any] = {}
+        self._temporaries = 0
+
+    def function(self, body: str) -> Callable[..., Any]:
+        compiled: Callable[..., Any] = eval(f"lambda {self._parameters}: {body}", self._names)
+        return compiled
+
+    def tuple(self, exprs: Sequence[Expr]) -> str:
+        return f"({''.join(self.value(expr) + ', ' for expr in exprs)})"
+
+    def value(self, expr: Expr) -> str:
+        if self._depth == _DEEPEST:
+            below = _Writer(self._parameters, self._columns)
+            return f"{self._bound(below.function(below.value(expr)))}({self._parameters})"
+        writer: Callable[[Expr], str] = getattr(self, f"_{expr.op.replace('-', '_')}")
+        self._depth += 1
+        code = writer(expr)
+        self._depth -= 1
+        return code
+
+    def truth(self, expr: Expr) -> str:
+        """Python that is true where the expression is, and false where it is false or null."""
+        if expr.op in {"and", "or"}:
+            return f"({f' {expr.op} '.join(self.truth(arg) for arg in expr.args)})"
+        return self.value(expr)
+
+    def _column(self, expr: Expr) -> str:
+        return self._columns[expr.value]
+
+    def _literal(self, expr: Expr) -> str:
+        value = expr.value
+        return repr(value) if value is None or type(value) is bool else self._bound(value)
+
+    def _call(self, expr: Expr) -> str:
+        """A call that is None where an argument is, but for those that take nulls."""
+        call = expr.value
+        tests, names = [], []
+        for arg in expr.args:
+            code = self.value(arg)
+            if call.takes_nulls or not _nullable(arg):
+                names.append(code)
+                continue
+            if arg.op == "column":
+                tests.append(f"{code} is None")
+                names.append(code)
+            else:
+                names.append(self._temporary())
+                tests.append(f"({names[-1]} := {code}) is None")
+        body = self._apply(call, names, expr)
+        return f"(None if {' or '.join(tests)} else {body})" if tests else body
+
+    def _apply(self, call: Any, names: list[str], expr: Expr) -> str:
+        if call.template is None:
+            function = _named(call.function, expr.where) if call.raises else call.function
+            return f"{self._bound(function)}({', '.join(names)})"
+        result: str = call.template.format(*names)
+        if call.limit:
+            name, fail = self._temporary(), self._bound(_out_of_range(expr))
+            result = f"({name} if {-call.limit} <= ({name} := {result}) < {call.limit} else {fail}())"
+        return f"({result})"
+
+    def _and(self, expr: Expr) -> str:
+        return self._chain(expr, "False", "True")
+
+    def _or(self, expr: Expr) -> str:
+        return self._chain(expr, "True", "False")
+
+    def _chain(self, expr: Expr, decided: str, otherwise: str) -> str:
+        names = [self._temporary() for _ in expr.args]
+        tests = [
+            f"{decided} if ({n} := {self.value(a)}) is {decided} else" for n, a in zip(names, expr.args, strict=True)
+        ]
+        nulls = " or ".join(f"{name} is None" for name in names)
+        return f"({' '.join(tests)} None if {nulls} else {otherwise})"
+
+    def _not(self, expr: Expr) -> str:
+        (arg,) = expr.args
+        if not _nullable(arg):
+            return f"(not {self.value(arg)})"
+        name = self._temporary()
+        return f"(None if ({name} := {self.value(arg)}) is None else not {name})"
+
+    def _is_null(self, expr: Expr) -> str:
+        return f"({self.value(expr.args[0])} is None)"
+
+    def _distinct(self, expr: Expr) -> str:
+        one, other = self._temporary(), self._temporary()
+        left, right = (self.value(arg) for arg in expr.args)
+        return f"(({one} := {left}) is not ({other} := {right}) and {one} != {other})"
+
+    def _case(self, expr: Expr) -> str:
+        """CASE: pairs of condition and value, then the value where none is true."""
+        *pairs, otherwise = expr.args
+        arms = [
+            f"{self.value(value)} if {self.truth(when)} else"
+            for when, value in zip(pairs[::2], pairs[1::2], strict=True)
+        ]
+        return f"({' '.join(arms)} {self.value(otherwise)})"
+
+    def _coalesce(self, expr: Expr) -> str:
+        *first, last = expr.args
+        names = [self._temporary() for _ in first]
+        arms = [f"{n} if ({n} := {self.value(a)}) is not None else" for n, a in zip(names, first, strict=True)]
+        # The test runs before the value that it guards.
+        return f"({' '.join(arms)} {self.value(last)})"
+
+    def _temporary(self) -> str:
+        self._temporaries += 1
+        return f"t{self._temporaries}"
+
+    def _bound(self, value: Any) -> str:
+        name = f"c{len(self._names)}"
+        self._names[name] = value
+        return name
+
+
+def _nullable(expr: Expr) -> bool:
+    if expr.op == "literal":
+        return expr.value is None
+    if expr.op in {"is-null", "distinct"}:
+        return False
+    if expr.op == "call" and not expr.value.takes_nulls:
+        return any(_nullable(arg) for arg in expr.args)
+    if expr.op in {"and", "or", "not"}:
+        return any(_nullable(arg) for arg in expr.args)
+    return True
+
+
+def _named(function: Callable[..., Any], where: str) -> Callable[..., Any]:
+    """The same function, whose errors name the place in the text."""
+
+    def called(*args: Any) -> Any:
+        try:
+            return function(*args)
+        except DataError as error:
+            raise DataError(f"sql {where}: {error}") from error
+
+    return called
+
+
+def _out_of_range(expr: Expr) -> Callable[[], Any]:
+    def fail() -> Any:
+        raise DataError(
+            f"sql {expr.where}: {expr.type} out of range; a wider type is needed. Cast what it is made of: x::numeric"
+        )
+
+    return fail
+
+
+TRUE = literal(True, BOOLEAN)

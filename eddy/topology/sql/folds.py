@@ -1,0 +1,91 @@
+"""Aggregates that a row can be added to and taken from: count, sum and avg of exact numbers.
+
+Of each group only counts and totals are remembered, and a change costs what it changes. Totals are exact,
+so that taking away undoes adding in any order.
+"""
+
+import decimal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from eddy.topology.sql.aggregates import EXACT, MARKER, average_of, sum_of
+from eddy.topology.sql.algebra import Aggregate
+from eddy.topology.sql.types import BIGINT, NUMERIC, Type
+
+__all__ = ["Fold", "fold_of"]
+
+_FOLDED = {"count", "sum", "avg"}
+_State = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Fold:
+    """A state for each group: for each aggregate a count, and for sum and avg a total behind it."""
+
+    types: tuple[Type, ...]
+    initial: Callable[[], _State]
+    adder: Callable[[Any, Any, _State], _State]
+    subtractor: Callable[[Any, Any, _State], _State]
+    row: Callable[[Any, _State], tuple[Any, _State]]
+    """From a group's key and state to the empty key and the group's row."""
+
+
+def fold_of(aggregates: Sequence[Aggregate], types: Sequence[Type | None]) -> Fold | None:
+    """The fold of these aggregates over arguments of these types; None where one of them is no fold."""
+    for aggregate, type in zip(aggregates, types, strict=True):
+        if aggregate.function not in _FOLDED or aggregate.distinct or (type is not None and type.floating):
+            return None
+    state: list[Type] = []
+    for aggregate, type in zip(aggregates, types, strict=True):
+        state.append(BIGINT)
+        if aggregate.function != "count":
+            state.append(BIGINT if type is not None and type.kind in {"smallint", "integer"} else NUMERIC)
+    zeros = tuple(0 if type == BIGINT else decimal.Decimal(0) for type in state)
+    parts = [(aggregate.function != "count", type is None) for aggregate, type in zip(aggregates, types, strict=True)]
+    return Fold(
+        tuple(state),
+        lambda: zeros,
+        _folded(parts, 1),
+        _folded(parts, -1),
+        _finished([_finish(aggregate, type) for aggregate, type in zip(aggregates, types, strict=True)]),
+    )
+
+
+def _folded(parts: Sequence[tuple[bool, bool]], sign: int) -> Callable[[Any, Any, _State], _State]:
+    """The state with the arguments of one row added, or taken away."""
+    add = EXACT.add if sign > 0 else EXACT.subtract
+
+    def fold(key: Any, arguments: Any, state: _State) -> _State:
+        if arguments is MARKER:
+            return state
+        cells, made = iter(state), []
+        for (totalled, every), value in zip(parts, arguments, strict=True):
+            counts = every or value is not None
+            made.append(next(cells) + (sign if counts else 0))
+            if totalled:
+                total = next(cells)
+                if not counts:
+                    made.append(total)
+                else:
+                    made.append(total + sign * value if type(total) is int else add(total, decimal.Decimal(value)))
+        return tuple(made)
+
+    return fold
+
+
+def _finish(aggregate: Aggregate, type: Type | None) -> Callable[[Any], Any]:
+    """From the rest of a state to an aggregate's result."""
+    if aggregate.function == "count":
+        return next
+    finish = sum_of if aggregate.function == "sum" else average_of
+    assert type is not None
+    return lambda cells: finish(type, next(cells), next(cells))
+
+
+def _finished(finishes: Sequence[Callable[[Any], Any]]) -> Callable[[Any, _State], tuple[Any, _State]]:
+    def row(key: Any, state: _State) -> tuple[Any, _State]:
+        cells = iter(state)
+        return (), (*key, *(finish(cells) for finish in finishes))
+
+    return row

@@ -1,0 +1,237 @@
+"""The functions and operators of SQL: which types they take and give, and the Python that computes them."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from eddy.errors import DataError
+from eddy.topology.sql import arithmetic, texts
+from eddy.topology.sql.casts import CONTEXT, LIMITS, Cast, cast_function
+from eddy.topology.sql.types import (
+    BIGINT,
+    BOOLEAN,
+    DOUBLE,
+    INTEGER,
+    NUMERIC,
+    REAL,
+    SMALLINT,
+    TEXT,
+    UNKNOWN,
+    Type,
+)
+
+__all__ = ["FUNCTIONS", "Call", "Overload", "arithmetic_call", "cast_call", "comparison_call", "overload_for"]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a call calls: a Python function, or Python source with `{0}`, `{1}` for its arguments.
+
+    A result of `template` outside of -limit … limit - 1 is out of range. `raises` says that the function may raise
+    DataError, which then names the place in the text.
+    """
+
+    name: str
+    function: Callable[..., Any] | None = None
+    template: str | None = None
+    limit: int = 0
+    raises: bool = False
+    takes_nulls: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Overload:
+    """A function for arguments of these types; the last `optional` of them may be left out."""
+
+    parameters: tuple[Type, ...]
+    result: Type
+    call: Call
+    optional: int = 0
+
+
+def cast_call(cast: Cast) -> Call:
+    """The call of a cast."""
+    return Call("cast", cast, raises=True)
+
+
+def comparison_call(sign: str, type: Type) -> Call:
+    """A comparison of two values of one type: =, <>, <, <=, >, >=."""
+    if type.floating:
+        return _FLOAT_COMPARISONS[sign]
+    return Call(sign, template=f"{{0}} {_PYTHON_SIGNS.get(sign, sign)} {{1}}")
+
+
+_PYTHON_SIGNS = {"=": "==", "<>": "!="}
+_FLOAT_COMPARISONS = {
+    "=": Call("=", arithmetic.float_equal),
+    "<>": Call("<>", lambda one, other: not arithmetic.float_equal(one, other)),
+    "<": Call("<", arithmetic.float_less),
+    "<=": Call("<=", arithmetic.float_less_equal),
+    ">": Call(">", lambda one, other: arithmetic.float_less(other, one)),
+    ">=": Call(">=", lambda one, other: arithmetic.float_less_equal(other, one)),
+}
+
+
+def arithmetic_call(sign: str, type: Type) -> Call:
+    """+, -, *, / or % of two numbers of one type, or `neg` of one."""
+    return _ARITHMETIC[sign, type.kind]
+
+
+def _arithmetic() -> Iterator[tuple[tuple[str, str], Call]]:
+    for kind, limit in LIMITS.items():
+        for sign in "+-*":
+            yield (sign, kind), Call(sign, template=f"{{0}} {sign} {{1}}", limit=limit)
+        yield ("neg", kind), Call("-", template="-{0}", limit=limit)
+        yield ("/", kind), Call("/", _bounded(arithmetic.divide_int, limit), raises=True)
+        yield ("%", kind), Call("%", arithmetic.modulo, raises=True)
+    exact = {"+": CONTEXT.add, "-": CONTEXT.subtract, "*": CONTEXT.multiply}
+    for sign, function in exact.items():
+        yield (sign, "numeric"), Call(sign, function)
+    yield ("neg", "numeric"), Call("-", CONTEXT.minus)
+    yield ("/", "numeric"), Call("/", arithmetic.divide_numeric, raises=True)
+    yield ("%", "numeric"), Call("%", arithmetic.modulo_numeric, raises=True)
+    for single in (False, True):
+        kind = "real" if single else "double"
+        for sign, floating in _FLOATING.items():
+            yield (sign, kind), Call(sign, _rounded(floating, single), raises=True)
+        yield ("neg", kind), Call("-", template="-{0}")
+
+
+def _bounded(function: Callable[[int, int], int], limit: int) -> Callable[[int, int], int]:
+    """The same, but for the one quotient that is out of range: the least number through -1."""
+
+    def divide(dividend: int, divisor: int) -> int:
+        found = function(dividend, divisor)
+        if found == limit:
+            raise DataError(f"{dividend} / {divisor} is out of range; a wider type is needed. Cast before: x::numeric")
+        return found
+
+    return divide
+
+
+_FLOATING: dict[str, Callable[[float, float], float]] = {
+    "+": lambda one, other: one + other,
+    "-": lambda one, other: one - other,
+    "*": lambda one, other: one * other,
+    "/": arithmetic.divide_float,
+}
+
+
+def _rounded(function: Callable[[float, float], float], single: bool) -> Callable[[float, float], float]:
+    """The result as its type can hold it, with one NaN object for all."""
+    if single:
+        fit = cast_function(DOUBLE, REAL)
+        assert fit is not None
+        return lambda one, other: fit(function(one, other))
+
+    def computed(one: float, other: float) -> float:
+        found = function(one, other)
+        return found if found == found else math.nan
+
+    return computed
+
+
+_ARITHMETIC = dict(_arithmetic())
+
+
+def overload_for(overloads: Sequence[Overload], types: Sequence[Type]) -> Overload | None:
+    """The overload that takes arguments of these types: as they are, or else by widening numbers."""
+    fitting = [o for o in overloads if len(o.parameters) - o.optional <= len(types) <= len(o.parameters)]
+    for fits in (_equal, _widens):
+        for found in fitting:
+            if all(fits(type, parameter) for type, parameter in zip(types, found.parameters, strict=False)):
+                return found
+    return None
+
+
+def _equal(type: Type, parameter: Type) -> bool:
+    return type.kind in (parameter.kind, UNKNOWN.kind)
+
+
+def _widens(type: Type, parameter: Type) -> bool:
+    return _equal(type, parameter) or (type.number and parameter.number and type.rank <= parameter.rank)
+
+
+def _one(name: str, function: Callable[..., Any], result: Type, *parameters: Type, optional: int = 0) -> list[Overload]:
+    return [Overload(parameters, result, Call(name, function, raises=True), optional)]
+
+
+def _each(name: str, **functions: Callable[..., Any]) -> list[Overload]:
+    """One overload a type, in this order, from the type to itself."""
+    return [Overload((Type(kind),), Type(kind), Call(name, f, raises=True)) for kind, f in functions.items()]
+
+
+def _absolute(limit: int) -> Callable[[int], int]:
+    def absolute(value: int) -> int:
+        if value == -limit:
+            raise DataError(f"abs({value}) is out of range; a wider type is needed. Cast before: x::numeric")
+        return abs(value)
+
+    return absolute
+
+
+def _sign(value: Any) -> Any:
+    return type(value)((value > 0) - (value < 0))
+
+
+def _whole(rounding: Callable[[float], int]) -> Callable[[float], float]:
+    return lambda value: float(rounding(value)) if math.isfinite(value) else value
+
+
+_ROUNDED_NUMERIC = Call("round", arithmetic.round_numeric, raises=True)
+_TRUNCATED_NUMERIC = Call("trunc", arithmetic.truncate_numeric, raises=True)
+
+FUNCTIONS: dict[str, list[Overload]] = {
+    "length": _one("length", len, INTEGER, TEXT),
+    "lower": _one("lower", str.lower, TEXT, TEXT),
+    "upper": _one("upper", str.upper, TEXT, TEXT),
+    "initcap": _one("initcap", texts.initcap, TEXT, TEXT),
+    "reverse": _one("reverse", lambda text: text[::-1], TEXT, TEXT),
+    "repeat": _one("repeat", lambda text, times: text * times, TEXT, TEXT, INTEGER),
+    "substring": [
+        *_one("substring", texts.substring_from, TEXT, TEXT, INTEGER),
+        *_one("substring", texts.substring, TEXT, TEXT, INTEGER, INTEGER),
+    ],
+    "position": _one("position", texts.position, INTEGER, TEXT, TEXT),
+    "left": _one("left", texts.left, TEXT, TEXT, INTEGER),
+    "right": _one("right", texts.right, TEXT, TEXT, INTEGER),
+    "trim": _one("trim", texts.trimmed(str.strip), TEXT, TEXT, TEXT, optional=1),
+    "ltrim": _one("ltrim", texts.trimmed(str.lstrip), TEXT, TEXT, TEXT, optional=1),
+    "rtrim": _one("rtrim", texts.trimmed(str.rstrip), TEXT, TEXT, TEXT, optional=1),
+    "replace": _one("replace", lambda text, old, new: text.replace(old, new) if old else text, TEXT, TEXT, TEXT, TEXT),
+    "split_part": _one("split_part", texts.split_part, TEXT, TEXT, TEXT, INTEGER),
+    "starts_with": _one("starts_with", str.startswith, BOOLEAN, TEXT, TEXT),
+    "lpad": _one("lpad", texts.pad(True), TEXT, TEXT, INTEGER, TEXT, optional=1),
+    "rpad": _one("rpad", texts.pad(False), TEXT, TEXT, INTEGER, TEXT, optional=1),
+    "like": _one("like", texts.like(False), BOOLEAN, TEXT, TEXT),
+    "ilike": _one("ilike", texts.like(True), BOOLEAN, TEXT, TEXT),
+    "||": [Overload((TEXT, TEXT), TEXT, Call("||", template="{0} + {1}"))],
+    "abs": [
+        *(
+            Overload((type,), type, Call("abs", _absolute(LIMITS[type.kind]), raises=True))
+            for type in (SMALLINT, INTEGER, BIGINT)
+        ),
+        *_each("abs", numeric=CONTEXT.abs, real=abs, double=abs),
+    ],
+    "sign": _each("sign", double=_sign, numeric=_sign),
+    "floor": _each("floor", double=_whole(math.floor), numeric=lambda value: value.to_integral_value("ROUND_FLOOR")),
+    "ceil": _each("ceil", double=_whole(math.ceil), numeric=lambda value: value.to_integral_value("ROUND_CEILING")),
+    "round": [
+        *_each("round", double=arithmetic.round_float),
+        Overload((NUMERIC, INTEGER), NUMERIC, _ROUNDED_NUMERIC, optional=1),
+    ],
+    "trunc": [
+        *_each("trunc", double=_whole(math.trunc)),
+        Overload((NUMERIC, INTEGER), NUMERIC, _TRUNCATED_NUMERIC, optional=1),
+    ],
+    "sqrt": _each("sqrt", double=arithmetic.square_root, numeric=arithmetic.square_root_numeric),
+    "ln": _each("ln", double=arithmetic.logarithm),
+    "exp": _each("exp", double=math.exp),
+    "power": [
+        *_one("power", arithmetic.power, DOUBLE, DOUBLE, DOUBLE),
+        *_one("power", arithmetic.power_numeric, NUMERIC, NUMERIC, NUMERIC),
+    ],
+}
+FUNCTIONS |= {"char_length": FUNCTIONS["length"], "ceiling": FUNCTIONS["ceil"], "substr": FUNCTIONS["substring"]}
+FUNCTIONS |= {"btrim": FUNCTIONS["trim"], "strpos": FUNCTIONS["position"], "pow": FUNCTIONS["power"]}

@@ -1,0 +1,245 @@
+"""The text of a statement taken apart: statements at semicolons, and the head that the parser does not know.
+
+    WITH MUTUALLY RECURSIVE [(RETURN AT | ERROR AT RECURSION LIMIT n)] name (column type, …) AS (query), … query
+
+is read here from tokens, and its queries are handed to the parser with blanks in place of all that stands before
+them, so that positions are those of the whole text.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+from sqlglot.dialects import Postgres
+from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
+
+from eddy.topology.sql.algebra import Bound, Column
+from eddy.topology.sql.text import Text
+from eddy.topology.sql.types import TYPE_NAMES, parse_type
+
+__all__ = ["Definition", "Mutual", "created_query", "parse", "split"]
+
+_TOKEN = re.compile(r" but got <Token.*", re.DOTALL)
+_BEGINNINGS = {"SELECT", "WITH", "VALUES", "TABLE", "CREATE"}
+_OPEN, _CLOSE = TokenType.L_PAREN, TokenType.R_PAREN
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A binding as it is declared: its columns, its query, and where it is."""
+
+    name: str
+    columns: tuple[Column, ...]
+    query: exp.Expr
+    offset: int
+
+
+@dataclass(frozen=True)
+class Mutual:
+    """A statement WITH MUTUALLY RECURSIVE."""
+
+    definitions: list[Definition]
+    bound: Bound | None
+    body: exp.Expr
+
+
+def split(text: Text) -> list[Text]:
+    """The statements of a text, each with blanks in place of those before it, so that positions stay."""
+    found, start = [], 0
+    tokens = _tokens(text)
+    for index, token in enumerate(tokens):
+        last = index == len(tokens) - 1
+        if token.token_type is TokenType.SEMICOLON or last:
+            end = token.start if token.token_type is TokenType.SEMICOLON else token.end + 1
+            if any(start <= other.start < end for other in tokens[: index + 1]):
+                found.append(Text(_blank(text.text[:start]) + text.text[start:end], text.name))
+            start = token.end + 1
+    return found
+
+
+def parse(text: Text) -> exp.Expr | Mutual:
+    """The one statement of a text. Raises: TopologyError with the place of what cannot be read."""
+    tokens = [token for token in _tokens(text) if token.token_type is not TokenType.SEMICOLON]
+    if not tokens:
+        raise text.error(0, "there is no statement; one is needed: SELECT …")
+    if tokens[0].token_type is not _OPEN and tokens[0].text.upper() not in _BEGINNINGS:
+        raise text.unsupported(tokens[0].start, tokens[0].text.upper(), "a query is needed: SELECT …")
+    mutual = [i for i, token in enumerate(tokens) if _is(token, "MUTUALLY") and i and _is(tokens[i - 1], "WITH")]
+    if not mutual:
+        return _parsed(text, tokens[0].start, tokens[-1].end + 1)
+    if mutual != [1]:
+        raise text.unsupported(
+            tokens[mutual[-1]].start,
+            "WITH MUTUALLY RECURSIVE inside of a statement",
+            "it begins a statement. Put all bindings into one block",
+        )
+    return _Head(text, tokens).mutual()
+
+
+def created_query(text: Text) -> tuple[str, Text | None]:
+    """Of CREATE VIEW name AS query the name and the query, of any other CREATE its name alone, else nothing."""
+    tokens = [token for token in _tokens(text) if token.token_type is not TokenType.SEMICOLON]
+    if not tokens or not _is(tokens[0], "CREATE"):
+        return "", None
+    as_at = next((i for i, token in enumerate(tokens) if _is(token, "AS")), None)
+    if as_at is None or as_at < 2:
+        return "created", None
+    name = tokens[as_at - 1]
+    if name.token_type is _CLOSE:
+        raise text.unsupported(tokens[0].start, "CREATE … name (columns) AS", "name the columns in the query")
+    quoted = name.token_type is TokenType.IDENTIFIER
+    end = tokens[as_at].end + 1
+    return str(name.text if quoted else name.text.lower()), Text(_blank(text.text[:end]) + text.text[end:], text.name)
+
+
+def _tokens(text: Text) -> list[Token]:
+    try:
+        return list(Postgres().tokenize(text.text))
+    except SqlglotError as error:
+        raise text.error(0, f"the text cannot be read: {error}; a quote or a comment may not end") from error
+
+
+def _parsed(text: Text, start: int, end: int) -> exp.Expr:
+    source = _blank(text.text[:start]) + text.text[start:end]
+    try:
+        found = [node for node in Postgres().parse(source) if node is not None]
+    except ParseError as error:
+        first = error.errors[0]
+        line, column = first.get("line") or 1, first.get("col") or 1
+        word = first.get("highlight") or ""
+        place = f"line {line}, column {max(column - len(word) + 1, 1)}"
+        said = _TOKEN.sub("", first.get("description") or "it cannot be read").rstrip(".")
+        message = f"{said}, at '{word}'"
+        raise text.error(place, f"{message}; a query of PostgreSQL's form is needed") from error
+    except SqlglotError as error:
+        raise text.error(start, f"it cannot be read: {error}") from error
+    if len(found) != 1:
+        raise text.error(start, f"{len(found)} statements; one is needed. Take out the semicolon")
+    return found[0]
+
+
+def _blank(text: str) -> str:
+    return "".join("\n" if letter == "\n" else " " for letter in text)
+
+
+def _is(token: Token, word: str) -> bool:
+    return token.text.upper() == word and token.token_type is not TokenType.IDENTIFIER
+
+
+class _Head:
+    """Reads the tokens of a statement WITH MUTUALLY RECURSIVE from the left."""
+
+    def __init__(self, text: Text, tokens: Sequence[Token]) -> None:
+        self._text, self._tokens, self._at = text, tokens, 2
+
+    def mutual(self) -> Mutual:
+        """The whole statement."""
+        self._expect("RECURSIVE")
+        bound = self._bound() if self._token().token_type is _OPEN else None
+        definitions = [self._definition()]
+        while self._token().token_type is TokenType.COMMA:
+            self._at += 1
+            definitions.append(self._definition())
+        start = self._token().start
+        return Mutual(definitions, bound, _parsed(self._text, start, self._tokens[-1].end + 1))
+
+    def _token(self) -> Token:
+        if self._at < len(self._tokens):
+            return self._tokens[self._at]
+        end = self._tokens[-1].end + 1
+        raise self._text.error(
+            end, "the statement ends; WITH MUTUALLY RECURSIVE name (column type, …) AS (query) SELECT …"
+        )
+
+    def _expect(self, word: str) -> None:
+        token = self._token()
+        if not _is(token, word):
+            raise self._text.error(token.start, f"'{token.text}' where {word} is needed")
+        self._at += 1
+
+    def _bound(self) -> Bound:
+        """(RETURN AT | ERROR AT RECURSION LIMIT n), or (RECURSION LIMIT n), which is an error too."""
+        self._expect("(")
+        word = self._token().text.upper()
+        if word in {"RETURN", "ERROR"}:
+            self._at += 1
+            self._expect("AT")
+        self._expect("RECURSION")
+        self._expect("LIMIT")
+        number = self._token()
+        if not number.text.isdecimal() or int(number.text) < 1:
+            raise self._text.error(number.start, f"RECURSION LIMIT {number.text}; a whole number from 1 on is needed")
+        self._at += 1
+        self._expect(")")
+        return Bound(int(number.text), "return" if word == "RETURN" else "error")
+
+    def _definition(self) -> Definition:
+        offset = self._token().start
+        name = self._name("the name of a binding")
+        if self._token().token_type is not _OPEN:
+            raise self._text.error(
+                self._token().start,
+                f"binding '{name}' declares no columns; they are needed with their types. "
+                f"Write: {name} (column type, …) AS (…)",
+            )
+        self._at += 1
+        columns = [self._column(name)]
+        while self._token().token_type is TokenType.COMMA:
+            self._at += 1
+            columns.append(self._column(name))
+        self._expect(")")
+        self._expect("AS")
+        self._expect("(")
+        start = self._token().start
+        end = self._skip({_CLOSE})
+        self._expect(")")
+        if end <= start:
+            raise self._text.error(start, f"binding '{name}' has no query; one is needed")
+        return Definition(name, tuple(columns), _parsed(self._text, start, end), offset)
+
+    def _name(self, what: str) -> str:
+        token = self._token()
+        self._at += 1
+        if token.token_type is TokenType.IDENTIFIER:
+            return str(token.text)
+        if (
+            not token.text.replace("_", "a").isalnum()
+            or token.text[0].isdigit()
+            or token.token_type is TokenType.STRING
+        ):
+            raise self._text.error(token.start, f"'{token.text}' where {what} is needed")
+        return str(token.text.lower())
+
+    def _column(self, binding: str) -> Column:
+        name = self._name(f"a column of '{binding}'")
+        token = self._token()
+        end = self._skip({TokenType.COMMA, _CLOSE})
+        written = self._text.text[token.start : end].strip()
+        if not written:
+            raise self._text.error(
+                token.start, f"column '{name}' of '{binding}' has no type; one is needed: {name} bigint"
+            )
+        type = parse_type(written)
+        if type is None:
+            raise self._text.unsupported(
+                token.start,
+                f"the type {written}",
+                f"{TYPE_NAMES} is needed",
+            )
+        return Column(name, type)
+
+    def _skip(self, until: set[TokenType]) -> int:
+        """Go to the next token of these outside of parentheses; return where it begins."""
+        depth = 0
+        for token in self._rest():
+            if depth == 0 and token.token_type in until:
+                return int(token.start)
+            depth += (token.token_type is _OPEN) - (token.token_type is _CLOSE)
+            self._at += 1
+        return int(self._token().start)
+
+    def _rest(self) -> Iterator[Token]:
+        while self._at < len(self._tokens):
+            yield self._tokens[self._at]

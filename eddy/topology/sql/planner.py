@@ -1,0 +1,257 @@
+"""From what was written to what is computed: conditions go down to the rows they are about, products become joins.
+
+The answer stays the same; what is joined and remembered gets less. An outer join becomes the inner join
+and, beside it, the rows that nothing matches.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from eddy.topology.sql.algebra import (
+    Anti,
+    Binding,
+    Block,
+    Distinct,
+    Except,
+    Filter,
+    Group,
+    Intersect,
+    Join,
+    Node,
+    Outer,
+    Product,
+    Project,
+    Semi,
+    Series,
+    Shared,
+    Union,
+    all_columns,
+    inputs_of,
+    with_inputs,
+)
+from eddy.topology.sql.expressions import Expr, column, columns_of, literal, replace_columns, shifted
+from eddy.topology.sql.types import Type
+
+__all__ = ["Planner"]
+
+
+class Planner:
+    """Plans the nodes of one statement; what is shared stays shared."""
+
+    def __init__(self) -> None:
+        self._shared: dict[int, Node] = {}
+        self._kept: list[Node] = []
+        self._blocks: set[Block] = set()
+
+    def plan(self, node: Node) -> Node:
+        """The node as it is to be computed."""
+        return self._push(node, ())
+
+    def _push(self, node: Node, conditions: Sequence[Expr]) -> Node:
+        """The rows of `node` for which all of `conditions` are true."""
+        match node:
+            case Filter():
+                return self._push(node.input, (*node.conditions, *conditions))
+            case Project():
+                below = [replace_columns(condition, node.exprs) for condition in conditions]
+                return replace(node, input=self._push(node.input, below))
+            case Product():
+                return self._product(node, conditions)
+            case Outer():
+                return self._outer(node, conditions)
+            case Semi():
+                return replace(node, left=self._push(node.left, conditions), right=self.plan(node.right))
+            case Union():
+                return replace(node, inputs=tuple(self._push(found, conditions) for found in node.inputs))
+            case Distinct():
+                return replace(node, input=self._push(node.input, conditions))
+            case Except() | Intersect():
+                return replace(node, left=self._push(node.left, conditions), right=self.plan(node.right))
+            case Series():
+                return self._through(node, conditions, all_columns(node.input))
+            case Group():
+                return self._through(node, conditions, node.keys)
+            case Shared():
+                return _filtered(self._planned_once(node), conditions)
+            case Binding():
+                self._plan_block(node.block)
+                return _filtered(node, conditions)
+            case _:
+                return _filtered(with_inputs(node, [self.plan(found) for found in inputs_of(node)]), conditions)
+
+    def _planned_once(self, node: Shared) -> Node:
+        if id(node) not in self._shared:
+            self._shared[id(node)] = replace(node, input=self.plan(node.input))
+            self._kept.append(node)  # an id is one object's as long as it is there
+        return self._shared[id(node)]
+
+    def _plan_block(self, block: Block) -> None:
+        if block not in self._blocks:
+            self._blocks.add(block)
+            block.bindings[:] = [(name, self.plan(definition)) for name, definition in block.bindings]
+
+    def _through(self, node: Series | Group, conditions: Sequence[Expr], passed: Sequence[Expr]) -> Node:
+        """Conditions over columns that are there before go below; `passed` says what those are below."""
+        below: list[Expr] = []
+        above: list[Expr] = []
+        for condition in conditions:
+            goes = passed and all(i < len(passed) for i in columns_of(condition))
+            (below if goes else above).append(condition)
+        pushed = [replace_columns(condition, passed) for condition in below]
+        return _filtered(replace(node, input=self._push(node.input, pushed)), above)
+
+    def _outer(self, node: Outer, conditions: Sequence[Expr]) -> Node:
+        """Union of the inner join and of the rows of a side that have no match, with nulls for the other side."""
+        width = len(node.left.columns)
+        left_only, right_only, above = [], [], []
+        for condition in conditions:
+            used = columns_of(condition)
+            if node.kept == "left" and all(i < width for i in used):
+                left_only.append(condition)
+            elif node.kept == "right" and all(i >= width for i in used):
+                right_only.append(shifted(condition, -width))
+            else:
+                above.append(condition)
+        left = Shared(columns=node.left.columns, name=node.left.name, input=self._push(node.left, left_only))
+        right = Shared(columns=node.right.columns, name=node.right.name, input=self._push(node.right, right_only))
+        for side in (left, right):
+            self._shared[id(side)] = side
+            self._kept.append(side)
+        inner = self._product(
+            Product(columns=node.columns, inputs=(left, right), conditions=node.conditions, names=("", node.name)), ()
+        )
+        inner = Shared(columns=node.columns, input=inner)
+        parts: list[Node] = [inner]
+        if node.kept in {"left", "both"}:
+            parts.append(_unmatched(node, inner, left, right, width, at_left=True))
+        if node.kept in {"right", "both"}:
+            parts.append(_unmatched(node, inner, right, left, width, at_left=False))
+        return _filtered(Union(columns=node.columns, name=node.name, inputs=tuple(parts)), above)
+
+    def _product(self, node: Product, conditions: Sequence[Expr]) -> Node:
+        """A chain of joins in the order of the inputs, but that those come first that a condition links."""
+        starts, width = [], 0
+        for found in node.inputs:
+            starts.append(width)
+            width += len(found.columns)
+        owner = [k for k, found in enumerate(node.inputs) for _ in found.columns]
+        single: list[list[Expr]] = [[] for _ in node.inputs]
+        linking = []
+        for condition in (*node.conditions, *conditions):
+            used = {owner[i] for i in columns_of(condition)}
+            if len(used) > 1:
+                linking.append(condition)
+            else:
+                k = min(used, default=0)
+                single[k].append(shifted(condition, -starts[k]))
+        inputs = [self._push(found, single[k]) for k, found in enumerate(node.inputs)]
+        return _Chain(node, inputs, starts, owner, linking).joined()
+
+
+class _Chain:
+    """The joins of one product. `places` tells where a column of the product is in the rows so far."""
+
+    def __init__(
+        self, node: Product, inputs: list[Node], starts: list[int], owner: list[int], conditions: list[Expr]
+    ) -> None:
+        self._node, self._inputs, self._starts, self._owner = node, inputs, starts, owner
+        self._conditions = conditions
+        self._rows = inputs[0]
+        self._there = {0}
+        self._places = {i: i for i in range(len(inputs[0].columns))}
+
+    def joined(self) -> Node:
+        """The rows of the product, with their columns in its order."""
+        rest = list(range(1, len(self._inputs)))
+        while rest:
+            k = next((k for k in rest if any(self._link(c, k) for c in self._conditions)), rest[0])
+            rest.remove(k)
+            self._take(k)
+        columns = self._node.columns
+        order = [self._places[i] for i in range(len(columns))]
+        if order == list(range(len(columns))):
+            return self._rows
+        exprs = tuple(column(place, found.type) for place, found in zip(order, columns, strict=True))
+        return Project(columns=columns, input=self._rows, exprs=exprs)
+
+    def _owners(self, expr: Expr) -> set[int]:
+        return {self._owner[i] for i in columns_of(expr)}
+
+    def _link(self, condition: Expr, k: int) -> tuple[Expr, Expr] | None:
+        """The two sides of an equality between the rows so far and input k, in this order."""
+        if condition.op != "call" or condition.value.name != "=":
+            return None
+        for ours, theirs in (condition.args, condition.args[::-1]):
+            if self._owners(theirs) == {k} and self._owners(ours) and self._owners(ours) <= self._there:
+                return ours, theirs
+        return None
+
+    def _take(self, k: int) -> None:
+        links = [(condition, link) for condition in self._conditions if (link := self._link(condition, k))]
+        width, start = len(self._rows.columns), self._starts[k]
+        join = Join(
+            columns=(*self._rows.columns, *self._inputs[k].columns),
+            name=self._node.names[k],
+            left=self._rows,
+            right=self._inputs[k],
+            left_key=tuple(self._placed(ours) for _, (ours, _) in links),
+            right_key=tuple(shifted(theirs, -start) for _, (_, theirs) in links),
+        )
+        self._there.add(k)
+        self._places |= {start + i: width + i for i in range(len(self._inputs[k].columns))}
+        done = [condition for condition, _ in links]
+        ready = [c for c in self._conditions if c not in done and self._owners(c) <= self._there]
+        self._conditions = [c for c in self._conditions if c not in done and c not in ready]
+        self._rows = _filtered(join, [self._placed(condition) for condition in ready])
+
+    def _placed(self, expr: Expr) -> Expr:
+        return replace_columns(expr, {i: column(place, self._type(i)) for i, place in self._places.items()})
+
+    def _type(self, index: int) -> Type:
+        return self._node.columns[index].type
+
+
+def _unmatched(node: Outer, inner: Node, kept: Node, other: Node, width: int, *, at_left: bool) -> Node:
+    """The rows of one side of an outer join that match nothing, with nulls at the other side."""
+    first = 0 if at_left else width
+    links = _equalities(node.conditions, width)
+    name = f"{node.name}-{'left' if at_left else 'right'}"
+    if links is not None and len(links):
+        ours = tuple(pair[0] if at_left else pair[1] for pair in links)
+        theirs = tuple(pair[1] if at_left else pair[0] for pair in links)
+        rows: Node = Anti(columns=kept.columns, name=name, left=kept, right=other, left_key=ours, right_key=theirs)
+    else:
+        matched = tuple(column(first + i, found.type) for i, found in enumerate(kept.columns))
+        rows = Anti(
+            columns=kept.columns,
+            name=name,
+            left=kept,
+            right=inner,
+            left_key=all_columns(kept),
+            right_key=matched,
+            nulls=True,
+        )
+    nulls = tuple(literal(None, found.type) for found in other.columns)
+    exprs = (*all_columns(kept), *nulls) if at_left else (*nulls, *all_columns(kept))
+    return Project(columns=node.columns, name=name, input=rows, exprs=exprs)
+
+
+def _equalities(conditions: Iterable[Expr], width: int) -> list[tuple[Expr, Expr]] | None:
+    """Conditions as pairs of a left and a right expression that have to be equal; None where one is something else."""
+    found = []
+    for condition in conditions:
+        if condition.op != "call" or condition.value.name != "=":
+            return None
+        sides = [(columns_of(arg), arg) for arg in condition.args]
+        left = [arg for used, arg in sides if used and all(i < width for i in used)]
+        right = [arg for used, arg in sides if used and all(i >= width for i in used)]
+        if len(left) != 1 or len(right) != 1:
+            return None
+        found.append((left[0], shifted(right[0], -width)))
+    return found
+
+
+def _filtered(node: Node, conditions: Sequence[Expr]) -> Node:
+    if not conditions:
+        return node
+    return Filter(columns=node.columns, name=node.name, input=node, conditions=tuple(conditions))

@@ -1,0 +1,210 @@
+"""The two recursive forms: the standard's WITH RECURSIVE and Materialize's WITH MUTUALLY RECURSIVE.
+
+WITH RECURSIVE t AS (seed UNION [ALL] step): PostgreSQL runs the step over the rows of the last round alone. Where the
+step is linear, as it demands too, that is the least X = seed + step(X); any other step is refused by name.
+"""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from eddy.topology.sql.algebra import Binding, Block, Column, Loop, Node, Project, Shared, Variable, all_columns
+from eddy.topology.sql.binder import assign
+from eddy.topology.sql.head import Definition, Mutual
+from eddy.topology.sql.scope import Environment, folded
+from eddy.topology.sql.sources import renamed
+
+if TYPE_CHECKING:
+    from eddy.topology.sql.query import Queries
+
+__all__ = ["mutually_recursive", "with_recursive"]
+
+
+def mutually_recursive(queries: "Queries", found: Mutual, path: str, environment: Environment) -> Environment:
+    """The environment of the body of a block. Raises: TopologyError where a definition does not fit its declaration."""
+    text, block = queries.text, Block(path, [], found.bound)
+    variables: dict[str, Node] = {}
+    for definition in found.definitions:
+        if definition.name in variables:
+            raise text.error(definition.offset, f"binding '{definition.name}' is there twice; another name is needed")
+        names = [column.name for column in definition.columns]
+        if len(set(names)) < len(names):
+            raise text.error(
+                definition.offset, f"binding '{definition.name}' declares a column twice; names are unique"
+            )
+        variables[definition.name] = Variable(
+            columns=definition.columns, name=f"{path}-{definition.name}", binding=definition.name
+        )
+    inside = environment.with_tables(variables)
+    for definition in found.definitions:
+        block.bindings.append((definition.name, _definition(queries, definition, path, inside)))
+    results: dict[str, Node] = {
+        name: Binding(columns=variables[name].columns, name=f"{path}-{name}", block=block, binding=name)
+        for name, _ in block.bindings
+    }
+    return environment.with_tables(results)
+
+
+def _definition(queries: "Queries", definition: Definition, path: str, environment: Environment) -> Node:
+    """The query of a binding, its columns cast to the types that were declared."""
+    text, query = queries.text, definition.query
+    node = queries.query(query, f"{path}-{definition.name}", Environment(environment.tables))
+    if len(node.columns) != len(definition.columns):
+        raise text.error(
+            query,
+            f"binding '{definition.name}' declares {len(definition.columns)} columns, and its query has "
+            f"{len(node.columns)}; they have to agree",
+        )
+    same = all(ours.type == theirs.type for ours, theirs in zip(definition.columns, node.columns, strict=True))
+    if same:
+        return renamed(node, [column.name for column in definition.columns])
+    exprs = node.exprs if isinstance(node, Project) else all_columns(node)
+    cast = tuple(
+        assign(text, query, expr, column.type, column.name)
+        for expr, column in zip(exprs, definition.columns, strict=True)
+    )
+    below = node.input if isinstance(node, Project) else node
+    return Project(columns=definition.columns, name=node.name, input=below, exprs=cast)
+
+
+def with_recursive(queries: "Queries", found: exp.With, path: str, environment: Environment) -> Environment:
+    """The environment behind WITH RECURSIVE, some of whose queries name themselves."""
+    names = [folded(cte.args["alias"].this) for cte in found.expressions]
+    for index, cte in enumerate(found.expressions):
+        own, later = names[index], set(names[index + 1 :])
+        for table in _named(cte.this, later):
+            raise queries.text.unsupported(
+                table,
+                f"'{folded(table.this)}' before it is defined",
+                "write WITH MUTUALLY RECURSIVE, which declares columns and types, for queries that name one another",
+            )
+        recursive = list(_named(cte.this, {own}))
+        environment = (
+            _loop(queries, cte, own, path, environment) if recursive else queries.common_table(cte, path, environment)
+        )
+    return environment
+
+
+def _named(node: exp.Expr, names: set[str]) -> Iterator[exp.Table]:
+    return (
+        table
+        for table in node.find_all(exp.Table)
+        if isinstance(table.this, exp.Identifier) and folded(table.this) in names
+    )
+
+
+def _loop(queries: "Queries", cte: exp.CTE, name: str, path: str, environment: Environment) -> Environment:
+    text, union = queries.text, cte.this.unnest()
+    if not isinstance(union, exp.Union):
+        at = next(_named(cte.this, {name}))
+        raise text.unsupported(at, f"'{name}' inside of itself", f"{name} AS (seed UNION [ALL] step) is needed")
+    for table in _named(union.this, {name}):
+        raise text.error(table, f"'{name}' in its own seed; only the query behind UNION can name it. Put it there")
+    _check_step(queries, union.expression, name)
+    inner = Environment(environment.tables)
+    seed = queries.resolved(queries.query(union.this, f"{path}-{name}-seed", inner))
+    names = [folded(found) for found in cte.args["alias"].columns]
+    if len(names) > len(seed.columns):
+        raise text.error(
+            cte, f"'{name}' names {len(names)} columns, and its seed has {len(seed.columns)}; they have to agree"
+        )
+    seed = renamed(seed, names)
+    variable = Variable(columns=seed.columns, name=f"{path}-{name}", binding=name)
+    step = queries.query(union.expression, f"{path}-{name}-step", inner.with_tables({name: variable}))
+    step = _fitted(queries, union.expression, step, seed.columns, name)
+    distinct = bool(union.args.get("distinct"))
+    loop = Loop(
+        columns=seed.columns,
+        name=f"{path}-{name}",
+        binding=name,
+        seed=seed,
+        step=step,
+        distinct=distinct,
+        where=text.where(union.expression),
+    )
+    return environment.with_tables({name: Shared(columns=loop.columns, name=loop.name, input=loop)})
+
+
+def _fitted(queries: "Queries", at: exp.Expr, step: Node, columns: Sequence[Column], name: str) -> Node:
+    """The step with the types of the seed, which its columns have to have."""
+    text = queries.text
+    if len(step.columns) != len(columns):
+        raise text.error(
+            at,
+            f"the step of '{name}' has {len(step.columns)} columns, and its seed {len(columns)}; equal numbers are "
+            "needed",
+        )
+    types = [found.type for found in columns]
+    for found, type, column in zip(step.columns, types, columns, strict=True):
+        if found.type.kind not in (type.kind, "unknown"):
+            raise text.error(
+                at,
+                f"column '{column.name}' of '{name}' is {type} in the seed and {found.type} in the step; they have to "
+                f"agree. Cast it in the seed: …::{found.type}",
+            )
+    return queries.as_types(step, types, at)
+
+
+def _check_step(queries: "Queries", step: exp.Expr, name: str) -> None:
+    """Refuse a step that is not linear in the rows that go round, as PostgreSQL does."""
+    text = queries.text
+    references = list(_named(step, {name}))
+    for one, other in itertools.combinations(references, 2):
+        if isinstance(_around_both(one, other), exp.Union):
+            continue  # of a sum each part is linear by itself
+        raise text.unsupported(
+            other,
+            f"'{name}' named twice in its step",
+            "a step is over the rows of the last round. WITH MUTUALLY RECURSIVE is over all of them",
+        )
+    for reference in references:
+        inside: exp.Expr = reference
+        while inside is not step and inside.parent is not None:
+            around = inside.parent
+            what = _not_linear(around, inside)
+            if what:
+                raise text.unsupported(
+                    reference, f"'{name}' {what} of its step", "WITH MUTUALLY RECURSIVE can have it there"
+                )
+            inside = around
+        if isinstance(step, exp.Select) and (what := _not_linear(step, inside)):
+            raise text.unsupported(
+                reference, f"'{name}' {what} of its step", "WITH MUTUALLY RECURSIVE can have it there"
+            )
+
+
+def _around_both(one: exp.Expr, other: exp.Expr) -> exp.Expr | None:
+    """The smallest part of the text that holds both."""
+    around: exp.Expr | None = one
+    above = set()
+    while around is not None:
+        above.add(id(around))
+        around = around.parent
+    around = other
+    while around is not None and id(around) not in above:
+        around = around.parent
+    return around
+
+
+def _not_linear(around: exp.Expr, inside: exp.Expr) -> str:
+    """What makes a part of a step not linear in what `inside` holds; nothing where it is."""
+    if isinstance(around, exp.Except | exp.Intersect):
+        return f"inside of {type(around).__name__.upper()}"
+    if isinstance(around, exp.Union) and around.args.get("distinct"):
+        return "inside of UNION"
+    if isinstance(around, exp.Exists | exp.In) or (
+        isinstance(around, exp.Subquery)
+        and not isinstance(around.parent, exp.From | exp.Join | exp.SetOperation | exp.CTE)
+    ):
+        return "in a query inside of an expression"
+    if isinstance(around, exp.Select) and not isinstance(inside, exp.With):
+        aggregates = [f for f in around.find_all(exp.AggFunc) if f.find_ancestor(exp.Select) is around]
+        if around.args.get("group") or around.args.get("having") or aggregates:
+            return "below an aggregate"
+        if around.args.get("distinct"):
+            return "below DISTINCT"
+        if any(join.args.get("side") for join in around.args.get("joins") or []):
+            return "in an outer join"
+    return ""

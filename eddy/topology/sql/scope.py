@@ -1,0 +1,129 @@
+"""What the names in a query stand for: columns of the tables in its FROM, or of the query around it."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from eddy.errors import TopologyError
+from eddy.topology.sql.algebra import Node
+from eddy.topology.sql.expressions import Expr, column, shifted, walk
+from eddy.topology.sql.text import Text
+
+__all__ = ["Environment", "Scope", "Seen", "folded", "refuse_outer", "scope_of"]
+
+
+def folded(identifier: exp.Expr) -> str:
+    """A name as it counts: as it is where it is quoted, else in small letters."""
+    name = identifier.name
+    return name if isinstance(identifier, exp.Identifier) and identifier.args.get("quoted") else name.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A column that can be named: `table.name`, or `name` alone unless `hidden` by a column that USING made of it."""
+
+    table: str
+    name: str
+    expr: Expr
+    hidden: bool = False
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What a query sees beyond its FROM: the tables that can be named, and the scope of the query around it."""
+
+    tables: dict[str, Node]
+    outer: "Scope | None" = None
+    correlated: list[Expr] = field(default_factory=list)
+    """What of the query around the query's own columns behind the visible ones have to be equal to."""
+    value: bool = False
+    """Whether the query stands for a value."""
+    missing: list[Expr] = field(default_factory=list)
+    """The value where nothing is equal; null if there is none here."""
+
+    def with_tables(self, tables: dict[str, Node]) -> "Environment":
+        """The same, where these names stand for these tables."""
+        return replace(self, tables={**self.tables, **tables})
+
+
+class Scope:
+    """The columns of a FROM, in their order."""
+
+    def __init__(self, text: Text, seen: Iterable[Seen], environment: Environment) -> None:
+        self.text, self.seen, self.environment = text, list(seen), environment
+
+    def resolve(self, node: exp.Column) -> Expr:
+        """The column that a name stands for; one of the query around it as operation `outer`. Raises: TopologyError."""
+        found = self.find(node)
+        if found is not None:
+            return replace(found, where=self.text.where(node))
+        outer = self.environment.outer
+        if outer is not None and (expr := outer.find(node)) is not None:
+            return Expr("outer", expr.type, (expr,), where=self.text.where(node))
+        raise self._unknown(node)
+
+    def find(self, node: exp.Column) -> Expr | None:
+        """The column of this FROM of that name, if there is one. Raises: TopologyError where there are several."""
+        name, table = folded(node.this), node.args.get("table")
+        wanted = folded(table) if table is not None else None
+        fitting = [s for s in self.seen if (s.table == wanted if wanted is not None else not s.hidden)]
+        exact = [s for s in fitting if s.name == name]
+        if not exact and not node.this.args.get("quoted"):
+            exact = [s for s in fitting if s.name.lower() == name]
+        if len(exact) > 1:
+            tables = ", ".join(f"{s.table}.{s.name}" for s in exact)
+            raise self.text.error(
+                node, f"column '{name}' is ambiguous: {tables}; one is needed. Name its table: {tables}"
+            )
+        return exact[0].expr if exact else None
+
+    def star(self, node: exp.Expr, table: str | None) -> list[Seen]:
+        """The columns that `*`, or `table.*`, stands for. Raises: TopologyError where there is no such table."""
+        found = [s for s in self.seen if (not s.hidden if table is None else s.table == table)]
+        if not found:
+            what = "SELECT * without FROM" if table is None else f"no table '{table}' in FROM"
+            raise self.text.error(node, f"{what}; one of {self._tables()} is needed")
+        return found
+
+    def _tables(self) -> list[str]:
+        return list(dict.fromkeys(s.table for s in self.seen))
+
+    def _unknown(self, node: exp.Column) -> TopologyError:
+        name, table = folded(node.this), node.args.get("table")
+        if table is not None and folded(table) not in self._tables():
+            message = f"no table '{folded(table)}' in FROM; one of {self._tables()} is needed"
+        else:
+            place = f" in '{folded(table)}'" if table is not None else ""
+            names = [s.name for s in self.seen if table is None or s.table == folded(table)]
+            message = f"no column '{name}'{place}; one of {list(dict.fromkeys(names))} is needed"
+            if len(names) == 0:
+                message = f"no column '{name}': there is no FROM to take it from"
+        return self.text.error(node, message)
+
+    def moved(self, change: Callable[[Expr], Expr]) -> "Scope":
+        """The same names over other expressions."""
+        seen = [Seen(s.table, s.name, change(s.expr), s.hidden) for s in self.seen]
+        return Scope(self.text, seen, self.environment)
+
+    def shifted(self, by: int) -> "Scope":
+        """The same columns, so many places to the right."""
+        return self.moved(lambda expr: shifted(expr, by))
+
+
+def refuse_outer(text: Text, *exprs: Expr) -> None:
+    """Refuse what names a column of the query around in another place than an equality of WHERE."""
+    for expr in exprs:
+        for part in walk(expr):
+            if part.op == "outer":
+                raise text.unsupported(
+                    part.where,
+                    "a column of the query around, used so,",
+                    "only conditions inner = outer in the WHERE of a query can name one. Write a join",
+                )
+
+
+def scope_of(text: Text, node: Node, alias: str, environment: Environment) -> Scope:
+    """The columns of one table in FROM."""
+    seen = [Seen(alias, found.name, column(i, found.type)) for i, found in enumerate(node.columns)]
+    return Scope(text, seen, environment)

@@ -1,0 +1,23 @@
+"""generate_series: the whole numbers from a first to a last, as rows."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from eddy.errors import DataError
+
+__all__ = ["series_function"]
+
+
+def series_function(bounds: Callable[[Any], tuple[Any, Any, Any]]) -> Callable[[Any], Iterator[Any]]:
+    """A function from a row to the row with each number of its series behind it; none where a bound is null."""
+
+    def series(row: Any) -> Iterator[Any]:
+        first, last, step = bounds(row)
+        if first is None or last is None or step is None:
+            return
+        if step == 0:
+            raise DataError("generate_series by steps of 0; another number is needed")
+        for number in range(first, last + (1 if step > 0 else -1), step):
+            yield (*row, number)
+
+    return series

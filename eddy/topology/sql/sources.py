@@ -1,0 +1,273 @@
+"""FROM: tables, queries, functions and joins, bound to one node over all of their columns."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+from sqlglot import exp
+
+from eddy.topology.sql.algebra import Column, Node, Outer, Product, Project, Rows, Series, Union, all_columns
+from eddy.topology.sql.binder import Binder, coerce
+from eddy.topology.sql.expressions import TRUE, Expr, conjuncts, literal, shifted
+from eddy.topology.sql.functions import comparison_call
+from eddy.topology.sql.scope import Environment, Scope, Seen, folded, refuse_outer, scope_of
+from eddy.topology.sql.text import Text
+from eddy.topology.sql.types import BOOLEAN, INTEGER, UNKNOWN, common_type
+
+if TYPE_CHECKING:
+    from eddy.topology.sql.query import Queries
+
+__all__ = ["ONE_ROW", "Source", "from_clause", "renamed", "values"]
+
+ONE_ROW = Rows(columns=(), rows=((),))
+"""What a query without FROM computes its one row from."""
+
+Source = tuple[Node, Scope]
+_SIDES: dict[str, Literal["left", "right", "both"]] = {"LEFT": "left", "RIGHT": "right", "FULL": "both"}
+_TABLE_PARTS = {"this", "alias", "joins", "only"}
+
+
+def from_clause(queries: "Queries", select: exp.Select, path: str, environment: Environment) -> Source:
+    """The node of a FROM, and the scope of what its columns are called."""
+    first = select.args.get("from_")
+    if first is None:
+        return ONE_ROW, Scope(queries.text, [], environment)
+    return _joined(queries, first.this, select.args.get("joins") or [], path, environment)
+
+
+def _joined(
+    queries: "Queries", first: exp.Expr, joins: Sequence[exp.Join], path: str, environment: Environment
+) -> Source:
+    """Tables with joins behind them; a comma binds less than JOIN does."""
+    left = _item(queries, first, path, environment)
+    before: Source | None = None
+    for join in joins:
+        right = _item(queries, join.this, path, environment)
+        if _is_comma(queries.text, join):
+            before, left = _both(before, left, join), right
+        else:
+            left = _join(queries, left, right, join, path)
+    return _both(before, left, joins[-1] if joins else first)
+
+
+def _is_comma(text: Text, join: exp.Join) -> bool:
+    """Whether a table stands behind a comma. Raises: TopologyError for JOIN without a condition, which parses alike."""
+    if any(join.args.get(name) for name in ("on", "using", "side", "kind", "method")):
+        return False
+    if text.before(join.this).upper().endswith("JOIN"):
+        raise text.error(join, "JOIN without a condition; one is needed: ON … or USING (…), or CROSS JOIN")
+    return True
+
+
+def _both(left: Source | None, right: Source, at: exp.Expr) -> Source:
+    """All combinations of the rows of two sources."""
+    if left is None:
+        return right
+    node, width = _product(left[0], right[0]), len(left[0].columns)
+    return node, _beside(left[1], right[1], width, at)
+
+
+def _beside(left: Scope, right: Scope, width: int, at: exp.Expr) -> Scope:
+    seen = [*left.seen, *right.shifted(width).seen]
+    double = {s.table for s in left.seen} & {s.table for s in right.seen if s.table}
+    if double:
+        name = min(double)
+        raise left.text.error(at, f"table name '{name}' is there twice in one FROM; give one an alias: {name} AS other")
+    return Scope(left.text, seen, left.environment)
+
+
+def _product(left: Node, right: Node, conditions: tuple[Expr, ...] = ()) -> Product:
+    """An inner join; products of products are one, so that the planner sees all of it."""
+    parts: list[Node] = []
+    names: list[str] = []
+    width, found = 0, list(conditions)
+    for side in (left, right):
+        if isinstance(side, Product):
+            parts += side.inputs
+            names += side.names
+            found += [shifted(condition, width) for condition in side.conditions]
+        else:
+            parts.append(side)
+            names.append(side.name)
+        width += len(side.columns)
+    return Product(
+        columns=(*left.columns, *right.columns), inputs=tuple(parts), conditions=tuple(found), names=tuple(names)
+    )
+
+
+def _join(queries: "Queries", left: Source, right: Source, join: exp.Join, path: str) -> Source:
+    text, width = queries.text, len(left[0].columns)
+    for name in ("method", "global", "hint", "match_condition"):
+        if join.args.get(name):
+            raise text.unsupported(join, f"{join.args[name]} JOIN", "name the columns: JOIN … USING (…)")
+    kind, side = join.args.get("kind") or "", join.args.get("side") or ""
+    if kind not in {"", "INNER", "OUTER", "CROSS"} or side not in {"", *_SIDES}:
+        raise text.unsupported(join, f"{side} {kind} JOIN".strip())
+    if kind != "CROSS" and not join.args.get("on") and not join.args.get("using"):
+        raise text.error(join, f"{side} JOIN without a condition; one is needed: ON … or USING (…)".strip())
+    scope = _beside(left[1], right[1], width, join)
+    conditions: list[Expr] = []
+    if join.args.get("using"):
+        scope, conditions = _using(left[1], right[1], scope, join, width, side)
+    elif join.args.get("on"):
+        bound = Binder(scope, "JOIN … ON").condition(join.args["on"])
+        refuse_outer(text, bound)
+        conditions = [part for part in conjuncts(bound) if part != TRUE]
+    if not side:
+        return _product(left[0], right[0], tuple(conditions)), scope
+    node = Outer(
+        columns=(*left[0].columns, *right[0].columns),
+        name=right[0].name + "-outer" if right[0].name else f"{path}-outer",
+        left=left[0],
+        right=right[0],
+        conditions=tuple(conditions),
+        kept=_SIDES[side],
+    )
+    return node, scope
+
+
+def _using(left: Scope, right: Scope, both: Scope, join: exp.Join, width: int, side: str) -> tuple[Scope, list[Expr]]:
+    """USING: equal columns are one, which is seen without a table's name."""
+    merged: list[Seen] = []
+    hidden: set[Expr] = set()
+    conditions = []
+    for name in join.args["using"]:
+        named = exp.Column(this=name)
+        ours, theirs = left.find(named), right.find(named)
+        if ours is None or theirs is None:
+            raise left.text.error(name, f"no column '{folded(name)}' on both sides of USING; it has to be on both")
+        theirs = shifted(theirs, width)
+        type = common_type([ours.type, theirs.type])
+        if type is None:
+            raise left.text.error(
+                name, f"USING of {ours.type} and {theirs.type}; one type is needed. Write ON, and cast"
+            )
+        pair = tuple(coerce(left.text, name, expr, type) for expr in (ours, theirs))
+        conditions.append(Expr("call", BOOLEAN, pair, comparison_call("=", type)))
+        whole = Expr("coalesce", type, pair)
+        shown = {"": pair[0], "LEFT": pair[0], "RIGHT": pair[1], "FULL": whole}[side]
+        merged.append(Seen("", folded(name), shown))
+        hidden |= {ours, theirs}
+    rest = [Seen(s.table, s.name, s.expr, s.hidden or s.expr in hidden) for s in both.seen]
+    return Scope(left.text, [*merged, *rest], left.environment), conditions
+
+
+def _item(queries: "Queries", node: exp.Expr, path: str, environment: Environment) -> Source:
+    """One table, query or function in FROM."""
+    text = queries.text
+    if isinstance(node, exp.Table) and isinstance(node.this, exp.ExplodingGenerateSeries | exp.GenerateSeries):
+        return _series(queries, node, environment)
+    if isinstance(node, exp.Table):
+        return _table(queries, node, path, environment)
+    if isinstance(node, exp.Values):
+        name = _alias(node) or "values"
+        found = values(queries, node, f"{path}-from-{name}", environment)
+        return _aliased(queries, node, found, name, environment)
+    if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table):
+        if node.args.get("alias"):
+            raise text.unsupported(node, "an alias of joined tables", "give each of them one")
+        return _joined(queries, node.this, node.this.args.get("joins") or [], path, environment)
+    if isinstance(node, exp.Subquery):
+        name = _alias(node) or "query"
+        inner = Environment(environment.tables)
+        found = queries.query(node.unwrap() if not node.args.get("alias") else node.this, f"{path}-from-{name}", inner)
+        return _aliased(queries, node, queries.resolved(found), name, environment)
+    what = "LATERAL" if isinstance(node, exp.Lateral) else type(node).__name__
+    raise text.unsupported(node, f"{what} in FROM", "join a query by its columns")
+
+
+def _table(queries: "Queries", node: exp.Table, path: str, environment: Environment) -> Source:
+    text = queries.text
+    extra = [name for name, value in node.args.items() if value and name not in _TABLE_PARTS]
+    if extra or not isinstance(node.this, exp.Identifier):
+        what = {"db": "a schema", "sample": "TABLESAMPLE"}.get(extra[0], extra[0].upper()) if extra else node.this.sql()
+        raise text.unsupported(node, f"{what} of a table in FROM")
+    name = folded(node.this)
+    found = environment.tables.get(name)
+    if found is None and not node.this.args.get("quoted"):
+        fitting = [table for table in environment.tables if table.lower() == name]
+        found = environment.tables[fitting[0]] if len(fitting) == 1 else None
+    if found is None:
+        raise text.error(
+            node, f"no table '{name}'; one of {sorted(environment.tables)} is needed. Give it: tables={{'{name}': …}}"
+        )
+    queries.use(found, node)
+    return _aliased(queries, node, found, _alias(node) or name, environment, f"{path}-{_alias(node) or name}")
+
+
+def _alias(node: exp.Expr) -> str:
+    alias = node.args.get("alias")
+    return folded(alias.this) if alias is not None and alias.this is not None else ""
+
+
+def _aliased(
+    queries: "Queries", node: exp.Expr, found: Node, alias: str, environment: Environment, step: str = ""
+) -> Source:
+    """A source under its alias, its columns under those of the alias. `step` names the join that takes it in."""
+    names = node.args["alias"].columns if node.args.get("alias") else []
+    if len(names) > len(found.columns):
+        raise queries.text.error(names[0], f"{len(names)} names for the {len(found.columns)} columns of '{alias}'")
+    if names or (step and found.name != step):
+        found = renamed(found, [folded(name) for name in names], step)
+    return found, scope_of(queries.text, found, alias, environment)
+
+
+def renamed(node: Node, names: Sequence[str], step: str = "") -> Node:
+    """The same rows, the first columns called so."""
+    columns = tuple(
+        Column(names[i] if i < len(names) else found.name, found.type) for i, found in enumerate(node.columns)
+    )
+    return Project(columns=columns, name=step or node.name, input=node, exprs=all_columns(node))
+
+
+def _series(queries: "Queries", node: exp.Table, environment: Environment) -> Source:
+    """generate_series(first, last[, step]) of whole numbers, from constants."""
+    call, text = node.this, queries.text
+    if node.args.get("ordinality"):
+        raise text.unsupported(node, "WITH ORDINALITY")
+    binder = Binder(Scope(text, [], environment), "generate_series")
+    bounds = [binder.bind(bound) for bound in (call.args["start"], call.args["end"])]
+    step = call.args.get("step")
+    bounds.append(binder.bind(step) if step is not None else literal(1, INTEGER))
+    kind = common_type([bound.type for bound in bounds])
+    refuse_outer(text, *bounds)
+    if kind is None or not kind.integral:
+        raise text.error(node, f"generate_series of {bounds[0].type}; whole numbers are needed. Cast: x::integer")
+    if bounds[2].op == "literal" and bounds[2].value == 0:
+        raise text.error(step or node, "generate_series by steps of 0; another number is needed")
+    alias = _alias(node) or "generate_series"
+    names = node.args["alias"].columns if node.args.get("alias") else []
+    name = folded(names[0]) if names else alias
+    first, last, by = bounds
+    found = Series(columns=(Column(name, kind),), name=alias, input=ONE_ROW, bounds=(first, last, by))
+    return found, scope_of(text, found, alias, environment)
+
+
+def values(queries: "Queries", node: exp.Values, path: str, environment: Environment) -> Node:
+    """VALUES: rows of expressions, whose columns are called column1, column2, …"""
+    text = queries.text
+    rows = [row.expressions if isinstance(row, exp.Tuple) else [row] for row in node.expressions]
+    width = len(rows[0])
+    for row, written in zip(node.expressions, rows, strict=True):
+        if len(written) != width:
+            raise text.error(
+                row, f"VALUES: a row of {len(written)} values below one of {width}; equal numbers are needed"
+            )
+    binder = Binder(Scope(text, [], environment), "VALUES")
+    bound = [[binder.bind(cell) for cell in row] for row in rows]
+    refuse_outer(text, *(expr for row in bound for expr in row))
+    types = []
+    for i in range(width):
+        type = common_type([row[i].type for row in bound])
+        if type is None:
+            kinds = " and ".join(dict.fromkeys(str(row[i].type) for row in bound))
+            raise text.error(rows[-1][i], f"VALUES: column {i + 1} is {kinds}; one type is needed. Cast: x::text")
+        types.append(type)
+    columns = tuple(Column(f"column{i + 1}", type) for i, type in enumerate(types))
+    cast_rows = [
+        tuple(coerce(text, cell, expr, type) for cell, expr, type in zip(written, row, types, strict=True))
+        for written, row in zip(rows, bound, strict=True)
+    ]
+    if all(expr.op == "literal" for row in cast_rows for expr in row) and UNKNOWN not in types:
+        return Rows(columns=columns, name=path, rows=tuple(tuple(expr.value for expr in row) for row in cast_rows))
+    parts = tuple(Project(columns=columns, name=path, input=ONE_ROW, exprs=row) for row in cast_rows)
+    return parts[0] if len(parts) == 1 else Union(columns=columns, name=path, inputs=parts)

@@ -1,0 +1,78 @@
+"""How the parser spells what SQL calls by name: its node types, and the arguments in SQL's order."""
+
+from sqlglot import exp
+
+__all__ = ["AGGREGATES", "ARITHMETIC", "COMPARISONS", "arguments_of", "name_of"]
+
+COMPARISONS: dict[type, str] = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
+ARITHMETIC: dict[type, str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
+AGGREGATES: dict[type, str] = {
+    exp.Count: "count",
+    exp.Sum: "sum",
+    exp.Min: "min",
+    exp.Max: "max",
+    exp.Avg: "avg",
+    exp.LogicalAnd: "bool_and",
+    exp.LogicalOr: "bool_or",
+}
+
+_FUNCTIONS: dict[type, tuple[str, tuple[str, ...]]] = {
+    exp.Length: ("length", ("this",)),
+    exp.Lower: ("lower", ("this",)),
+    exp.Upper: ("upper", ("this",)),
+    exp.Initcap: ("initcap", ("this",)),
+    exp.Reverse: ("reverse", ("this",)),
+    exp.Repeat: ("repeat", ("this", "times")),
+    exp.Substring: ("substring", ("this", "start", "length")),
+    exp.StrPosition: ("position", ("this", "substr")),
+    exp.Left: ("left", ("this", "expression")),
+    exp.Right: ("right", ("this", "expression")),
+    exp.Trim: ("trim", ("this", "expression")),
+    exp.Replace: ("replace", ("this", "expression", "replacement")),
+    exp.SplitPart: ("split_part", ("this", "delimiter", "part_index")),
+    exp.StartsWith: ("starts_with", ("this", "expression")),
+    exp.Pad: ("lpad", ("this", "expression", "fill_pattern")),
+    exp.Abs: ("abs", ("this",)),
+    exp.Sign: ("sign", ("this",)),
+    exp.Floor: ("floor", ("this",)),
+    exp.Ceil: ("ceil", ("this",)),
+    exp.Round: ("round", ("this", "decimals")),
+    exp.Trunc: ("trunc", ("this", "decimals")),
+    exp.Sqrt: ("sqrt", ("this",)),
+    exp.Ln: ("ln", ("this",)),
+    exp.Exp: ("exp", ("this",)),
+    exp.Pow: ("power", ("this", "expression")),
+}
+_TRIMS = {"LEADING": "ltrim", "TRAILING": "rtrim"}
+_IGNORED = {"initcap": {"expression"}, "trim": {"position"}, "lpad": {"is_left"}, "rpad": {"is_left"}}
+
+
+def name_of(node: exp.Expr) -> str:
+    """What SQL calls the function of a node."""
+    if isinstance(node, exp.Anonymous):
+        return node.name.lower()
+    if isinstance(node, exp.Trim):
+        return _TRIMS.get(node.args.get("position") or "", "trim")
+    if isinstance(node, exp.Pad):
+        return "lpad" if node.args.get("is_left") else "rpad"
+    if type(node) in _FUNCTIONS:
+        return _FUNCTIONS[type(node)][0]
+    if isinstance(node, exp.GroupConcat):
+        return "string_agg"
+    return node.sql_name().lower() if isinstance(node, exp.Func) else type(node).__name__.lower()
+
+
+def arguments_of(node: exp.Expr) -> list[exp.Expr] | None:
+    """The arguments in SQL's order; None where the node is no function, or says more than can be understood."""
+    if isinstance(node, exp.Anonymous):
+        return list(node.expressions)
+    if type(node) not in _FUNCTIONS:
+        return None
+    _, names = _FUNCTIONS[type(node)]
+    known = {*names, "position", "is_left"} | ({"expression"} if isinstance(node, exp.Initcap) else set())
+    if any(value for name, value in node.args.items() if name not in known):
+        return None
+    found = [node.args.get(name) for name in names]
+    while found and found[-1] is None:
+        found.pop()
+    return found if None not in found else None  # type: ignore[return-value]

@@ -1,0 +1,107 @@
+"""A statement, bound: from its text and the columns of its tables to the algebra that computes it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from eddy.topology.sql.algebra import Column, Node, Table
+from eddy.topology.sql.head import Mutual, parse
+from eddy.topology.sql.planner import Planner
+from eddy.topology.sql.query import Queries, position_of
+from eddy.topology.sql.recursive import mutually_recursive
+from eddy.topology.sql.scope import Environment
+from eddy.topology.sql.text import Text
+
+__all__ = ["Ordering", "Statement", "bind_statement"]
+
+
+@dataclass(frozen=True)
+class Ordering:
+    """ORDER BY: columns by index, each downwards or not, with nulls first or not; then LIMIT and OFFSET."""
+
+    keys: list[tuple[int, bool, bool]] = field(default_factory=list)
+    limit: int | None = None
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What a statement computes; the columns behind the first `visible` are there for the order alone."""
+
+    node: Node
+    visible: int
+    ordering: Ordering
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns that the statement shows."""
+        return self.node.columns[: self.visible]
+
+
+def bind_statement(text: Text, tables: Mapping[str, Sequence[Column]], path: str, *, ordered: bool) -> Statement:
+    """Bind and plan the one statement of a text over tables of these columns.
+
+    ORDER BY, LIMIT and OFFSET are taken where `ordered`. Raises: TopologyError with the place of what is wrong.
+    """
+    try:
+        return _bound(text, tables, path, ordered)
+    except RecursionError as error:
+        raise text.unsupported(
+            0, "nesting so deep", "put parts into common table expressions, or write IN (…)"
+        ) from error
+
+
+def _bound(text: Text, tables: Mapping[str, Sequence[Column]], path: str, ordered: bool) -> Statement:
+    queries = Queries(text, path)
+    environment = Environment(
+        {name: Table(columns=tuple(columns), name=name, table=name) for name, columns in tables.items()}
+    )
+    found = parse(text)
+    body = found.body if isinstance(found, Mutual) else found
+    order, limit = _taken(text, body) if ordered else ([], Ordering())
+    if isinstance(found, Mutual):
+        environment = mutually_recursive(queries, found, path, environment)
+    if order and isinstance(body, exp.Select) and not body.args.get("distinct"):
+        node = queries.query(body, path, environment, [part.this for part in order])
+        visible = len(node.columns) - len(order)
+        indexes = list(range(visible, len(node.columns)))
+    else:
+        node = queries.query(body, path, environment)
+        visible = len(node.columns)
+        indexes = [_index(text, part, node) for part in order]
+    node = queries.resolved(node)
+    keys = [
+        (index, bool(part.args.get("desc")), bool(part.args.get("nulls_first")))
+        for index, part in zip(indexes, order, strict=True)
+    ]
+    return Statement(Planner().plan(node), visible, replace(limit, keys=keys))
+
+
+def _index(text: Text, part: exp.Ordered, node: Node) -> int:
+    found = position_of(text, part.this, [column.name for column in node.columns], "ORDER BY")
+    if found is None:
+        raise text.error(
+            part, "ORDER BY here takes the name or the number of a column of the answer; one of those is needed"
+        )
+    return found
+
+
+def _taken(text: Text, body: exp.Expr) -> tuple[list[exp.Ordered], Ordering]:
+    """ORDER BY, LIMIT and OFFSET, taken out of a query."""
+    order, limit, offset = body.args.get("order"), body.args.get("limit"), body.args.get("offset")
+    for part in ("order", "limit", "offset"):
+        body.set(part, None)
+    if isinstance(limit, exp.Fetch):
+        raise text.unsupported(limit, "FETCH", "write LIMIT n")
+    found = Ordering([], _number(text, limit), _number(text, offset) or 0)
+    return list(order.expressions) if order is not None else [], found
+
+
+def _number(text: Text, part: exp.Expr | None) -> int | None:
+    if part is None or isinstance(part.args["expression"], exp.Null):
+        return None
+    number = part.args["expression"]
+    if not isinstance(number, exp.Literal) or not number.is_int:
+        raise text.unsupported(part, f"{part.key.upper()} {number.sql()}", "a whole number is needed")
+    return int(number.this)

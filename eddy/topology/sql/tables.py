@@ -1,0 +1,234 @@
+"""Tables of a statement: a collection of the topology, and the columns that its rows (key, value) have in SQL.
+
+The columns follow from the serdes where these tell types: the key is the column `key`, or, of a struct, its
+fields; and so the value, `value` or its fields. Where they do not, or under other names, the columns are
+given: (collection, {"name": "type", …}). A value with named fields (a struct, a dict) gives the columns that are
+called like them, and the key the others; else keys and values give columns in their order, tuples one for each
+of their elements.
+"""
+
+import datetime
+import decimal
+import math
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from eddy.errors import DataError, TopologyError
+from eddy.serde import Serde
+from eddy.topology.relation import Relation
+from eddy.topology.sql.algebra import Column
+from eddy.topology.sql.casts import LIMITS, cast_function
+from eddy.topology.sql.rows import row_serde
+from eddy.topology.sql.types import BIGINT, PYTHON_TYPES, TEXT, Type, parse_type
+
+__all__ = ["Columns", "TableSource", "as_relation", "columns_named", "reader_of", "rows_relation"]
+
+Columns = Mapping[str, "str | type"] | Sequence[str]
+"""Names with their types, in SQL's words or in Python's; or names alone, where the types are known."""
+
+TableSource = "KTable[Any, Any] | KStream[Any, Any] | Relation[Any, Any] | tuple[Any, Columns]"
+
+
+def columns_named(table: str, columns: Columns, known: Sequence[Column] | None = None) -> tuple[Column, ...]:
+    """The columns that a user gives. Raises: TopologyError for a type that is none, or one that is missing."""
+    if not isinstance(columns, Mapping):
+        if known is None or len(known) != len(columns):
+            there = "their types are not known" if known is None else f"there are {len(known)}"
+            raise TopologyError(
+                f"sql table '{table}': {len(columns)} names of columns, and {there}; names with types are needed. "
+                f"Write {{'{next(iter(columns), 'name')}': 'text', …}}"
+            )
+        return tuple(Column(name, found.type) for name, found in zip(columns, known, strict=True))
+    made = []
+    for name, written in columns.items():
+        type = parse_type(written) if isinstance(written, str) else PYTHON_TYPES.get(written)
+        if type is None:
+            raise TopologyError(
+                f"sql table '{table}': column '{name}' of type {written!r}, which is none; boolean, smallint, integer, "
+                "bigint, numeric(p, s), real, double precision, text or timestamp is needed"
+            )
+        made.append(Column(name, type))
+    if not made:
+        raise TopologyError(
+            f"sql table '{table}' has no columns; one is needed at least. Give them: {{'name': 'text'}}"
+        )
+    return tuple(made)
+
+
+def rows_relation(name: str, source: Any, where: str) -> tuple[Relation[Any, Any], tuple[Column, ...]]:
+    """A table's rows as tuples of its columns, at one owner. Raises: TopologyError where it is no table."""
+    collection, given = source if isinstance(source, tuple) and len(source) == 2 else (source, None)
+    relation = as_relation(name, collection)
+    key, value = relation._node.key, relation._node.value
+    known = _known_columns(name, key, value, given is None)
+    columns = tuple(known or ()) if given is None else columns_named(name, given, known)
+    duplicates = [c.name for i, c in enumerate(columns) if c.name in {other.name for other in columns[:i]}]
+    if duplicates:
+        raise TopologyError(
+            f"sql table '{name}': two columns '{duplicates[0]}', of its key and of its value; names are unique. "
+            f"Give the columns: (table, {{'{duplicates[0]}': …}})"
+        )
+    read = _row_function(name, columns, key, value)
+    serde = row_serde(tuple(column.type for column in columns))
+    rows = relation.map(lambda k, v: ((), read(k, v)), None, row_serde(()), serde)
+    return rows.at_one_owner(where), columns
+
+
+def as_relation(name: str, collection: Any) -> Relation[Any, Any]:
+    """A collection as rows that are true now. Raises: TopologyError where it is none."""
+    if isinstance(collection, Relation):
+        return collection
+    builder, node = getattr(collection, "_builder", None), getattr(collection, "_node", None)
+    if builder is None or node is None or hasattr(collection, "count"):
+        raise TopologyError(
+            f"sql table '{name}': {type(collection).__name__} is no table; a KTable, a KStream or a Relation is "
+            "needed. Write tables={'name': topology.table('topic', …)}"
+        )
+    return Relation(builder, node)  # a stream's records are rows that nothing takes back
+
+
+def _known_columns(name: str, key: Serde[Any] | None, value: Serde[Any] | None, needed: bool) -> list[Column] | None:
+    """The columns that the serdes tell; None where they do not, or, if `needed`, an error."""
+    found: list[Column] = []
+    for part, serde in (("key", key), ("value", value)):
+        python = None if serde is None else serde.type
+        fields = _fields(python) if python is not None else None
+        for column, annotation in (fields or {part: python}).items():
+            type = _type_of(annotation)
+            if type is None and needed:
+                raise TopologyError(
+                    f"sql table '{name}': the type of column '{column}' is not known from its serde "
+                    f"({serde.name if serde else 'none'}). Name a serde that tells it, e.g. value=eddy.Struct(Node), "
+                    f"or give the columns: (table, {{'{column}': 'text', …}})"
+                )
+            if type is None:
+                return None
+            found.append(Column(column, type))
+    return found
+
+
+def _fields(python: Any) -> dict[str, Any] | None:
+    if isinstance(python, type) and issubclass(python, msgspec.Struct):
+        return {field.name: field.type for field in msgspec.structs.fields(python)}
+    return None
+
+
+def _type_of(annotation: Any) -> Type | None:
+    if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
+        options = [option for option in typing.get_args(annotation) if option is not type(None)]
+        annotation = options[0] if len(options) == 1 else None
+    return PYTHON_TYPES.get(annotation)
+
+
+def _row_function(
+    name: str, columns: Sequence[Column], key: Serde[Any] | None, value: Serde[Any] | None
+) -> Callable[[Any, Any], tuple[Any, ...]]:
+    """The function from (key, value) to the row."""
+    names = [column.name for column in columns]
+    readers = [reader_of(f"sql table '{name}' column '{column.name}'", column.type) for column in columns]
+
+    def row(key: Any, value: Any) -> tuple[Any, ...]:
+        cells = _cells(names, key, value)
+        if len(cells) != len(readers):
+            raise DataError(
+                f"sql table '{name}': the row {key!r}, {value!r} has {len(cells)} columns; {len(readers)} are "
+                f"declared: {', '.join(names)}"
+            )
+        return tuple([read(cell) for read, cell in zip(readers, cells, strict=True)])
+
+    return row
+
+
+def _cells(names: Sequence[str], key: Any, value: Any) -> Sequence[Any]:
+    """The cells of a row: named fields by name, the others in order."""
+    if isinstance(value, msgspec.Struct):
+        fields = value.__struct_fields__
+        others = iter(_elements(key))
+        return [getattr(value, name) if name in fields else _field(key, name, others) for name in names]
+    if isinstance(value, dict):
+        return [key if name == "key" and name not in value else value.get(name) for name in names]
+    return [*_elements(key), *_elements(value)]
+
+
+def _field(key: Any, name: str, others: Any) -> Any:
+    return getattr(key, name) if isinstance(key, msgspec.Struct) else next(others, None)
+
+
+def _elements(part: Any) -> Sequence[Any]:
+    if isinstance(part, tuple):
+        return part
+    if isinstance(part, msgspec.Struct):
+        return [getattr(part, name) for name in part.__struct_fields__]
+    return (part,)
+
+
+def reader_of(where: str, type: Type) -> Callable[[Any], Any]:
+    """The function from a value of Python's to one of this type. It raises DataError where the value is none."""
+    accepted = _ACCEPTED[type.kind]
+    fit = cast_function(TEXT if type.kind == "text" else BIGINT, type) if type.kind in LIMITS else None
+
+    def read(value: Any) -> Any:
+        if value is None or (value.__class__ is accepted[0] and value == value):
+            return value if fit is None or value is None else _fitted(value)
+        return _converted(value)
+
+    def _fitted(value: Any) -> Any:
+        if not -LIMITS[type.kind] <= value < LIMITS[type.kind]:
+            raise DataError(f"{where}: {value} is out of range of {type}; a wider type is needed")
+        return value
+
+    def _converted(value: Any) -> Any:
+        if not isinstance(value, accepted) or (isinstance(value, bool) and type.kind != "boolean"):
+            raise DataError(f"{where}: {value!r} is no {type}; a value of that type is needed, or another type")
+        try:
+            return _CONVERSIONS[type.kind](value)
+        except (ValueError, decimal.InvalidOperation) as error:
+            raise DataError(f"{where}: {value!r} is no {type}") from error
+
+    if type.precision is None:
+        return read
+    scaled = cast_function(Type("numeric"), type)
+    assert scaled is not None
+    return lambda value: None if value is None else scaled(read(value))
+
+
+_ACCEPTED: dict[str, tuple[type, ...]] = {
+    "boolean": (bool,),
+    "smallint": (int,),
+    "integer": (int,),
+    "bigint": (int,),
+    "numeric": (decimal.Decimal, int, float, str),
+    "real": (float, int),
+    "double": (float, int),
+    "text": (str,),
+    "timestamp": (datetime.datetime, str),
+}
+
+
+def _number(value: Any) -> decimal.Decimal:
+    number = decimal.Decimal(value)
+    if not number.is_finite():
+        raise ValueError(value)
+    return number
+
+
+def _moment(value: Any) -> datetime.datetime:
+    moment = value if isinstance(value, datetime.datetime) else datetime.datetime.fromisoformat(value)
+    return moment if moment.tzinfo is None else moment.astimezone(datetime.UTC).replace(tzinfo=None)
+
+
+_CONVERSIONS: dict[str, Callable[[Any], Any]] = {
+    "boolean": bool,
+    "smallint": int,
+    "integer": int,
+    "bigint": int,
+    "numeric": lambda value: _number(repr(value) if isinstance(value, float) else value),
+    "real": lambda value: float(value) if value == value else math.nan,
+    "double": lambda value: float(value) if value == value else math.nan,
+    "text": str,
+    "timestamp": _moment,
+}

@@ -1,0 +1,61 @@
+"""A view: the rows of a statement, kept up to date as the tables that it is over change."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from eddy.errors import DataError
+from eddy.topology.relation import Relation
+from eddy.topology.sql.algebra import Column
+from eddy.topology.table import KTable
+
+__all__ = ["View"]
+
+Row = tuple[Any, ...]
+
+
+class View(Relation[Any, Row]):
+    """The rows of a statement: a relation whose values are tuples of `columns`, under the key that was asked for."""
+
+    def __init__(
+        self, rows: Relation[Any, Row], name: str, columns: Sequence[Column], errors: Relation[Any, Any] | None
+    ):
+        super().__init__(rows._builder, rows._node)
+        self._name = name
+        self.columns = tuple(column.name for column in columns)
+        """The names of the columns, in order."""
+        self.types = tuple(str(column.type) for column in columns)
+        """Their types, in SQL's words."""
+        self.errors = errors
+        """Rows (binding, row as text) for which an ERROR AT RECURSION LIMIT is too low; None without one."""
+
+    def as_object(self, row: Row) -> dict[str, Any]:
+        """A row as a dict from column to value, as JSON wants it."""
+        return dict(zip(self.columns, row, strict=True))
+
+    def to_table(self, name: str | None = None) -> KTable[Any, Row]:
+        """The view as a table: the one row of each key.
+
+        The store is called `name`, or like the view. Two rows of a key raise DataError: key the view by columns that
+        tell its rows apart.
+        """
+        name = name or f"{self._name}-table"
+
+        def only(key: Any, rows: Mapping[Row, int]) -> Sequence[Row]:
+            if sum(rows.values()) > 1:
+                raise DataError(
+                    f"view '{self._name}': {sum(rows.values())} rows of key {key!r}, e.g. {next(iter(rows))!r}; one is "
+                    "needed. Key the view by more columns: key=[…]"
+                )
+            return list(rows)
+
+        key, value = self._node.key, self._node.value
+        rows = self.reduce(only, f"{name}-only", key=key, value=value)
+        return rows.group_by_key(key, value).aggregate(tuple, _newer, _older, name, value)
+
+
+def _newer(key: Any, row: Row, old: Row) -> Row:
+    return row
+
+
+def _older(key: Any, row: Row, old: Row) -> Row:
+    return old

@@ -1,0 +1,148 @@
+"""`eddy sql`: statements over files and topics, what they print, and what a user is told."""
+
+import gzip
+import json
+import os
+import pathlib
+import pty
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+from click.testing import Result
+
+import eddy
+from eddy.connectors.local import LocalLog
+from eddy.connectors.log import TopicSpec
+
+Command = Callable[..., Result]
+
+EDGES = "src,dst,name\n1,2,a\n2,3,\n3,,c\n"
+REACH = """
+-- what can be reached from 1
+WITH MUTUALLY RECURSIVE reach (node bigint) AS (
+  SELECT 1 UNION SELECT dst FROM reach JOIN edges ON node = src WHERE dst IS NOT NULL
+)
+SELECT node FROM reach ORDER BY node;
+"""
+
+
+@pytest.fixture
+def edges(folder: pathlib.Path) -> pathlib.Path:
+    (folder / "edges.csv").write_text(EDGES)
+    return folder
+
+
+def test_file_of_statements_over_a_csv(run: Command, edges: pathlib.Path) -> None:
+    (edges / "reach.sql").write_text(REACH + "SELECT count(*) AS n, sum(src) AS s FROM edges;")
+    assert run("sql", "reach.sql", "-t", "edges=edges.csv").stdout == "node\n1\n2\n3\n\nn,s\n3,6\n"
+
+
+def test_statements_come_from_stdin_too(run: Command, edges: pathlib.Path) -> None:
+    assert run("sql", "-t", "edges=edges.csv", stdin="SELECT name FROM edges WHERE src = 3").stdout == "name\nc\n"
+
+
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [
+        ("csv", "src,name,half\n1,a,0.5\n2,,1.0\n"),
+        ("tsv", "src\tname\thalf\n1\ta\t0.5\n2\t\t1.0\n"),
+        ("jsonl", '{"src":1,"name":"a","half":0.5}\n{"src":2,"name":null,"half":1.0}\n'),
+        ("table", "src  name  half\n  1  a      0.5\n  2  NULL   1.0\n(2 rows)\n"),
+    ],
+)
+def test_answers_are_printed_in_the_form_that_is_asked_for(
+    run: Command, edges: pathlib.Path, form: str, expected: str
+) -> None:
+    query = "SELECT src, name, (src / 2.0)::numeric(3, 1) AS half FROM edges WHERE src < 3 ORDER BY src"
+    printed = run("sql", "-t", "edges=edges.csv", "-c", query, "--format", form).stdout
+    assert "\n".join(line.rstrip() for line in printed.splitlines()) + "\n" == expected
+
+
+def test_types_are_inferred_or_declared(run: Command, folder: pathlib.Path) -> None:
+    (folder / "a.tsv").write_text("i\tn\td\tb\tt\ts\tz\n1\t1.5\t1e3\ttrue\t2024-01-01 10:00\t007\t\n")
+    with gzip.open(folder / "b.jsonl.gz", "wt") as lines:
+        lines.write('{"i": 1, "x": 1.5}\n{"i": 2, "list": [1, 2], "x": 2}\n')
+    printed = run("sql", "-t", "a=a.tsv", "-c", "SELECT i + 1, n * 2, d, NOT b, t, s, z FROM a").stdout
+    assert printed.splitlines()[1] == "2,3,1000,false,2024-01-01 10:00:00,007,"
+    assert (
+        run("sql", "-t", "b=b.jsonl.gz", "-c", "SELECT i, x, list FROM b").stdout == 'i,x,list\n1,1.5,\n2,2,"[1,2]"\n'
+    )
+    declared = (
+        "CREATE TABLE a (s integer, n numeric(5, 2)); CREATE VIEW v AS SELECT s + 1 AS s, n FROM a; SELECT * FROM v"
+    )
+    assert run("sql", "-t", "a=a.tsv", "-c", declared).stdout == "s,n\n8,1.50\n"
+    (folder / "c.csv").write_text("1,x\n2,y\n")
+    assert run("sql", "-t", "c=c.csv,header=no", "-c", "SELECT sum(column1) AS n FROM c").stdout == "n\n3\n"
+
+
+def test_topics_are_tables_up_to_their_present_end(run: Command, folder: pathlib.Path) -> None:
+    run("produce", "nodes", stdin="a\tr\nb\ta\nb\tr\n")
+    query = "SELECT value AS parent, count(*) AS n FROM nodes GROUP BY 1 ORDER BY 1"
+    assert run("sql", "-t", "nodes=nodes", "-c", query).stdout == "parent,n\na,1\nr,2\n"
+    assert run("sql", "-t", "nodes=latest:nodes", "-c", query).stdout == "parent,n\nr,2\n"
+    run("produce", "orders", "--format", "jsonl", "--value", ".", "--key", "id", "--value-type", "json",
+        stdin='{"id": "x", "n": 2}\n{"id": "y", "n": 3, "more": true}\n')  # fmt: skip
+    declared = "CREATE TABLE orders (key text, n bigint, more boolean); SELECT * FROM orders ORDER BY key"
+    assert run("sql", "-t", "orders=orders", "-c", declared).stdout == "key,n,more\nx,2,\ny,3,true\n"
+
+
+def test_compacted_topic_is_read_as_a_table(run: Command, folder: pathlib.Path) -> None:
+    log = LocalLog(folder / ".eddy" / "log")
+    log.create_topics([TopicSpec("counts", 1, {"cleanup.policy": "compact"})])
+    log.close()
+    run("produce", "counts", "--value-type", "int64", stdin="a\t1\na\t2\nb\t1\n")
+    query = "SELECT sum(value) AS n FROM counts"
+    assert run("sql", "-t", "counts=counts,value=int64", "-c", query).stdout == "n\n3\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (("-c", "SELECT\n  x FROM edges"), 78, "error [TOPOLOGY]: sql 'command' line 2, column 3: no column 'x'"),
+        (("-c", "SELECT 1;\nSELECT 1 / 0"), 1, "error [DATA]: sql line 2, column 8: division by zero"),
+        (("-c", "SELECT 1 FROM edges LIMIT 1 OFFSET src"), 78, "line 1, column 36: OFFSET src is not supported"),
+        (("-c", "SELECT 'x"), 78, "cannot be read"),
+        (("-t", "x", "-c", "SELECT 1"), 2, "'x' is no table; NAME=FILE or NAME=TOPIC is needed."),
+        (("-t", "x=gone.csv", "-c", "SELECT 1"), 2, "there is no file 'gone.csv'."),
+        (("-t", "x=first:t", "-c", "SELECT 1"), 2, "latest:TOPIC or all:TOPIC is needed."),
+        (("-t", "x=t,key=money", "-c", "SELECT 1"), 2, "key= is one of string, int64"),
+        (("gone.sql",), 2, "there is no file 'gone.sql'."),
+        (("gone.sql", "-c", "SELECT 1"), 2, "leave one out"),
+        (("-t", "x=t", "-c", "SELECT * FROM x"), 1, "there is no such directory"),
+        (("-c", "CREATE TABLE edges (gone int); SELECT * FROM edges"), 1, "edges.csv: there is no column 'gone'"),
+        (("-c", "CREATE TABLE edges (name int); SELECT * FROM edges"), 1, "edges.csv:2: 'a' is no integer"),
+        (("-c", "DROP TABLE edges"), 78, "DROP is not supported"),
+    ],
+)
+def test_mistakes_are_told(
+    run: Command, edges: pathlib.Path, arguments: tuple[str, ...], status: int, said: str
+) -> None:
+    told = run("sql", "-t", "edges=edges.csv", *arguments, status=status).stderr
+    assert said in told
+    assert "Traceback" not in told
+
+
+def test_prompt_reads_until_the_semicolon_and_goes_on_after_a_mistake(edges: pathlib.Path) -> None:
+    controller, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "eddy", "sql", "--format", "csv"],
+        stdin=terminal, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=os.environ | {"TERM": "dumb"},
+    )  # fmt: skip
+    os.close(terminal)
+    os.write(controller, b"\\t edges=edges.csv\nSELECT nothing;\n\\d\n\\d edges\nSELECT count(*)\nFROM edges;\n\\q\n")
+    out, error = process.communicate(timeout=60)
+    os.close(controller)
+    assert process.returncode == 0
+    assert "no column 'nothing'" in error
+    assert "edges  edges.csv" in out
+    assert "src     bigint" in out
+    assert "count\n3\n" in out
+
+
+def test_jsonl_is_json(run: Command, folder: pathlib.Path) -> None:
+    line = run("sql", "-c", "SELECT 1.5 AS n, '2024-01-01 00:00:00'::timestamp AS t", "--format", "jsonl").stdout
+    assert json.loads(line) == {"n": 1.5, "t": "2024-01-01T00:00:00"}
+    assert eddy.__name__ == "eddy"

@@ -1,0 +1,101 @@
+"""Faults planted into the engine: each is found by the stories, or they prove nothing."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from eddy.operators import timed
+from eddy.operators.batch import EMPTY, Batch
+from eddy.operators.fixpoint import Fixpoint
+from eddy.operators.held import Held
+from eddy.state.trace import Trace
+from tests.recursion import blocks
+from tests.recursion.programs import PROGRAMS
+from tests.recursion.rig import play
+
+assert blocks
+WITHIN = 8
+"""A planted fault is found within so many stories of its program."""
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def look_at_a_key_once(patch: pytest.MonkeyPatch) -> None:
+    """A reduction does not look again at the later rounds of a key that it touches."""
+    for name in ("_as_of_round", "_as_of"):
+        as_of = getattr(timed, name)
+        patch.setattr(timed, name, lambda cell, time, late, as_of=as_of: as_of(cell, time, []))
+
+
+def meet_at_once(patch: pytest.MonkeyPatch) -> None:
+    """What a join finds in a later round leaves in this one."""
+    patch.setattr(timed, "lub", lambda one, other: one)
+
+
+def forget_to_undo_traces(patch: pytest.MonkeyPatch) -> None:
+    """A rollback of a trace commits."""
+    patch.setattr(Trace, "rollback", Trace.commit)
+
+
+def write_no_retractions(patch: pytest.MonkeyPatch) -> None:
+    """A row of a trace that has gone stays in the store."""
+    changes = Trace.changes
+
+    def kept(trace: Trace[Any, Any]) -> Any:
+        found = changes(trace)
+        return type(found)(found.partitions, found.keys, [value or b"\0" * 8 for value in found.values])
+
+    patch.setattr(Trace, "changes", kept)
+
+
+def let_held_rows_out(patch: pytest.MonkeyPatch) -> None:
+    """Changes leave while the limit's error is there."""
+    patch.setattr(Held, "step", lambda self, batches, over, time: [*batches, EMPTY])
+
+
+def one_round_more(patch: pytest.MonkeyPatch) -> None:
+    """A limit of n gives the state after n + 1 rounds."""
+    init = Fixpoint.__init__
+
+    def longer(self: Fixpoint, *arguments: Any, **named: Any) -> None:
+        init(self, *arguments, **named)
+        self._rounds += 1
+
+    patch.setattr(Fixpoint, "__init__", longer)
+
+
+def feed_back_unmerged(patch: pytest.MonkeyPatch) -> None:
+    """What is held up by a cycle stays: retractions do not go round."""
+    feed = Fixpoint._feed
+
+    def added(self: Fixpoint, time: Any, made: list[Batch], *others: Any) -> Any:
+        after = feed(self, time, made, *others)
+        return after and [batch.select([weight > 0 for weight in batch.weights]) for batch in after]
+
+    patch.setattr(Fixpoint, "_feed", added)
+
+
+@pytest.mark.parametrize(
+    ("plant", "program"),
+    [
+        (look_at_a_key_once, "least-depth"),
+        (look_at_a_key_once, "a-new-root-while-a-node-is-not-reached"),
+        (meet_at_once, "transitive-closure-as-x-joined-with-itself"),
+        (meet_at_once, "strongly-connected-components"),
+        (forget_to_undo_traces, "reachability"),
+        (write_no_retractions, "reachability"),
+        (let_held_rows_out, "depths-error-at-3"),
+        (one_round_more, "depths-return-at-3"),
+        (one_round_more, "win-move-in-an-even-number-of-rounds"),
+        (feed_back_unmerged, "reachability"),
+    ],
+)
+def test_a_planted_fault_is_found(plant: Plant, program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    for seed in range(WITHIN):
+        try:
+            play(PROGRAMS[program], seed)
+        except Exception:
+            return
+    pytest.fail(f"{plant.__name__}: not found by {WITHIN} stories of {program}")

@@ -14,13 +14,8 @@ from benchmarks.report import Section, machine, print_section, print_targets
 from benchmarks.runs import busy_cores
 
 _NAMES = (
-<<<<<<< HEAD
-    *("descendants", "live", "end-to-end", "restart", "larger-than-cache"),
-    *("kafka", "kafka-latency", "kafka-deep", "kafka-restore", "spark"),
-=======
     *("descendants", "live", "fixpoint", "end-to-end", "restart", "larger-than-cache"),
-    *("kafka", "kafka-latency", "kafka-deep", "kafka-restore"),
->>>>>>> main
+    *("kafka", "kafka-latency", "kafka-deep", "kafka-restore", "spark"),
 )
 
 

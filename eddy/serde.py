@@ -34,15 +34,12 @@ class Serde(Generic[T]):
     decode: Callable[[bytes], T]
     hashable: bool = True
     identify: Callable[[T], bytes] | None = None
-<<<<<<< HEAD
+    type: Any = None
     recipe: tuple[Callable[..., Any], tuple[Any, ...]] | None = field(default=None, compare=False, repr=False)
     """How to make it in another process, where its functions cannot be pickled."""
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        return self.recipe or (Serde, (self.name, self.encode, self.decode, self.hashable, self.identify))
-=======
-    type: Any = None
->>>>>>> main
+        return self.recipe or (Serde, (self.name, self.encode, self.decode, self.hashable, self.identify, self.type))
 
     def identify_many(self, values: Sequence[T]) -> list[bytes]:
         """The bytes under which each value is known: equal values, equal bytes, as 1 and 1.0 and True."""
@@ -77,30 +74,21 @@ def _check_bytes(value: bytes) -> bytes:
     return value
 
 
-<<<<<<< HEAD
 def _named(name: str) -> "Serde[Any]":
     """One of this module's serdes, by its own name."""
     return cast("Serde[Any]", globals()[name])
 
 
-Bytes: Serde[bytes] = Serde("bytes", _check_bytes, bytes, recipe=(_named, ("Bytes",)))
-String: Serde[str] = Serde("string", str.encode, bytes.decode, recipe=(_named, ("String",)))
-Int64: Serde[int] = Serde("int64", _INT64.pack, _decode_int64, recipe=(_named, ("Int64",)))
-=======
-Bytes: Serde[bytes] = Serde("bytes", _check_bytes, bytes, type=bytes)
-String: Serde[str] = Serde("string", str.encode, bytes.decode, type=str)
-Int64: Serde[int] = Serde("int64", _INT64.pack, _decode_int64, type=int)
->>>>>>> main
+Bytes: Serde[bytes] = Serde("bytes", _check_bytes, bytes, type=bytes, recipe=(_named, ("Bytes",)))
+String: Serde[str] = Serde("string", str.encode, bytes.decode, type=str, recipe=(_named, ("String",)))
+Int64: Serde[int] = Serde("int64", _INT64.pack, _decode_int64, type=int, recipe=(_named, ("Int64",)))
 Float64: Serde[float] = Serde(
     "float64",
     _FLOAT64.pack,
     _decode_float64,
     identify=lambda value: _FLOAT64.pack(value + 0.0),  # -0.0 is 0.0
-<<<<<<< HEAD
-    recipe=(_named, ("Float64",)),
-=======
     type=float,
->>>>>>> main
+    recipe=(_named, ("Float64",)),
 )
 
 _json_encoder = msgspec.json.Encoder(order="sorted")
@@ -124,11 +112,8 @@ def Json(type: Any = Any) -> Serde[Any]:  # noqa: N802 - a serde reads as a noun
         msgspec.json.Decoder(type).decode,
         hashable,
         identify=lambda value: encode(_canonical(value)),
-<<<<<<< HEAD
-        recipe=(Json, (type,)),
-=======
         type=None if type is Any else type,
->>>>>>> main
+        recipe=(Json, (type,)),
     )
 
 
@@ -150,12 +135,8 @@ def Struct(type: type[S], format: str = "json") -> Serde[S]:  # noqa: N802
         else (_pack, msgspec.msgpack.Decoder(type).decode)
     )
     # Decoding gives each field its declared type, so that Node(0) and Node(0.0) are written alike.
-<<<<<<< HEAD
     made = (Struct, (type, format))
-    return Serde(name, encode, decode, hashable, lambda value: encode(decode(encode(value))), made)
-=======
-    return Serde(name, encode, decode, hashable, identify=lambda value: encode(decode(encode(value))), type=type)
->>>>>>> main
+    return Serde(name, encode, decode, hashable, lambda value: encode(decode(encode(value))), type, made)
 
 
 def _check_native(value: object) -> None:

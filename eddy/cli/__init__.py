@@ -9,11 +9,7 @@ from typing import Any
 
 import click
 
-<<<<<<< HEAD
-from eddy.cli import backfill, broker, consume, describe, produce, reset, run, status, topics, verify, wait
-=======
-from eddy.cli import broker, consume, describe, produce, reset, run, sql, status, topics, wait
->>>>>>> main
+from eddy.cli import backfill, broker, consume, describe, produce, reset, run, sql, status, topics, verify, wait
 from eddy.cli.exits import INTERRUPTED, exit_status, message
 from eddy.errors import EddyError
 
@@ -64,10 +60,6 @@ def version() -> None:
     click.echo(f"eddy {importlib.metadata.version('eddy-streams')} (Python {platform.python_version()})")
 
 
-<<<<<<< HEAD
-for _module in (run, produce, consume, status, wait, verify, backfill, reset, topics, describe, broker):
-=======
-for _module in (run, produce, consume, status, wait, reset, topics, describe, sql, broker):
->>>>>>> main
+for _module in (run, produce, consume, status, wait, verify, backfill, reset, topics, describe, sql, broker):
     main.add_command(_module.command)
 main.add_command(main.commands.pop("version"))

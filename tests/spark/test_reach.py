@@ -1,4 +1,4 @@
-"""Steps that are one operator at one owner: rows and states on Spark are those of a worker that came to them by and by."""
+"""Steps that are one operator at one owner: Spark makes and remembers what a worker does that came to it by and by."""
 
 from pathlib import Path
 from typing import Any

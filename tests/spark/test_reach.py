@@ -18,7 +18,7 @@ def graph() -> eddy.Topology:
     topology = eddy.Topology("graph")
     edges = topology.table("edges", S, S).to_relation().map(lambda _, edge: (edge[0], edge[1]), key=S, value=S)
     roots = topology.table("roots", S, S).to_relation()
-    reached = topology.recursive_fixpoint(roots, edges, name="reached")
+    reached = topology.recursive_fixpoint(roots=roots, edges=edges, name="reached")
     reached.group_by_key().count("sizes").to("sizes")
     return topology
 

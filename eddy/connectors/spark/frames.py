@@ -119,18 +119,32 @@ class Frames:
             frame.unpersist()
         self._kept = []
 
-    def marked(self, made: Sequence[DataFrame]) -> tuple[list[DataFrame], list[tuple[int, int]]]:
-        """Frames settled, in one job, each with the number of its rows and a hash of them all, whatever their order."""
+    def lazy(self, frame: DataFrame) -> DataFrame:
+        """The same, to be settled by the first job that reads all of it."""
         with told():
-            lazy = [
-                frame.checkpoint(eager=False) if self._reliable else frame.localCheckpoint(eager=False)
-                for frame in made
-            ]
-            hashed = f.xxhash64("k", "v", "w").alias("hash")
-            whole = self.union([frame.select(f.lit(at).alias("at"), hashed) for at, frame in enumerate(lazy)], "")
-            found = whole.groupBy("at").agg(f.count("*").alias("count"), f.bit_xor("hash").alias("hash")).collect()
-        marks = {row["at"]: (row["count"], row["hash"]) for row in found}
-        return lazy, [marks.get(at, (0, 0)) for at in range(len(lazy))]
+            return frame.checkpoint(eager=False) if self._reliable else frame.localCheckpoint(eager=False)
+
+    def marks(self, made: Sequence[DataFrame]) -> list[tuple[int, int]]:
+        """For each frame the number of its rows and a hash of them all, whatever their order: one job."""
+        hashed = f.xxhash64("k", "v", "w").alias("hash")
+        each = [frame.select(f.lit(at).alias("at"), hashed) for at, frame in enumerate(made)]
+        totals = [
+            total
+            for at in range(len(made))
+            for total in (
+                f.count_if(f.col("at") == at),
+                f.bit_xor(f.when(f.col("at") == at, f.col("hash")).otherwise(0)),
+            )
+        ]
+        with told():
+            row = self.union(each, "").agg(*totals).first()
+        assert row is not None
+        return [(row[2 * at], row[2 * at + 1] or 0) for at in range(len(made))]
+
+    def marked(self, made: Sequence[DataFrame]) -> tuple[list[DataFrame], list[tuple[int, int]]]:
+        """Frames settled, with their marks, in one job."""
+        settled = [self.lazy(frame) for frame in made]
+        return settled, self.marks(settled)
 
     def facts(self, frame: DataFrame, time: int) -> DataFrame:
         """Rows as facts of one moment."""

@@ -50,7 +50,7 @@ def local_session(
     builder = SparkSession.builder.master(master).appName("eddy").config("spark.driver.memory", memory)
     cores = master.removeprefix("local[").rstrip("]") if master.startswith("local[") else ""
     if cores:
-        partitions = 2 * (int(cores) if cores.isdecimal() else os.cpu_count() or 1)
+        partitions = int(cores) if cores.isdecimal() else os.cpu_count() or 1
         builder = builder.config("spark.sql.shuffle.partitions", str(partitions))
     for name, value in (_QUIET | dict(settings or {})).items():
         builder = builder.config(name, value)

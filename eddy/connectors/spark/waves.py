@@ -7,6 +7,8 @@ lies by key already, and what is merged lies by key as well: a round moves rows 
 
 A frontier that is exactly an earlier one never ends, since op is a function of it alone: without a bound that is
 an error as soon as it is seen, not after `limit` rounds.
+
+Where a frontier is small, several rounds are one job: those behind the end have nothing to do.
 """
 
 from pyspark.sql import DataFrame
@@ -21,6 +23,9 @@ from eddy.operators.recursion import Bound
 from eddy.topology.plan import Node, Recursion
 
 __all__ = ["run"]
+
+_FEW, _AHEAD = 20_000, 4
+"""From a frontier of so few rows on, so many rounds go into one job: a job costs more than they do."""
 
 
 class _Remembered:
@@ -56,21 +61,13 @@ def run(compiler: Compiler, node: Recursion) -> None:
     remembered = _Remembered(frames, node.bound.leveled)
     outer = compiler.scope
     seed = outer[node.inputs[0]].under(frames, key, value, node.label)
-    made = seed if facts else frames.consolidated(seed)
     total, emitted = Piles(frames), []
     seen: dict[tuple[int, int], int] = {}
     wave = 0
-    while True:
-        (frontier,), (mark,) = frames.marked([made])
-        if not mark[0]:
-            break
-        if _endless(node.bound, wave, mark, seen):
-            raise _limit_error(compiler, node, frontier, wave, mark in seen)
-        if facts:
-            emitted += [frontier] if wave or node.include_seeds else []
-        else:
-            total.add(frontier)
-        remembered.wave = wave
+
+    def onward(frontier: DataFrame, number: int) -> DataFrame:
+        """What op makes of a frontier; what it remembers is captured."""
+        remembered.wave = number
         compiler.scope = scope = Scope(remembered.capture, nested=False, around=outer)
         scope[node.variable] = Pipe(frontier, RowsEntry(key, value, facts))
         if not facts:
@@ -79,10 +76,30 @@ def run(compiler: Compiler, node: Recursion) -> None:
             compiler.compile(step)
         made = scope[node.result].under(frames, key, value, node.label)
         compiler.scope = outer
-        if node.bound.leveled and wave >= node.bound.depth:
+        return _merged(frames, made) if facts else frames.consolidated(made)
+
+    frontiers = [frames.lazy(seed if facts else frames.consolidated(seed))]
+    while frontiers:
+        marks = frames.marks(frontiers)
+        for frontier, mark in zip(frontiers, marks, strict=True):
+            if not mark[0]:
+                break
+            if _endless(node.bound, wave, mark, seen):
+                raise _limit_error(compiler, node, frontier, wave, mark in seen)
+            if facts:
+                emitted += [frontier] if wave or node.include_seeds else []
+            else:
+                total.add(frontier)
+            wave += 1
+        if not marks[-1][0]:
             break
-        made = _merged(frames, made) if facts else frames.consolidated(made)
-        wave += 1
+        last, frontiers = frontiers[-1], []
+        for number in range(wave - 1, wave - 1 + (_AHEAD if marks[-1][0] < _FEW else 1)):
+            made = onward(last, number)
+            if node.bound.leveled and number >= node.bound.depth:
+                break
+            last = frames.lazy(made)
+            frontiers.append(last)
     remembered.give(compiler)
     if facts:
         schema = seed.schema

@@ -63,7 +63,7 @@ def run(compiler: Compiler, node: Recursion) -> None:
     seed = outer[node.inputs[0]].under(frames, key, value, node.label)
     total, emitted = Piles(frames), []
     seen: dict[tuple[int, int], int] = {}
-    wave = 0
+    wave, deep = 0, False
 
     def onward(frontier: DataFrame, number: int) -> DataFrame:
         """What op makes of a frontier; what it remembers is captured."""
@@ -91,12 +91,12 @@ def run(compiler: Compiler, node: Recursion) -> None:
             else:
                 total.add(frontier)
             wave += 1
-        if not marks[-1][0]:
+        if not marks[-1][0] or deep:
             break
         last, frontiers = frontiers[-1], []
         for number in range(wave - 1, wave - 1 + (_AHEAD if marks[-1][0] < _FEW else 1)):
             made = onward(last, number)
-            if node.bound.leveled and number >= node.bound.depth:
+            if deep := node.bound.leveled and number >= node.bound.depth:
                 break
             last = frames.lazy(made)
             frontiers.append(last)

@@ -120,3 +120,26 @@ def test_what_is_wrong_is_found_and_named(rig: Rig, tmp_path: Path) -> None:
         ("store", "descendants", b"dd"),
         ("store", "nodes", b"e"),
     ]
+
+
+def three_generations() -> eddy.Topology:
+    topology = eddy.Topology("generations")
+    parents = topology.table("nodes", S, S)
+    above = parents.to_relation().map(lambda node, parent: (parent, 1))
+    above = above.recursively(
+        lambda rows: rows.join(parents, lambda _, one, parent: (parent, one)), "ancestors", max_depth=2
+    )
+    above.group_by_key().count("descendants").to("descendants")
+    return topology
+
+
+def test_what_a_bounded_recursion_remembers_by_depth_is_equal(tmp_path: Path, spark: Any) -> None:
+    rig = Rig(tmp_path, three_generations, [TopicSpec("nodes", 2), TopicSpec("descendants", 2)], spark)
+    rig.write("nodes", [(str(n).encode(), str(n + 1).encode()) for n in range(6)])
+    rig.work()
+    rig.write("nodes", [(b"2", None), (b"9", b"1")])
+    rig.work()
+    verdict = rig.verify()
+    assert (verdict.status, verdict.untold) == (0, {}), list(verdict.lines())
+    assert {part.name: part.keys for part in verdict.compared}["ancestors"] > 4
+    rig.close()

@@ -22,7 +22,7 @@ test: .venv/.dev ## check format, lint, types and layers, then run the tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -n 2 || $(BIN)/pytest --last-failed --last-failed-no-failures none
+	$(BIN)/pytest -n 2 --dist loadgroup || $(BIN)/pytest --last-failed --last-failed-no-failures none
 
 torture: .venv/.dev ## kill workers and brokers, over and over, and compare; some 20 minutes
 	$(BIN)/python -m tests.torture

@@ -209,7 +209,8 @@ def Tuple(*parts: Any) -> Serde[tuple[Any, ...]]:  # noqa: N802
 
     name = f"tuple({', '.join(serde.name for serde in serdes)}{', ...' if many else ''})"
     by_identity = [serde.identify or serde.encode for serde in serdes]
-    return Serde(name, written([serde.encode for serde in serdes]), decode, identify=written(by_identity))
+    encode = written([serde.encode for serde in serdes])
+    return Serde(name, encode, decode, identify=written(by_identity), recipe=(Tuple, parts))
 
 
 _PLAIN: dict[type, Callable[[Any], bytes]] = {

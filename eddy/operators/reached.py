@@ -55,7 +55,7 @@ def reached_serde(node: Serde[Any]) -> Serde[Any]:
         root, node, depth, parent, order = row.decode(written)
         return Reached(root, node, depth, parent, order, way.decode(cycle))
 
-    return Serde(f"reached({node.name})", encode, decode, identify=identify)
+    return Serde(f"reached({node.name})", encode, decode, identify=identify, recipe=(reached_serde, (node,)))
 
 
 def cell_serde(node: Serde[Any]) -> Serde[Any]:

@@ -51,6 +51,10 @@ def test_a_table_of_merged_streams_and_a_tables_changes_are_refused() -> None:
     def changes(t: eddy.Topology) -> None:
         t.table("in", S, S).to_stream("changes").to("out")
 
+    def again(t: eddy.Topology) -> None:
+        t.table("in", S, S).to_stream("changes").to_table("again").to("out")
+
+    assert refused(again) == {}
     assert refused(merged).keys() == {"latest"}
     assert refused(changes).keys() == {"changes"}
 

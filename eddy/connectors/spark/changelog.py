@@ -4,8 +4,8 @@
     arrangement  len(key)(4) key value      ->  weight(8), and the value as it came where that differs
     trace        len(key)(4) key time value ->  weight(8), and time and value as they came where they differ
 
-What is arranged by depth has the depth as its time. All of it is Spark's own work; only the partition of a key
-takes a function of the log's.
+What is arranged by depth has the depth as its time; what an operator at one owner remembers is encoded already.
+All else is Spark's own work; only the partition of a key takes a function of the log's.
 """
 
 from pyspark.sql import DataFrame
@@ -20,6 +20,8 @@ __all__ = ["changelog_rows"]
 def changelog_rows(state: StateRows) -> DataFrame:
     """The columns `k`, by which a row's partition is found, `key` and `value`."""
     frame = state.frame
+    if state.kind == "encoded":
+        return frame
     if state.kind == "table":
         return frame.select("k", f.col("k").alias("key"), f.coalesce("vc", "v").alias("value"))
     timed = "time" in frame.columns

@@ -20,6 +20,7 @@ from pyspark.sql import functions as f
 
 from eddy.connectors.spark.folds import FOLDED, FoldPass, MakePass
 from eddy.connectors.spark.frames import Frames, be64, names, with_suffix
+from eddy.connectors.spark.owner import at_one_owner, state_rows
 from eddy.connectors.spark.passes import (
     FACTS,
     ROWS,
@@ -320,6 +321,22 @@ class Compiler:
         elif self.scope.captures:
             name = side.label if isinstance(side, nodes.Variable) and not self.scope.nested else name
             self.scope.capture(name, "trace" if self.scope.nested else "arrangement", side, self.rows(side))
+
+    @compile.register
+    def _reachable(self, node: nodes.Reachable) -> None:
+        self._at_one_owner(node, [node.name, *(f"{node.name}-{suffix}" for suffix in node.derived)])
+
+    @compile.register
+    def _tree_totals(self, node: nodes.TreeTotals) -> None:
+        self._at_one_owner(node, [node.name])
+
+    def _at_one_owner(self, node: nodes.Reachable | nodes.TreeTotals, states: list[str]) -> None:
+        """A step that is one operator at one owner. States that it does not have have no rows."""
+        sides = [(self.rows(source), self.serdes(source)) for source in node.inputs]
+        made = self.frames.kept(at_one_owner(self.frames, node, self.plan.name, sides, self.serdes(node)))
+        for name in states:
+            self.scope.capture(name, "encoded", node, state_rows(made, name))
+        self.known(node, self.frames.by_key(made.where(f.col("state") == "").select(*names(ROWS))))
 
     @compile.register
     def _sink(self, node: nodes.Sink) -> None:

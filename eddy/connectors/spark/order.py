@@ -33,7 +33,10 @@ __all__ = ["order_dependent", "tainted"]
 def order_dependent(plan: Plan, partitions: Mapping[str, int], commutes: Collection[str] = ()) -> dict[str, str]:
     """The steps whose result the input does not determine, each with the reason. `commutes` names folds that do."""
     found: dict[str, str] = {}
+    kept = _taken_up_as_tables(plan)
     for node in plan.nodes:
+        if node in kept:
+            continue
         if isinstance(node, StreamTableJoin):
             found[node.name] = "a stream-table join: each record meets the table as it was when the record came"
         elif isinstance(node, Latest):
@@ -74,6 +77,25 @@ def tainted(plan: Plan, names: Collection[str]) -> dict[Node, str]:
         if node in found and isinstance(node, Recursion | Block):
             for step in (*node.variables, *scopes.deep(scopes.body[node])):
                 found.setdefault(step, found[node])
+    return found
+
+
+def _taken_up_as_tables(plan: Plan) -> set[Node]:
+    """Changes of tables that become tables again and nothing else, under the same keys, with these tables."""
+    readers: dict[Node, list[Node]] = {}
+    for node in plan.nodes:
+        for source in node.inputs:
+            readers.setdefault(source, []).append(node)
+
+    def ends(node: Node) -> list[Node]:
+        if not isinstance(node, Exchange | Latest):
+            return [node]
+        return [end for reader in readers.get(node, []) for end in ends(reader)]
+
+    found: set[Node] = set()
+    for node in plan.nodes:
+        if isinstance(node, Latest) and all(isinstance(end, Upsert) for end in ends(node)):
+            found |= {node, *ends(node)}
     return found
 
 

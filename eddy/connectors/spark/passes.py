@@ -22,7 +22,7 @@ from eddy.connectors.inbound import decoded, note_unhashable
 from eddy.connectors.log import Headers
 from eddy.connectors.outbound import encoded, repeated
 from eddy.errors import DataError, EddyError
-from eddy.operators.batch import Batch, Row
+from eddy.operators.batch import EMPTY, Batch, Row
 from eddy.operators.operator import Operator
 from eddy.operators.stateless import check_rows
 from eddy.serde import Native, Serde
@@ -44,6 +44,7 @@ __all__ = [
     "TablesEntry",
     "encode_rows",
     "pack_headers",
+    "stepped",
     "unpack_headers",
 ]
 
@@ -111,12 +112,12 @@ class Pass:
                 )
 
 
-def stepped(step: Operator, batch: Batch) -> Batch:
+def stepped(step: Operator, *batches: Batch) -> Batch:
     """One step. Raises: DataError naming it."""
-    if not batch.rows:
-        return batch
+    if not any(batch.rows for batch in batches):
+        return EMPTY
     try:
-        return step.step(batch)
+        return step.step(*batches)
     except EddyError:
         raise
     except Exception as error:

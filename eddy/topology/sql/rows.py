@@ -49,7 +49,7 @@ def row_serde(types: tuple[Type, ...]) -> Serde[Any]:
     identify = None
     if floats or numerics:
         identify = lambda row: encode(_identity(row, floats, numerics))  # noqa: E731
-    return Serde(name, encode, decode, identify=identify)
+    return Serde(name, encode, decode, identify=identify, recipe=(row_serde, (types,)))
 
 
 def _one_nan(row: Any, places: Sequence[int]) -> Any:

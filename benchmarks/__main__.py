@@ -14,7 +14,7 @@ from benchmarks.report import Section, machine, print_section, print_targets
 from benchmarks.runs import busy_cores
 
 _NAMES = (
-    *("descendants", "live", "fixpoint", "end-to-end", "restart", "larger-than-cache"),
+    *("descendants", "live", "fixpoint", "sql", "end-to-end", "restart", "larger-than-cache"),
     *("kafka", "kafka-latency", "kafka-deep", "kafka-restore", "spark"),
 )
 

@@ -159,16 +159,16 @@ def consolidate(rows: Sequence[Row], weights: Sequence[int], where: str) -> ZSet
 
 
 def merge_into(zset: ZSet, rows: Iterable[Row], weights: Iterable[int]) -> None:
-    """Add rows with their weights to `zset`, in place."""
+    """Add rows with their weights to `zset`, in place. Cost: by the rows that are added."""
     get = zset.get
-    zeros = False
+    zeros = []
     for row, weight in zip(rows, weights, strict=True):
         total = get(row, 0) + weight
         zset[row] = total
         if not total:
-            zeros = True
-    if zeros:
-        for row in [row for row, weight in zset.items() if not weight]:
+            zeros.append(row)
+    for row in zeros:
+        if get(row) == 0:
             del zset[row]
 
 

@@ -50,6 +50,8 @@ def group_function(
 
     `types` are those of the arguments, in the order of the aggregates.
     """
+    if len(aggregates) == 1 and (least := _least(aggregates[0].function, types[0])) is not None:
+        return least
     functions = [_function(found, type) for found, type in zip(aggregates, types, strict=True)]
     places = list(enumerate(functions))
 
@@ -58,6 +60,19 @@ def group_function(
         return [(*key, *(f([(value[i], weight) for value, weight in bag]) for i, f in places))]
 
     return reduce
+
+
+def _least(function: str, type: Type | None) -> Callable[[Any, Mapping[Any, int]], list[tuple[Any, ...]]] | None:
+    """One min or max alone, which shortest paths and components take in every round; None for anything else."""
+    if type is None or type.floating or function not in {"min", "max"}:
+        return None
+    pick: Callable[..., Any] = min if function == "min" else max
+
+    def least(key: Any, values: Mapping[Any, int]) -> list[tuple[Any, ...]]:
+        found = [value[0] for value in values if value is not MARKER and value[0] is not None]
+        return [(*key, pick(found, default=None))]
+
+    return least
 
 
 def _function(aggregate: Aggregate, type: Type | None) -> Callable[[_Pairs], Any]:

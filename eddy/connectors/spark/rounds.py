@@ -1,6 +1,7 @@
-"""Recursion by nested time on Spark: rounds from empty until nothing changes.
+"""Recursion by nested time on Spark: rounds until nothing changes.
 
-    X(0) = ∅      X(n+1) = op(X(n))
+    bindings     X(0) = ∅       X(n+1) = op(X(n))
+    recursion    X(0) = seed    X(n+1) = seed + op(X(n))
 
 Each round computes what the definitions hold from what the bindings held before it, and compares. What a worker
 keeps by round, its traces, are the differences between the rounds: as many as the answer determines, however the
@@ -60,9 +61,9 @@ def run(compiler: Compiler, loop: Loop) -> None:
     inside = loop in compiler.scopes.around
     traces = _Traces(frames)
     captures = compiler.traced and not inside
-    bindings, marks = frames.marked([frames.empty() for _ in loop.variables])
-    rounds = _rounds(loop)
-    for number in range(rounds):
+    bindings, marks = frames.marked(_start(compiler, loop))
+    rounds, seeded = _rounds(loop), isinstance(loop, Recursion)
+    for number in range(rounds + seeded):  # a seed has needed no round
         traces.round = number
         compiler.scope = scope = Scope(traces.capture, nested=True, captures=captures, around=outer)
         for variable, rows in zip(loop.variables, bindings, strict=True):
@@ -76,9 +77,11 @@ def run(compiler: Compiler, loop: Loop) -> None:
         changed = [index for index, mark in enumerate(marks) if mark != old[index]]
         if not changed:
             break
-        if number + 1 >= rounds and (not loop.bound.leveled or loop.bound.on_limit == "rows"):
-            at = changed[0]
-            raise _limit_error(compiler, loop, at, frames.difference(bindings[at], before[at]))
+        if number + 1 >= rounds + seeded:
+            if not loop.bound.leveled or loop.bound.on_limit == "rows":
+                at = changed[0]
+                raise _limit_error(compiler, loop, at, frames.difference(bindings[at], before[at]))
+            bindings = before if seeded else bindings
     if captures:
         traces.give(compiler, loop)
     else:
@@ -89,7 +92,16 @@ def run(compiler: Compiler, loop: Loop) -> None:
 def _rounds(loop: Loop) -> int:
     if isinstance(loop, Block):
         return loop.rounds
-    return loop.bound.depth + 1 if loop.bound.leveled else loop.bound.limit
+    return loop.bound.depth if loop.bound.leveled else loop.bound.limit
+
+
+def _start(compiler: Compiler, loop: Loop) -> list[DataFrame]:
+    """What the bindings hold before the first round: the seed of a recursion, nothing in a block."""
+    frames = compiler.frames
+    if not isinstance(loop, Recursion):
+        return [frames.empty() for _ in loop.variables]
+    key, value = compiler.serdes(loop.variable)
+    return [frames.consolidated(compiler.scope[loop.inputs[0]].under(frames, key, value, loop.label))]
 
 
 def _result(compiler: Compiler, loop: Loop, index: int) -> DataFrame:

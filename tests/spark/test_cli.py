@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from eddy.cli import main
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 
 PROGRAM = """\
 import eddy

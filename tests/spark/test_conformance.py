@@ -21,7 +21,7 @@ from tests import oracle
 from tests.conformance.cases import CASES, Case
 from tests.conformance.engines import Run, Written
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 
 CANNOT = {
     "stream-table-joins": "all input is one epoch here, in which tables come first",

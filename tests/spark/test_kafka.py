@@ -13,7 +13,7 @@ from eddy.connectors.log import TopicPartition, TopicSpec
 from eddy.connectors.spark import backfill, verify
 from eddy.errors import ConfigurationError
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 
 S = eddy.String
 

@@ -9,7 +9,7 @@ import eddy
 from eddy.connectors.log import TopicSpec
 from tests.spark.rig import Rig
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 
 S = eddy.String
 

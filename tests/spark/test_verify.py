@@ -12,7 +12,7 @@ from eddy.connectors.quiescence import Cut
 from eddy.connectors.spark.verification import last_cut
 from tests.spark.rig import Rig
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 
 S = eddy.String
 TREE = [(b"b", b"a"), (b"c", b"b"), (b"d", b"b"), (b"e", b"d"), (b"f", b"a"), (b"f", b"e"), (b"c", None)]

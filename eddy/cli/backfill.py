@@ -16,9 +16,6 @@ __all__ = ["command"]
 @log_options
 @click.option("--replace", is_flag=True, help="Take the states that are there away first, and begin anew.")
 @click.option(
-    "--input", "inputs", multiple=True, metavar="TOPIC=FILES", help="What came before a topic's first record."
-)
-@click.option(
     "--retained-only", is_flag=True, help="Begin with what topics still hold, where earlier records are gone."
 )
 @batch_options

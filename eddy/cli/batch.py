@@ -26,8 +26,11 @@ _log = logging.getLogger("eddy.cli")
 
 
 def batch_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options of Spark, and the error policy."""
+    """Give a command the options of Spark, the files of its inputs, and the error policy."""
 
+    @click.option(
+        "--input", "inputs", multiple=True, metavar="TOPIC=FILES", help="What came before a topic's first record."
+    )
     @click.option(
         "--on-error",
         type=click.Choice(["fail", "skip", "dead-letter"]),

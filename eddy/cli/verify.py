@@ -30,9 +30,6 @@ __all__ = ["command"]
     help="A fold of a stream whose function gives the same in any order; may be given often.",
 )
 @click.option(
-    "--input", "inputs", multiple=True, metavar="TOPIC=FILES", help="What came before a topic's first record."
-)
-@click.option(
     "--timeout",
     type=click.FloatRange(min=0),
     default=60.0,

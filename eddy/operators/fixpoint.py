@@ -58,11 +58,10 @@ class Scope:
         values[: self._bindings] = bindings
         for operator, inputs, output, timed in self._order:
             batches = [values[i] for i in inputs]
+            goes = any(map(_ROWS, batches))
             if timed is not None:
                 timed.time = time
-                goes = any(map(_ROWS, batches)) or timed.due(time)
-            else:
-                goes = any(map(_ROWS, batches))
+                goes = goes or timed.due(time)
             values[output] = operator.step(*batches) if goes else EMPTY
         made = [values[result] for result in self._results]
         for slot in self._outside:

@@ -8,8 +8,8 @@ from eddy.errors import TopologyError
 from eddy.operators.recursion import Bound
 from eddy.serde import Native, Serde, String
 from eddy.topology.builder import Builder, check_name
-from eddy.topology.plan import Binding, Block, Node, Sink, Variable
-from eddy.topology.recursive import check_inside, moves_rows
+from eddy.topology.plan import Binding, Block, Node, Variable
+from eddy.topology.recursive import check_inside, moves_rows, refuse_sinks
 from eddy.topology.relation import Relation
 from eddy.topology.scopes import Scopes
 
@@ -76,8 +76,6 @@ def mutually_recursive(
         builder.plan.rewind(length)
         variables, results, body = _build(builder, where, name, names, step, serdes or {}, True)
     check_inside(where, body)
-    if not alone:
-        results = [builder.by_key(result, f"{name}-{n}") for result, n in zip(results, names, strict=True)]
     block = builder.add(
         Block,
         name,
@@ -158,10 +156,5 @@ def _build(
         results.append(builder.at_one_owner(node, f"{name}-{binding}") if sole else node)
     scopes = Scopes(builder.plan)
     body = scopes.deep(scopes.inside(variables))
-    for node in body:
-        if isinstance(node, Sink):
-            raise TopologyError(
-                f"{where}: step writes to topic '{node.topic}'; inside a recursion nothing is written. Write a binding "
-                "of what mutually_recursive returns"
-            )
+    refuse_sinks(f"{where}: step", "mutually_recursive", body)
     return variables, results, body

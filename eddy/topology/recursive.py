@@ -31,7 +31,7 @@ from eddy.topology.plan import (
 )
 from eddy.topology.scopes import Scopes
 
-__all__ = ["check_inside", "close_recursion", "moves_rows"]
+__all__ = ["check_inside", "close_recursion", "moves_rows", "refuse_sinks"]
 
 
 def close_recursion(
@@ -107,12 +107,7 @@ def _build(
     body = scopes.inside([variable])
     if result not in body:
         raise TopologyError(f"{where}: op does not use its argument, so that nothing recurs. Build the result from it")
-    for node in body:
-        if isinstance(node, Sink):
-            raise TopologyError(
-                f"{where}: op writes to topic '{node.topic}'; inside a recursion nothing is written. "
-                "Write what recursively returns: .recursively(...).to(...)"
-            )
+    refuse_sinks(f"{where}: op", "recursively", body)
     return variable, result, scopes.deep(body)
 
 
@@ -136,6 +131,16 @@ def _why_nested(body: list[Node], variable: Variable) -> str:
         if isinstance(node, Join) and all(source in inside for source in node.inputs):
             return f"step '{node.name}' joins what goes round with itself"
     return ""
+
+
+def refuse_sinks(where: str, verb: str, body: list[Node]) -> None:
+    """Refuse to write from inside a loop. Raises: TopologyError naming the topic."""
+    for node in body:
+        if isinstance(node, Sink):
+            raise TopologyError(
+                f"{where} writes to topic '{node.topic}'; inside a recursion nothing is written. Write what "
+                f"{verb}(...) returns"
+            )
 
 
 def moves_rows(body: list[Node], nested: object) -> bool:

@@ -9,27 +9,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from eddy.broker import Broker
+from tests.simulation.world import BEFORE_COMMIT, STEPS
 from tests.torture.child import STOP
 from tests.torture.damage import DAMAGES, keep_copy
 from tests.torture.rig import TRANSACTION_S, Failure, Rig
 
 __all__ = ["FAULTS", "STEPS", "Fault", "both"]
 
-STEPS = [
-    "stepped",
-    "begun",
-    "outputs sent",
-    "exchanges sent",
-    "changelogs sent",
-    "flushed",
-    "cut sent",
-    "committed",
-    "stored",
-    "done",
-]
-"""The named steps of an epoch, in order; `test_the_steps_are_those_of_an_epoch` keeps the list whole."""
-
-BEFORE_COMMIT = STEPS[: STEPS.index("committed")]
 PAIR = ("w0", "w1")
 STORM = ("w0", "w1", "w2", "w3", "w4")
 LONGEST_RUN_S = 2.5

@@ -178,7 +178,7 @@ class Verify:
         if part.facts and spec.compacted:
             return "its topic is compacted, and so does not hold every record of a stream"
         begins = self.log.begin_offsets(partitions)
-        if gone := [tp for tp, begin in begins.items() if begin and (not spec.compacted or begin > 0)]:
+        if gone := [tp for tp, begin in begins.items() if begin]:
             return f"partition {gone[0].partition} of its topic begins at offset {begins[gone[0]]}: records are gone"
         return ""
 

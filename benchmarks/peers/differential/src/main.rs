@@ -8,6 +8,7 @@
 
 use std::{cell::RefCell, collections::HashMap, fs, rc::Rc, time::Instant};
 
+use ddpeer::{cpu_seconds, percentile_ms};
 use differential_dataflow::{input::Input, operators::*, VecCollection};
 use timely::dataflow::operators::probe::Handle;
 
@@ -74,20 +75,6 @@ fn status(field: &str) -> u64 {
     line.map_or(0, |line| {
         line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
     })
-}
-
-/// The time that this thread, which does all the work, has had a core, in seconds.
-fn cpu_seconds() -> f64 {
-    let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    text.split(' ')
-        .next()
-        .and_then(|ns| ns.parse::<f64>().ok())
-        .unwrap_or(f64::NAN)
-        / 1e9
-}
-
-fn percentile_ms(sorted: &[f64], p: f64) -> f64 {
-    sorted[((sorted.len() - 1) as f64 * p) as usize] * 1e3
 }
 
 fn main() {

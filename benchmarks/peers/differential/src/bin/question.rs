@@ -7,10 +7,10 @@
 
 use std::{cell::RefCell, collections::HashMap, fs, rc::Rc, time::Instant};
 
+use ddpeer::{Pair, Story};
 use differential_dataflow::{input::Input, operators::*, VecCollection};
 use timely::dataflow::operators::probe::Handle;
 
-type Pair = (u32, u32);
 type Pairs<'a> = VecCollection<'a, usize, Pair, isize>;
 
 /// What has come out so far: the rows, and Σ (x + 1) × (y + 1).
@@ -70,35 +70,11 @@ fn paths<'a>(root: Pairs<'a>, edges: Pairs<'a>) -> Pairs<'a> {
     })
 }
 
-/// The time that this thread, which does all the work, has had a core, in seconds.
-fn cpu_seconds() -> f64 {
-    let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    text.split(' ')
-        .next()
-        .and_then(|ns| ns.parse::<f64>().ok())
-        .unwrap_or(f64::NAN)
-        / 1e9
-}
-
-fn percentile_ms(sorted: &[f64], p: f64) -> f64 {
-    sorted[((sorted.len() - 1) as f64 * p) as usize] * 1e3
-}
-
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     let question = arguments[1].clone();
     let batch: usize = arguments[5].parse().unwrap();
-    let (mut roots, mut graph, mut changes) = (Vec::new(), Vec::new(), Vec::new());
-    for line in fs::read_to_string(&arguments[2]).unwrap().lines() {
-        let words: Vec<&str> = line.split(' ').collect();
-        let number = |i: usize| words[i].parse::<u32>().unwrap();
-        match words[0] {
-            "r" => roots.push(number(1)),
-            "e" => graph.push(((number(2), number(3)), 1)),
-            "+" => changes.push(((number(2), number(3)), 1)),
-            _ => changes.push(((number(2), number(3)), -1)),
-        }
-    }
+    let story = Story::read(&arguments[2]);
     timely::execute_directly(move |worker| {
         let seen = Rc::new(RefCell::new(Seen::default()));
         let (sink, mut probe) = (seen.clone(), Handle::new());
@@ -115,12 +91,12 @@ fn main() {
                 .probe_with(&mut probe);
             (edge_input, root_input)
         });
-        for root in roots {
-            starts.insert((root, 0));
+        for root in &story.roots {
+            starts.insert((*root, 0));
         }
         starts.close();
         let mut epoch = 0;
-        let mut run = |updates: &[(Pair, isize)]| {
+        let run = |updates: &[(Pair, isize)]| {
             let begun = Instant::now();
             for (edge, weight) in updates {
                 edges.update(*edge, *weight);
@@ -131,21 +107,7 @@ fn main() {
             worker.step_while(|| probe.less_than(edges.time()));
             begun.elapsed().as_secs_f64()
         };
-        let load = run(&graph);
-        let (mut seconds, mut sums) = (Vec::new(), String::new());
-        let cpu = cpu_seconds();
-        for part in changes.chunks(batch) {
-            seconds.push(run(part));
-            sums += &format!("{}\n", seen.borrow().total);
-        }
-        let cpu = cpu_seconds() - cpu;
-        let total: f64 = seconds.iter().sum();
-        seconds.sort_by(f64::total_cmp);
-        println!(
-            "{{\"seconds\": {total:.6}, \"cpu_seconds\": {cpu:.6}, \"load_seconds\": {load:.6}, \"p50_ms\": {:.5}, \"p99_ms\": {:.5}}}",
-            percentile_ms(&seconds, 0.5),
-            percentile_ms(&seconds, 0.99),
-        );
+        let sums = story.follow(batch, run, || seen.borrow().total);
         let rows = seen.borrow();
         let lines = rows.rows.keys().map(|(x, y)| format!("{x} {y}\n"));
         fs::write(&arguments[3], lines.collect::<String>()).unwrap();

@@ -7,11 +7,45 @@ from typing import Any
 
 import eddy
 from eddy.connectors.local import LocalLog
-from eddy.connectors.log import TopicPartition, TopicSpec
+from eddy.connectors.log import Log, TopicPartition, TopicSpec
 from eddy.connectors.spark import backfill, verify
-from eddy.partitioner import partition_of
 
-__all__ = ["Rig"]
+__all__ = ["Rig", "latest_of", "rows_of", "write"]
+
+Row = tuple[int, bytes | None, bytes | None]
+"""Partition, key and value of a record."""
+
+
+def write(log: Log, topic: str, rows: Iterable[tuple[bytes | None, bytes | None]], commit: bool = True) -> None:
+    """Records in one transaction, each to the partition of its key."""
+    count, rows = log.topics([topic])[topic].partitions, list(rows)
+    homes = [0 if key is None else log.partitioner(key, count) for key, _ in rows]
+    producer = log.producer(None)
+    producer.begin()
+    producer.send(topic, homes, [key for key, _ in rows], [value for _, value in rows], [1_000] * len(rows))
+    producer.commit({}, None) if commit else producer.abort()
+    producer.close()
+
+
+def rows_of(log: Log, topic: str) -> list[Row]:
+    """All records of a topic, up to an open transaction."""
+    found = []
+    for partition in range(log.topics([topic])[topic].partitions):
+        tp = TopicPartition(topic, partition)
+        position, end = log.begin_offsets([tp])[tp], log.end_offsets([tp])[tp]
+        while position < end:
+            records = log.read(tp, position, end, 50_000)
+            if records.next_offset == position:
+                break
+            position = records.next_offset
+            found += [(partition, k, v) for k, v in zip(records.keys, records.values, strict=True)]
+    return found
+
+
+def latest_of(log: Log, topic: str) -> dict[bytes | None, tuple[int, bytes]]:
+    """The last value of each key, with its partition."""
+    last = {key: (partition, value) for partition, key, value in rows_of(log, topic)}
+    return {key: (partition, value) for key, (partition, value) in last.items() if value is not None}
 
 
 class Rig:
@@ -31,13 +65,7 @@ class Rig:
 
     def write(self, topic: str, rows: Iterable[tuple[bytes | None, bytes | None]]) -> None:
         """Records, each to the partition of its key."""
-        count = self.log.topics([topic])[topic].partitions
-        rows = list(rows)
-        producer = self.log.producer(None)
-        producer.begin()
-        homes = [0 if key is None else partition_of(key, count) for key, _ in rows]
-        producer.send(topic, homes, [key for key, _ in rows], [value for _, value in rows], [1_000] * len(rows))
-        producer.commit({}, None)
+        write(self.log, topic, rows)
 
     def work(self, **config: Any) -> None:
         """A worker, until nothing is left to do."""
@@ -54,19 +82,10 @@ class Rig:
     def backfill(self, **options: Any) -> Any:
         return backfill(self.topology(), self.spark, self.log, self.open_log, **options)
 
-    def rows(self, topic: str) -> list[tuple[int, bytes | None, bytes | None]]:
-        """All records: partition, key, value."""
-        found = []
-        for partition in range(self.log.topics([topic])[topic].partitions):
-            tp = TopicPartition(topic, partition)
-            position, end = self.log.begin_offsets([tp])[tp], self.log.end_offsets([tp])[tp]
-            while position < end:
-                records = self.log.read(tp, position, end, 10_000)
-                position = records.next_offset
-                found += [(partition, k, v) for k, v in zip(records.keys, records.values, strict=True)]
-        return found
+    def rows(self, topic: str) -> list[Row]:
+        """All records of a topic."""
+        return rows_of(self.log, topic)
 
     def latest(self, topic: str) -> dict[bytes | None, tuple[int, bytes]]:
-        """The last value of each key, with its partition."""
-        last = {key: (partition, value) for partition, key, value in self.rows(topic)}
-        return {key: (partition, value) for key, (partition, value) in last.items() if value is not None}
+        """The last value of each key of a topic, with its partition."""
+        return latest_of(self.log, topic)

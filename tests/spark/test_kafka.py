@@ -9,9 +9,10 @@ import pytest
 
 import eddy
 from eddy.connectors.kafka import KafkaLog, KafkaSettings
-from eddy.connectors.log import TopicPartition, TopicSpec
+from eddy.connectors.log import TopicSpec
 from eddy.connectors.spark import backfill, verify
 from eddy.errors import ConfigurationError
+from tests.spark.rig import latest_of, write
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 
@@ -32,34 +33,17 @@ def test_a_worker_goes_on_behind_a_backfill_and_is_verified(broker: str, spark: 
         above.group_by_key().count("sizes").to(f"{name}-sizes")
         return made
 
-    def write(rows: list[tuple[bytes, bytes | None]], commit: bool = True) -> None:
-        producer = log.producer(None)
-        producer.begin()
-        homes = [log.partitioner(key, 2) for key, _ in rows]
-        keys, values = zip(*rows, strict=True)
-        producer.send(f"{name}-nodes", homes, keys, values, [1_000] * len(rows))
-        producer.commit({}, None) if commit else producer.abort()
-        producer.close()
+    def sizes() -> dict[bytes | None, int]:
+        return {key: int.from_bytes(value, "big") for key, (_, value) in latest_of(log, f"{name}-sizes").items()}
 
-    def sizes() -> dict[bytes, int]:
-        latest: dict[bytes, bytes | None] = {}
-        for partition in range(2):
-            tp = TopicPartition(f"{name}-sizes", partition)
-            position, end = 0, log.end_offsets([tp])[tp]
-            while position < end:
-                records = log.read(tp, position, end, 1_000)
-                position = records.next_offset
-                latest.update(zip(records.keys, records.values, strict=True))  # type: ignore[arg-type]
-        return {key: int.from_bytes(value, "big") for key, value in latest.items() if value is not None}
-
-    write([(b"b", b"a"), (b"c", b"b"), (b"d", b"b")])
-    write([(b"x", b"a")], commit=False)
+    write(log, f"{name}-nodes", [(b"b", b"a"), (b"c", b"b"), (b"d", b"b")])
+    write(log, f"{name}-nodes", [(b"x", b"a")], commit=False)
     done = backfill(topology(), spark, log, open_log)
     assert done.written[f"{name}-sizes"] == 2
     assert sizes() == {b"a": 3, b"b": 2}
     with pytest.raises(ConfigurationError, match="it has run here before"):
         backfill(topology(), spark, log, open_log)
-    write([(b"e", b"d"), (b"c", None)])
+    write(log, f"{name}-nodes", [(b"e", b"d"), (b"c", None)])
     worker = eddy.Worker(topology(), log, eddy.Config(state_dir=tmp_path))
     worker.run_until_idle()
     worker.step()

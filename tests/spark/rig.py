@@ -82,6 +82,23 @@ class Rig:
     def backfill(self, **options: Any) -> Any:
         return backfill(self.topology(), self.spark, self.log, self.open_log, **options)
 
+    def plant(self, sql: str, topic: str, key: bytes, *values: Any) -> None:
+        """Change the last record of a key in the log's own file, as no program can."""
+        partition, offset = self._last_offset(topic, key)
+        storage = self.log._storage
+        where = "offset = ? AND partition_id = (SELECT id FROM partitions WHERE topic = ? AND partition = ?)"
+        with storage.change():
+            storage.rows(f"{sql} WHERE {where}", (*values, offset, topic, partition))
+
+    def _last_offset(self, topic: str, key: bytes) -> tuple[int, int]:
+        for partition in range(self.log.topics([topic])[topic].partitions):
+            tp = TopicPartition(topic, partition)
+            records = self.log.read(tp, 0, self.log.end_offsets([tp])[tp], 1_000)
+            offsets = [o for o, found in zip(records.offsets, records.keys, strict=True) if found == key]
+            if offsets:
+                return partition, offsets[-1]
+        raise AssertionError(key)
+
     def rows(self, topic: str) -> list[Row]:
         """All records of a topic."""
         return rows_of(self.log, topic)
@@ -89,3 +106,13 @@ class Rig:
     def latest(self, topic: str) -> dict[bytes | None, tuple[int, bytes]]:
         """The last value of each key of a topic, with its partition."""
         return latest_of(self.log, topic)
+
+    def held(self) -> dict[str, Any]:
+        """What outputs and changelogs hold: of tables the latest of each key, of streams every record."""
+        topology = self.topology()
+        kinds = {sink.topic: sink.kind for sink in topology.plan.sinks()}
+        ours = [topic for topic in self.log.topics() if topic.startswith(f"{topology.name}-")]
+        tables = [topic for topic in ours if topic.endswith("-changelog")]
+        tables += [topic for topic, kind in kinds.items() if kind != "stream"]
+        streams = [topic for topic, kind in kinds.items() if kind == "stream"]
+        return {topic: self.latest(topic) for topic in tables} | {topic: self.rows(topic) for topic in streams}

@@ -24,7 +24,6 @@ TOPICS = [
     TopicSpec("loud", 3),
     TopicSpec("reached", 1),
 ]
-INTERNAL = ("-cuts", "-plan", "-dead-letter")
 
 
 def everything() -> eddy.Topology:
@@ -89,24 +88,17 @@ def scratch(tmp_path: Path) -> Iterator[Rig]:
     rig.close()
 
 
-def held(rig: Rig) -> dict[str, Any]:
-    """What outputs and changelogs hold: of tables the latest, with its partition; of the stream every record."""
-    changelogs = {name for name in rig.log.topics() if name.startswith("all-") and not name.endswith(INTERNAL)}
-    tables = {name: rig.latest(name) for name in (*sorted(changelogs), "descendants", "counts", "reached")}
-    return {**tables, "loud": rig.rows("loud")}
-
-
 def go_on(rig: Rig) -> dict[str, Any]:
     for topic, records in THEN.items():
         rig.write(topic, records)
     rig.work()
-    return held(rig)
+    return rig.held()
 
 
 def test_a_worker_goes_on_behind_it_as_from_scratch(rig: Rig, scratch: Rig) -> None:
     done = rig.backfill()
     assert done.left_out == 0
-    assert held(rig) == held(scratch)
+    assert rig.held() == scratch.held()
     assert go_on(rig) == go_on(scratch)
     assert rig.verify().status == 0
 
@@ -129,7 +121,7 @@ def test_killed_at_every_stage_it_goes_on_when_run_again(tmp_path: Path, spark: 
     with pytest.raises(ConfigurationError, match="a backfill of it has begun and not finished"):
         rig.work()
     rig.backfill()
-    assert held(rig) == held(scratch)
+    assert rig.held() == scratch.held()
     assert go_on(rig) == go_on(scratch)
     rig.close()
     scratch.close()

@@ -39,27 +39,6 @@ def rig(tmp_path: Path, spark: Any) -> Iterator[Rig]:
     rig.close()
 
 
-def last_offset(rig: Rig, topic: str, key: bytes) -> tuple[int, int]:
-    for partition in range(rig.log.topics([topic])[topic].partitions):
-        tp = TopicPartition(topic, partition)
-        records = rig.log.read(tp, 0, rig.log.end_offsets([tp])[tp], 1_000)
-        offsets = [o for o, found in zip(records.offsets, records.keys, strict=True) if found == key]
-        if offsets:
-            return partition, offsets[-1]
-    raise AssertionError(key)
-
-
-def plant(rig: Rig, sql: str, topic: str, key: bytes, *values: Any) -> None:
-    """Change a record in the log's own file, as no program can."""
-    partition, offset = last_offset(rig, topic, key)
-    storage = rig.log._storage
-    with storage.change():
-        storage.rows(
-            sql + " WHERE offset = ? AND partition_id = (SELECT id FROM partitions WHERE topic = ? AND partition = ?)",
-            (*values, offset, topic, partition),
-        )
-
-
 def test_what_a_worker_did_is_equal(rig: Rig) -> None:
     verdict = rig.verify()
     assert (verdict.status, verdict.word, verdict.untold) == (0, "equal", {})
@@ -88,9 +67,9 @@ def test_it_works_while_the_worker_goes_on(rig: Rig) -> None:
 
 
 def test_what_is_wrong_is_found_and_named(rig: Rig, tmp_path: Path) -> None:
-    plant(rig, "UPDATE records SET value = ?", "descendants", b"a", (7).to_bytes(8, "big"))
-    plant(rig, "DELETE FROM records", "family-nodes-changelog", b"e")
-    plant(rig, "UPDATE records SET key = ?", "family-descendants-changelog", b"d", b"dd")
+    rig.plant("UPDATE records SET value = ?", "descendants", b"a", (7).to_bytes(8, "big"))
+    rig.plant("DELETE FROM records", "family-nodes-changelog", b"e")
+    rig.plant("UPDATE records SET key = ?", "family-descendants-changelog", b"d", b"dd")
     rig.write("loud", [(b"1", b"x")])
     ends = {"loud": [rig.log.end_offsets([TopicPartition("loud", p)])[TopicPartition("loud", p)] for p in range(3)]}
     cut = last_cut(rig.log, "family-cuts")

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200), pytes
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "wordnet"
 PROGRAM = EXAMPLE / "topology.py"
-TOPICS = [TopicSpec("concepts", 4, {"cleanup.policy": "compact"}), TopicSpec("sizes", 4)]
+TOPICS = [TopicSpec("concepts", 4, {"cleanup.policy": "compact"}), TopicSpec("sizes", 4, {"retention.ms": "-1"})]
 STATES = ("ancestors", "descendants")
 DOG, FURNITURE, BIRD = b"n02084071", "n03405725", "n01503061"
 Record = tuple[bytes, bytes | None]

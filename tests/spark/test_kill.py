@@ -1,0 +1,142 @@
+"""A backfill that gets SIGKILL, with its JVM and Python workers, in each of its stages, and is run again.
+
+    EDDY_KILLS=50 pytest tests/spark/test_kill.py
+
+kills at as many random moments more.
+"""
+
+import os
+import random
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from eddy.cli.load import load
+from eddy.connectors.kafka import KafkaLog, KafkaSettings
+from eddy.connectors.local import LocalLog
+from eddy.connectors.log import Log, TopicPartition, TopicSpec
+from eddy.worker import Worker
+from tests.spark.jobs import QUICK_TO_START, SPARK, Job, eddy
+from tests.spark.rig import latest_of, rows_of, write
+
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200), pytest.mark.slow]
+
+PROGRAM = """\
+import eddy
+
+topology = eddy.Topology("{name}")
+words = topology.stream("{name}-words", eddy.String, eddy.String)
+words.filter(lambda key, word: word.isupper()).to("{name}-loud")
+words.group_by(lambda key, word: word.lower(), key=eddy.String).count("counts").to("{name}-counts")
+"""
+QUICK = ("--spark-conf", f"spark.driver.extraJavaOptions={QUICK_TO_START}")
+FIRST = [(b"%d" % n, b"W%d" % (n * 7 % 50_000)) for n in range(60_000)]
+THEN = [(b"%d" % n, b"%c%d" % (b"wW"[n % 2], n * 11)) for n in range(200)]
+PARTITIONS = 4
+WRITES = {"write changelogs": {"counts-changelog": 50_000}, "write outputs": {"loud": 60_000, "counts": 50_000}}
+"""The stages that write, with the topics and how many records come into them."""
+STAGES = ("compute", "begin", *WRITES, "finish")
+MOMENTS_S = {"compute": 3.0, "begin": 0.1, "finish": 0.1}
+"""Of the others, in how many seconds they are killed at a random moment."""
+
+
+class Application:
+    """Words that are filtered and counted, on a log of which `where` are the options."""
+
+    def __init__(self, folder: Path, name: str, log: Log, *where: str | Path) -> None:
+        self.folder, self.name, self.log, self.where = folder, name, log, where
+        self.program = folder / f"{name}.py"
+        self.program.write_text(PROGRAM.format(name=name))
+        kept = {"retention.ms": "-1"}
+        log.create_topics(TopicSpec(self.topic(topic), PARTITIONS, kept) for topic in ("words", "loud", "counts"))
+        self.write(FIRST)
+
+    def topic(self, name: str) -> str:
+        return f"{self.name}-{name}"
+
+    def write(self, words: list[tuple[bytes, bytes]]) -> None:
+        write(self.log, self.topic("words"), words)
+
+    def backfill(self) -> Job:
+        return eddy(self.folder, "backfill", self.program, *self.where, *SPARK, *QUICK)
+
+    def work(self) -> None:
+        worker = Worker(load(str(self.program)).topology, self.log)
+        worker.run_until_idle()
+        worker.close()
+
+    def held(self) -> dict[str, object]:
+        """What the output and the changelog of the table hold, and every record of the stream."""
+        tables = {topic: latest_of(self.log, self.topic(topic)) for topic in ("counts", "counts-changelog")}
+        return {**tables, "loud": rows_of(self.log, self.topic("loud"))}
+
+    def appended(self, stage: str) -> int:
+        """How many offsets there are in the topics of a stage."""
+        partitions = [TopicPartition(self.topic(topic), p) for topic in WRITES[stage] for p in range(PARTITIONS)]
+        known = self.log.topics({partition.topic for partition in partitions})
+        return sum(self.log.end_offsets(p for p in partitions if p.topic in known).values())
+
+    def kill(self, stage: str, rng: random.Random) -> bool:
+        """Kill a backfill at a random moment of a stage. Returns whether it was in the midst of writing."""
+        job = self.backfill()
+        try:
+            wait_for(lambda: f" {stage}\n" in job.said(), job)
+            if stage in WRITES:
+                enough = rng.uniform(0, 0.6) * sum(WRITES[stage].values())
+                wait_for(lambda: self.appended(stage) > enough, job)
+            else:
+                time.sleep(rng.uniform(0, MOMENTS_S[stage]))
+        finally:
+            assert job.kill(), job.said()
+        if stage not in WRITES:
+            return False
+        there = sum(len(rows_of(self.log, self.topic(topic))) for topic in WRITES[stage])
+        return 0 < there < sum(WRITES[stage].values())
+
+
+def wait_for(condition: Callable[[], bool], job: Job) -> None:
+    while not condition():
+        assert job.running, job.said()
+        time.sleep(0.002)
+
+
+@contextmanager
+def log_of(where: str, folder: Path, request: pytest.FixtureRequest) -> Iterator[tuple[Log, str, str | Path]]:
+    if where == "kafka":
+        kafka = request.getfixturevalue("broker")
+        with closing(KafkaLog(KafkaSettings.of(kafka))) as log:
+            yield log, "--bootstrap", kafka
+    else:
+        with closing(LocalLog(folder / "log", busy_timeout_s=30.0)) as log:
+            yield log, "--data", folder / "log"
+
+
+@pytest.mark.parametrize("where", ["embedded", "kafka"])
+def test_killed_in_every_stage_it_goes_on_when_run_again(
+    where: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    rng, name = random.Random(where), f"kill-{uuid.uuid4().hex[:8]}"
+    more = rng.choices(STAGES[:-1], k=int(os.environ.get("EDDY_KILLS", "0")))
+    with log_of(where, tmp_path, request) as (log, *options):
+        application = Application(tmp_path, name, log, *options)
+        midst = sum(application.kill(stage, rng) for stage in (*more, *STAGES))
+        assert midst > 0, "no kill left a part of what is to be written"
+        done, said = application.backfill().wait()
+        assert done == 0 or "has run here before" in said, said
+        application.write(THEN)
+        application.work()
+        assert application.held() == from_scratch(tmp_path, name)
+
+
+def from_scratch(folder: Path, name: str) -> dict[str, object]:
+    """What a worker makes of it that took in everything."""
+    with closing(LocalLog(None)) as log:
+        application = Application(folder, name, log)
+        application.work()
+        application.write(THEN)
+        application.work()
+        return application.held()

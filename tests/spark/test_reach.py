@@ -1,5 +1,6 @@
-"""Steps that are one operator at one owner: Spark makes and remembers what a worker does that came to it by and by."""
+"""Recursion of each other kind: at one owner, where Spark makes what a worker remembers, and by bindings in turn."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,32 +12,76 @@ from tests.spark.rig import Rig
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 
-S = eddy.String
+S, N = eddy.String, eddy.Int64
+SINKS = ("sizes", "ways", "totals", "even", "odd")
+FIRST: dict[str, list[tuple[bytes, bytes | None]]] = {
+    "edges": [(b"1", b"ab"), (b"2", b"bc"), (b"3", b"ca"), (b"4", b"cd"), (b"5", b"xy")],
+    "roots": [(b"first", b"a"), (b"second", b"x")],
+    "nodes": [(b"c", b"b"), (b"d", b"c"), (b"b", b"a"), (b"e", b"d"), (b"y", b"x"), (b"x", b"y")],
+}
+THEN: dict[str, list[tuple[bytes, bytes | None]]] = {
+    "edges": [(b"2", None), (b"6", b"ad"), (b"7", b"dc")],
+    "roots": [(b"second", b"c"), (b"third", b"d")],
+    "nodes": [(b"c", b"a"), (b"e", None), (b"x", b"a")],
+}
 
 
 def graph() -> eddy.Topology:
+    """What is reached over edges and by how many simple paths, totals of a tree, and parity by two bindings."""
     topology = eddy.Topology("graph")
     edges = topology.table("edges", S, S).to_relation().map(lambda _, edge: (edge[0], edge[1]), key=S, value=S)
     roots = topology.table("roots", S, S).to_relation()
     reached = topology.recursive_fixpoint(roots=roots, edges=edges, name="reached")
     reached.group_by_key().count("sizes").to("sizes")
+    paths = topology.recursive_fixpoint(roots=roots, edges=edges, name="paths", cycle_policy="allow-paths")
+    paths.group_by_key().count("ways").to("ways")
+    topology.table("nodes", S, S).tree_totals("totals", value=N).to("totals")
+
+    start = topology.constant([("a", 0)], "start", S, N)
+
+    def step(even: Any, odd: Any) -> tuple[Any, Any]:
+        even = start.union(odd.join(edges, lambda a, _, b: (b, 0), "to-even", S, N)).distinct("evens")
+        return even, even.join(edges, lambda a, _, b: (b, 0), "to-odd", S, N).distinct("odds")
+
+    found = topology.mutually_recursive(step, name="parity", serdes={"even": (S, N), "odd": (S, N)})
+    found.even.group_by_key(S, N).count("even-of").to("even")
+    found.odd.group_by_key(S, N).count("odd-of").to("odd")
     return topology
 
 
-def test_a_fixpoint_is_verified_with_its_states(tmp_path: Path, spark: Any) -> None:
-    rig = Rig(tmp_path, graph, [TopicSpec("edges", 2), TopicSpec("roots", 2), TopicSpec("sizes", 2)], spark)
-    rig.write("edges", [(b"1", b"ab"), (b"2", b"bc"), (b"3", b"ca"), (b"4", b"cd"), (b"5", b"xy")])
-    rig.write("roots", [(b"first", b"a"), (b"second", b"x")])
+def fed(folder: Path, spark: Any) -> Rig:
+    rig = Rig(folder, graph, [TopicSpec(topic, 2) for topic in (*FIRST, *SINKS)], spark)
+    for topic, records in FIRST.items():
+        rig.write(topic, records)
+    return rig
+
+
+def go_on(rig: Rig) -> dict[str, Any]:
+    for topic, records in THEN.items():
+        rig.write(topic, records)
     rig.work()
-    rig.write("edges", [(b"2", None), (b"6", b"ad"), (b"7", b"dc")])
+    return rig.held()
+
+
+@pytest.fixture
+def scratch(tmp_path: Path, spark: Any) -> Iterator[Rig]:
+    rig = fed(tmp_path / "scratch", spark)
     rig.work()
-    verdict = rig.verify()
+    yield rig
+    rig.close()
+
+
+def test_they_are_verified_with_their_states(scratch: Rig) -> None:
+    go_on(scratch)
+    verdict = scratch.verify()
     assert (verdict.status, verdict.untold) == (0, {}), list(verdict.lines())
-    assert {part.name for part in verdict.compared} >= {
-        "sizes",
-        "reached",
-        "reached-out",
-        "reached-in",
-        "reached-roots",
-    }
+    loops = {"reached", "reached-out", "reached-in", "reached-roots", "paths", "totals", "evens", "odds"}
+    assert {part.name for part in verdict.compared} >= {*SINKS, *loops}, list(verdict.lines())
+
+
+def test_a_worker_goes_on_behind_their_backfill_as_from_scratch(scratch: Rig, tmp_path: Path, spark: Any) -> None:
+    rig = fed(tmp_path / "backfilled", spark)
+    rig.backfill()
+    assert rig.held() == scratch.held()
+    assert go_on(rig) == go_on(scratch)
     rig.close()

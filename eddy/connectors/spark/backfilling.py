@@ -96,8 +96,10 @@ class Backfill:
         where = f"backfill of application '{name}'"
         if log.groups().get(name):
             raise ConfigurationError(f"{where}: a worker of it runs on this log; it has to be stopped. Stop eddy run")
+        if self.replace:
+            return None
         begun = application.memory.backfill
-        if begun is not None and not self.replace:
+        if begun is not None:
             if begun.plan != application.lines:
                 raise ConfigurationError(
                     f"{where}: one has begun, and the topology has been changed since. Bring the topology back, and it "
@@ -109,17 +111,17 @@ class Backfill:
             found.append("positions")
         if application.memory.plan is not None:
             found.append("a plan")
-        changelogs = application.internal.changelogs
-        there = log.topics(changelogs)
-        ends = log.end_offsets(TopicPartition(topic, p) for topic in there for p in range(changelogs[topic]))
+        there = log.topics(application.internal.changelogs)
+        ends = log.end_offsets(TopicPartition(topic, p) for topic in there for p in range(there[topic].partitions))
         if any(ends.values()):
             found.append("changelogs")
-        if (found or begun) and not self.replace:
+        if found:
             raise ConfigurationError(
                 f"{where}: it has run here before and has {', '.join(found)}; a backfill is for one that has nothing "
                 "yet. Take its states away and begin anew: --replace; outputs stay, and what is no longer in a table "
                 "is deleted there"
             )
+        application.internal.make(log, create=False)
         return None
 
     def _check(self, computation: Computation) -> None:

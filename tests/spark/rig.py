@@ -10,7 +10,7 @@ from eddy.connectors.local import LocalLog
 from eddy.connectors.log import Log, TopicPartition, TopicSpec
 from eddy.connectors.spark import backfill, verify
 
-__all__ = ["Rig", "latest_of", "rows_of", "write"]
+__all__ = ["Rig", "latest_of", "plant", "rows_of", "write"]
 
 Row = tuple[int, bytes | None, bytes | None]
 """Partition, key and value of a record."""
@@ -82,23 +82,6 @@ class Rig:
     def backfill(self, **options: Any) -> Any:
         return backfill(self.topology(), self.spark, self.log, self.open_log, **options)
 
-    def plant(self, sql: str, topic: str, key: bytes, *values: Any) -> None:
-        """Change the last record of a key in the log's own file, as no program can."""
-        partition, offset = self._last_offset(topic, key)
-        storage = self.log._storage
-        where = "offset = ? AND partition_id = (SELECT id FROM partitions WHERE topic = ? AND partition = ?)"
-        with storage.change():
-            storage.rows(f"{sql} WHERE {where}", (*values, offset, topic, partition))
-
-    def _last_offset(self, topic: str, key: bytes) -> tuple[int, int]:
-        for partition in range(self.log.topics([topic])[topic].partitions):
-            tp = TopicPartition(topic, partition)
-            records = self.log.read(tp, 0, self.log.end_offsets([tp])[tp], 1_000)
-            offsets = [o for o, found in zip(records.offsets, records.keys, strict=True) if found == key]
-            if offsets:
-                return partition, offsets[-1]
-        raise AssertionError(key)
-
     def rows(self, topic: str) -> list[Row]:
         """All records of a topic."""
         return rows_of(self.log, topic)
@@ -116,3 +99,24 @@ class Rig:
         tables += [topic for topic, kind in kinds.items() if kind != "stream"]
         streams = [topic for topic, kind in kinds.items() if kind == "stream"]
         return {topic: self.latest(topic) for topic in tables} | {topic: self.rows(topic) for topic in streams}
+
+
+def last_offset(rig: Rig, topic: str, key: bytes) -> tuple[int, int]:
+    for partition in range(rig.log.topics([topic])[topic].partitions):
+        tp = TopicPartition(topic, partition)
+        records = rig.log.read(tp, 0, rig.log.end_offsets([tp])[tp], 1_000)
+        offsets = [o for o, found in zip(records.offsets, records.keys, strict=True) if found == key]
+        if offsets:
+            return partition, offsets[-1]
+    raise AssertionError(key)
+
+
+def plant(rig: Rig, sql: str, topic: str, key: bytes, *values: Any) -> None:
+    """Change a record in the log's own file, as no program can."""
+    partition, offset = last_offset(rig, topic, key)
+    storage = rig.log._storage
+    with storage.change():
+        storage.rows(
+            sql + " WHERE offset = ? AND partition_id = (SELECT id FROM partitions WHERE topic = ? AND partition = ?)",
+            (*values, offset, topic, partition),
+        )

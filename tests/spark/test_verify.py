@@ -10,7 +10,7 @@ import eddy
 from eddy.connectors.log import TopicPartition, TopicSpec
 from eddy.connectors.quiescence import Cut
 from eddy.connectors.spark.verification import last_cut
-from tests.spark.rig import Rig
+from tests.spark.rig import Rig, plant
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 
@@ -67,9 +67,9 @@ def test_it_works_while_the_worker_goes_on(rig: Rig) -> None:
 
 
 def test_what_is_wrong_is_found_and_named(rig: Rig, tmp_path: Path) -> None:
-    rig.plant("UPDATE records SET value = ?", "descendants", b"a", (7).to_bytes(8, "big"))
-    rig.plant("DELETE FROM records", "family-nodes-changelog", b"e")
-    rig.plant("UPDATE records SET key = ?", "family-descendants-changelog", b"d", b"dd")
+    plant(rig, "UPDATE records SET value = ?", "descendants", b"a", (7).to_bytes(8, "big"))
+    plant(rig, "DELETE FROM records", "family-nodes-changelog", b"e")
+    plant(rig, "UPDATE records SET key = ?", "family-descendants-changelog", b"d", b"dd")
     rig.write("loud", [(b"1", b"x")])
     ends = {"loud": [rig.log.end_offsets([TopicPartition("loud", p)])[TopicPartition("loud", p)] for p in range(3)]}
     cut = last_cut(rig.log, "family-cuts")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 from rich.status import Status
 
@@ -22,6 +23,7 @@ from eddy.errors import EddyError
 __all__ = ["COULD_NOT", "batch_options", "ending", "inputs_of", "session", "stages"]
 
 COULD_NOT = 2
+_OF_A_SESSION = {"master": "--master", "memory": "--memory", "confs": "--spark-conf"}
 _log = logging.getLogger("eddy.cli")
 
 
@@ -72,8 +74,13 @@ def inputs_of(pairs: tuple[str, ...]) -> dict[str, str]:
 
 
 def session(master: str, memory: str, confs: tuple[str, ...]) -> Any:
-    """A Spark session. Raises: ConfigurationError."""
-    return local_session(master, memory, pairs_of(confs, "KEY"))
+    """The Spark session that `main` was given as `obj`, or one in this process. Raises: ConfigurationError."""
+    context = click.get_current_context()
+    if context.obj is None:
+        return local_session(master, memory, pairs_of(confs, "KEY"))
+    if said := [name for name in _OF_A_SESSION if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]:
+        raise click.UsageError(f"{_OF_A_SESSION[said[0]]}: the session is there already; say it to spark-submit.")
+    return context.obj
 
 
 @contextlib.contextmanager

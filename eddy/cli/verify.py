@@ -1,7 +1,5 @@
 """`eddy verify`: recomputes what an application holds and has written, with Spark, and compares."""
 
-import pathlib
-
 import click
 
 from eddy.cli.batch import batch_options, ending, inputs_of, session, stages
@@ -18,7 +16,6 @@ __all__ = ["command"]
 @log_options
 @click.option(
     "--mismatches",
-    type=click.Path(path_type=pathlib.Path),
     metavar="DIR",
     help="Write all that differs there, as Parquet; what was there is replaced.",
 )
@@ -41,7 +38,7 @@ __all__ = ["command"]
 def command(
     program: str,
     target: Target,
-    mismatches: pathlib.Path | None,
+    mismatches: str | None,
     no_stores: bool,
     commutes: tuple[str, ...],
     inputs: tuple[str, ...],
@@ -72,7 +69,7 @@ def command(
             opener(target),
             on_error=on_error,
             commutes=commutes,
-            mismatches=None if mismatches is None else str(mismatches),
+            mismatches=mismatches,
             wait_s=timeout,
             stores=not no_stores,
             files=files,

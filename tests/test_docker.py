@@ -222,6 +222,20 @@ class TestCompose:
                 assert needed["condition"] in ["service_healthy"] * checked + ["service_completed_successfully"] * ends
                 assert set(SERVICES[other].get("profiles", [])) <= set(service.get("profiles", []))
 
+    def test_runs_backfill_before_the_worker_and_verify_behind_it_both_with_spark(self) -> None:
+        def before(name: str) -> set[str]:
+            named = SERVICES[name].get("depends_on", {}).keys()
+            return set(named).union(*map(before, named))
+
+        for name in ("backfill", "verify"):
+            service = SERVICES[name]
+            assert (service["profiles"], service["image"]) == (["batch"], "eddy-spark")
+            words = shell_words(service)[0]
+            assert words[:3] == ["eddy", name, PROGRAM]
+            assert parsed(words).params["memory"] == "1g"
+        assert before("backfill") == {"kafka", "topics", "concepts"}
+        assert before("verify") > {"worker", "wait"}
+
     def test_starts_by_itself_only_what_is_needed(self) -> None:
         assert [name for name, service in SERVICES.items() if "profiles" not in service] == [
             "kafka",

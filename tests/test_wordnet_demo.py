@@ -24,8 +24,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """Start a demonstration. Its temporary folders are in `tmp_path`."""
     started: list[subprocess.Popen[str]] = []
 
-    def begin(name: str, *arguments: str) -> subprocess.Popen[str]:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("EDDY_")}
+    def begin(name: str, *arguments: str, **variables: str) -> subprocess.Popen[str]:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("EDDY_")} | variables
         process = subprocess.Popen(
             [sys.executable, EXAMPLE / name, *arguments],
             env=environment | {"TMPDIR": str(tmp_path), "COLUMNS": "120", "PYTHONUNBUFFERED": "1"},
@@ -42,8 +42,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
         process.communicate(timeout=PATIENCE_S)
 
 
-def all_of(process: subprocess.Popen[str]) -> str:
-    said, _ = process.communicate(timeout=PATIENCE_S)
+def all_of(process: subprocess.Popen[str], patience_s: float = PATIENCE_S) -> str:
+    said, _ = process.communicate(timeout=patience_s)
     assert process.returncode == 0, said
     return said
 
@@ -64,13 +64,34 @@ def running_in(folder: Path) -> list[str]:
     return [line for line in listed.stdout.splitlines() if str(folder) in line]
 
 
-def test_demo_counts_all_concepts(start: Start, tmp_path: Path) -> None:
-    said = all_of(start("demo.py"))
-    assert [found.group(1) for found in re.finditer(COUNTED.format("([\\d,]+)"), said)] == [
-        "16,897",
-        "16,897",
-        "16,684",
-    ]
+def check_counts(said: str) -> None:
+    found = [found.group(1) for found in re.finditer(COUNTED.format("([\\d,]+)"), said)]
+    assert found == ["16,897", "16,897", "16,684"], said
+
+
+@pytest.mark.parametrize("missing", ["pyspark", "Java"])
+def test_demo_counts_all_concepts_without_spark(start: Start, missing: str, tmp_path: Path) -> None:
+    variables = {"JAVA_HOME": "/nowhere"}
+    if missing == "pyspark":
+        home = tmp_path / "home"
+        home.mkdir()
+        (home / "sitecustomize.py").write_text("import sys\n\nsys.modules['pyspark'] = None\n")
+        variables = {"PYTHONPATH": os.pathsep.join([str(home), *filter(None, [os.environ.get("PYTHONPATH")])])}
+    said = all_of(start("demo.py", **variables))
+    check_counts(said)
+    needed = {"pyspark": "pip install -e '.[spark]'", "Java": "Java 17 or later, on Debian: apt-get install openjdk"}
+    assert said.rstrip().splitlines()[-1].startswith(f"Not verified with Spark. What it needs: {needed[missing]}")
+    assert [path for path in tmp_path.iterdir() if path.name != "home"] == []
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("spark")
+@pytest.mark.timeout(1200)
+def test_demo_ends_with_a_verification_where_there_is_spark(start: Start, tmp_path: Path) -> None:
+    said = all_of(start("demo.py"), patience_s=1200)
+    check_counts(said)
+    verdict = said[said.index("✓ verified with Spark, in ") :]
+    assert "wordnet: equal, at the cut concepts 82945\nsink sizes: 16,684 keys, all equal\n" in verdict
     assert list(tmp_path.iterdir()) == []
 
 

@@ -3,9 +3,15 @@
     python examples/wordnet/demo.py
 
 It runs on the embedded log in a temporary folder, with RocksDB for state, and checks every count
-against one made from scratch by plain Python. `demo_kafka.py` does the same on Kafka.
+against one made from scratch by plain Python. In the end Spark, where there is one, makes everything
+anew from the topics and compares. `demo_kafka.py` does the same on Kafka, without Spark.
 """
 
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -18,6 +24,7 @@ import eddy
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import TopicPartition, TopicSpec
 
+PROGRAM = Path(__file__).with_name("topology.py")
 CONCEPT, SIZE = eddy.Struct(Concept), eddy.Struct(Size)
 
 
@@ -59,9 +66,33 @@ class EmbeddedJob:
         return seconds
 
     def close(self) -> None:
-        """Stop."""
+        """Note where inputs and outputs are, for `eddy verify`, and stop."""
+        self.worker.step()
         self.worker.close()
         self.log.close()
+
+
+def what_spark_needs() -> str:
+    """What is to be installed before `eddy verify` can run; empty where all is there."""
+    if not all(map(importlib.util.find_spec, ("pyspark", "pyarrow", "pandas"))):
+        return "pip install -e '.[spark]'"
+    java = os.path.join(os.environ["JAVA_HOME"], "bin", "java") if "JAVA_HOME" in os.environ else "java"
+    return "" if shutil.which(java) else "Java 17 or later, on Debian: apt-get install openjdk-17-jre-headless"
+
+
+def verify(log: Path) -> None:
+    """Let Spark compute the output and all states anew, and compare."""
+    if needed := what_spark_needs():
+        console.print(f"Not verified with Spark. What it needs: {needed}", markup=False)
+        return
+    began = time.perf_counter()
+    command = [sys.executable, "-P", "-m", "eddy", "verify", PROGRAM, "--data", log]
+    with console.status("Spark computes everything anew …"):
+        ended = subprocess.run(command, capture_output=True, text=True)
+    if ended.returncode:
+        raise SystemExit(ended.stdout + ended.stderr)
+    console.print(f"[green]✓[/] verified with Spark, in {time.perf_counter() - began:.0f} s:")
+    console.print(ended.stdout.rstrip(), markup=False)
 
 
 def main() -> None:
@@ -82,6 +113,7 @@ def main() -> None:
         move(job, concepts)
         remove(job, concepts)
         job.close()
+        verify(Path(folder) / "log")
 
 
 if __name__ == "__main__":

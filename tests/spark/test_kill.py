@@ -33,7 +33,6 @@ words = topology.stream("{name}-words", eddy.String, eddy.String)
 words.filter(lambda key, word: word.isupper()).to("{name}-loud")
 words.group_by(lambda key, word: word.lower(), key=eddy.String).count("counts").to("{name}-counts")
 """
-QUICK = ("--spark-conf", f"spark.driver.extraJavaOptions={QUICK_TO_START}")
 FIRST = [(b"%d" % n, b"W%d" % (n * 7 % 50_000)) for n in range(60_000)]
 THEN = [(b"%d" % n, b"%c%d" % (b"wW"[n % 2], n * 11)) for n in range(200)]
 PARTITIONS = 4
@@ -62,7 +61,8 @@ class Application:
         write(self.log, self.topic("words"), words)
 
     def backfill(self) -> Job:
-        return eddy(self.folder, "backfill", self.program, *self.where, *SPARK, *QUICK)
+        options = f"spark.driver.extraJavaOptions={QUICK_TO_START} -Djava.io.tmpdir={self.folder}"
+        return eddy(self.folder, "backfill", self.program, *self.where, *SPARK, "--spark-conf", options)
 
     def work(self) -> None:
         worker = Worker(load(str(self.program)).topology, self.log)

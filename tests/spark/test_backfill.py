@@ -120,6 +120,8 @@ def test_killed_at_every_stage_it_goes_on_when_run_again(tmp_path: Path, spark: 
             rig.backfill(stage=kill)
     with pytest.raises(ConfigurationError, match="a backfill of it has begun and not finished"):
         rig.work()
+    with pytest.raises(ConfigurationError, match=r"'loud' holds records already.* Go on .*: without --replace"):
+        rig.backfill(replace=True)
     rig.backfill()
     assert rig.held() == scratch.held()
     assert go_on(rig) == go_on(scratch)

@@ -129,10 +129,12 @@ class Backfill:
         application = computation.application
         for sink in self.topology.plan.sinks():
             if sink.kind == "stream" and self._before(application, sink.topic):
+                begun = application.memory.backfill is not None
                 raise ConfigurationError(
                     f"backfill of application '{self.topology.name}': topic '{sink.topic}' holds records already, and "
-                    "those of a stream would be there twice. Delete and create the topic, or let the worker replay "
-                    "the input: eddy run …"
+                    "those of a stream would be there twice. "
+                    f"{'Go on with the backfill that has begun: without --replace; or delete' if begun else 'Delete'} "
+                    "and create the topic, or let the worker replay the input: eddy run …"
                 )
         restored = {state.spec.source or "" for state in application.circuit.states.values()}
         if both := sorted(restored & set(self.files)):

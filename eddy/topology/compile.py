@@ -31,7 +31,7 @@ from eddy.topology.plan import Node, Plan, Recursion, Source, Variable
 from eddy.topology.scopes import Loop, Scopes
 from eddy.topology.slots import Slots, swapped, transformation, with_time
 
-__all__ = ["Environment", "compile_plan", "sink_serdes"]
+__all__ = ["Environment", "compile_part", "compile_plan", "sink_serdes"]
 
 
 @dataclass
@@ -57,6 +57,13 @@ def compile_plan(plan: Plan, environment: Environment) -> Circuit:
     return _Compiler(plan, environment).circuit()
 
 
+def compile_part(plan: Plan, environment: Environment, node: Node) -> Circuit:
+    """Compile one step, with all that is inside it. Its inputs are called after the steps that it reads, its outputs
+    after itself or, of a block, after its bindings.
+    """
+    return _Compiler(plan, environment).part(node)
+
+
 class _Compiler:
     def __init__(self, plan: Plan, environment: Environment) -> None:
         self._plan, self.world = plan, environment
@@ -78,7 +85,26 @@ class _Compiler:
             self._check_scope(node)
             if node not in self._inside:
                 self._compile(node)
-        world = self.world
+        return self._circuit()
+
+    def part(self, node: Node) -> Circuit:
+        """Compile one step as if what it reads came from outside."""
+        scope = self._scope
+        for source in self.scopes.reads(node):
+            if source not in scope.slots:
+                scope.slots[source] = self._inputs[source.name] = scope.slot()
+        for step in self.scopes.deep([node]):
+            if self._topic_of(step):
+                scope.received[step] = scope.slot()
+        self._compile(node)
+        for made in self._plan.made_by(node):
+            if made is not node:
+                self._compile(made)
+            scope.emit(Output(made.name), scope.slots[made])
+        return self._circuit()
+
+    def _circuit(self) -> Circuit:
+        scope, world = self._scope, self.world
         budgets = (world.budget, world.guard)
         return Circuit(scope.steps, scope.count, self._inputs, world.ownership, budgets, world.max_cells)
 

@@ -9,6 +9,7 @@ import eddy
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import TopicPartition, TopicSpec
 from eddy.connectors.spark import backfill, verify
+from eddy.connectors.spark.computation import ONE_TASK
 from eddy.partitioner import partition_of
 
 __all__ = ["Rig"]
@@ -22,6 +23,7 @@ class Rig:
     ) -> None:
         self.path, self.topology, self.spark = folder / "log", topology, spark
         self.state = folder / "state"
+        self.one_task = ONE_TASK
         self.open_log = functools.partial(LocalLog, self.path)
         self.log = self.open_log()
         self.log.create_topics(topics)
@@ -49,10 +51,16 @@ class Rig:
             worker.close()
 
     def verify(self, **options: Any) -> Any:
-        return verify(self.topology(), self.spark, self.log, self.open_log, **{"wait_s": 0.0, **options})
+        return verify(
+            self.topology(),
+            self.spark,
+            self.log,
+            self.open_log,
+            **{"wait_s": 0.0, "one_task": self.one_task, **options},
+        )
 
     def backfill(self, **options: Any) -> Any:
-        return backfill(self.topology(), self.spark, self.log, self.open_log, **options)
+        return backfill(self.topology(), self.spark, self.log, self.open_log, **{"one_task": self.one_task, **options})
 
     def rows(self, topic: str) -> list[tuple[int, bytes | None, bytes | None]]:
         """All records: partition, key, value."""

@@ -21,8 +21,9 @@ from pyspark.sql import functions as f
 
 from eddy.connectors.log import Log, TopicPartition
 from eddy.connectors.quiescence import Cut
+from eddy.connectors.spark.beside import BESIDE, beside
 from eddy.connectors.spark.changelog import changelog_rows
-from eddy.connectors.spark.computation import Application, Computation
+from eddy.connectors.spark.computation import ONE_TASK, Application, Computation
 from eddy.connectors.spark.frames import Frames, names, told
 from eddy.connectors.spark.inputs import OpenLog, Stretch, read_topics
 from eddy.connectors.spark.order import order_dependent, tainted
@@ -70,6 +71,7 @@ class Verify:
     cut: Cut | None = None
     wait_s: float = 60.0
     stores: bool = True
+    one_task: int = ONE_TASK
     program: str | None = None
     stage: Callable[[str], None] = lambda name: None
     files: Mapping[str, str] = field(default_factory=dict)
@@ -90,7 +92,14 @@ class Verify:
         frames = Frames(self.spark, self.program)
         try:
             computation = Computation(
-                application, frames, self.open_log, cut.inputs, self.on_error, self.files, traced=self.stores
+                application,
+                frames,
+                self.open_log,
+                cut.inputs,
+                self.on_error,
+                self.files,
+                traced=self.stores,
+                one_task=self.one_task,
             )
             computation.check()
             self.stage("compute")
@@ -140,7 +149,7 @@ class Verify:
     def _sinks(self, computation: Computation, untold: dict[str, str]) -> list[tuple[_Part, Any]]:
         """A part for each topic that sinks write to."""
         by_topic: dict[str, list[Sink]] = {}
-        for sink in computation.compiler.sinks:
+        for sink in computation.results.sinks:
             by_topic.setdefault(sink.topic, []).append(sink)
         parts = []
         for topic, sinks in by_topic.items():
@@ -148,7 +157,7 @@ class Verify:
             if len(kinds) > 1:
                 untold[f"sink '{topic}'"] = "a stream and a table write to it, so that it is neither"
                 continue
-            whole = computation.frames.union([computation.compiler.sinks[s].select("k", "v") for s in sinks], "")
+            whole = computation.frames.union([computation.results.sinks[s].select("k", "v") for s in sinks], "")
             readable = Readable.of_sink(self.topology.plan, computation.application.counts, sinks[0])
             count = computation.application.counts[topic]
             parts.append((_Part("sink", topic, topic, count, whole, kinds.pop(), readable), sinks[0]))
@@ -156,17 +165,17 @@ class Verify:
 
     def _stores(self, computation: Computation, notes: dict[str, str]) -> list[tuple[_Part, Any]]:
         """A part for each state that has a changelog."""
-        compiler, parts = computation.compiler, []
+        results, parts = computation.results, []
         for name, state in computation.application.circuit.states.items():
             if state.spec.changelog is None:
                 notes[f"store '{name}'"] = f"not compared: its topic '{state.spec.source}' is its changelog"
-            elif name not in compiler.states:
-                notes[f"store '{name}'"] = f"not compared: {compiler.untold.get(name, 'nothing computes it')}"
+            elif name not in results.states:
+                notes[f"store '{name}'"] = f"not compared: {results.untold.get(name, 'nothing computes it')}"
             else:
-                rows = changelog_rows(compiler.states[name]).select(f.col("key").alias("k"), f.col("value").alias("v"))
+                rows = changelog_rows(results.states[name]).select(f.col("key").alias("k"), f.col("value").alias("v"))
                 topic, count = state.spec.changelog, state.spec.partitions
                 part = _Part("store", name, topic, count, rows, False, Readable.of_state(state.spec))
-                parts.append((part, compiler.states[name].node))
+                parts.append((part, results.states[name].node))
         return parts
 
     def _unreadable(self, part: _Part, cut: Cut) -> str:
@@ -193,8 +202,8 @@ class Verify:
             if chosen := [part for part in parts if part.facts is facts]:
                 found = read_topics(frames, self.open_log, {part.topic: _until(cut, part.topic) for part in chosen})
                 expected = [part.expected.withColumn("topic", f.lit(part.topic)) for part in chosen]
-                sides.append(_joined(frames.union(expected, ""), found, facts))
-        joined = frames.kept(frames.union(sides, _JOINED))
+                sides.append(beside(frames.union(expected, ""), found, facts))
+        joined = frames.kept(frames.union(sides, BESIDE))
         with told():
             rows = (
                 joined.groupBy("topic").agg(f.count("*").alias("keys"), f.count_if("differs").alias("differ")).collect()
@@ -232,40 +241,8 @@ class Verify:
         return read_topics(frames, self.open_log, stretches).select("topic", "k").distinct()
 
 
-_JOINED = (
-    "topic string, k binary, expected binary, found binary, times_expected long, times_found long, differs boolean"
-)
-
-
 def _until(cut: Cut, topic: str) -> list[Stretch]:
     return [Stretch(partition, 0, end) for partition, end in enumerate(cut.outputs[topic])]
-
-
-def _joined(expected: DataFrame, found: DataFrame, facts: bool) -> DataFrame:
-    """What is expected beside what was found: by key, or by record where these are facts."""
-    same_key = ["topic", "k", "v"] if facts else ["topic", "k"]
-    one = expected.groupBy(*same_key).agg(*([] if facts else [f.max("v").alias("v")]), f.count("*").alias("n"))
-    if facts:
-        other = found.groupBy(*same_key).agg(f.count("*").alias("m"))
-    else:
-        last = f.max_by(f.struct("v"), f.struct("o", "p")).alias("last")
-        latest = found.groupBy(*same_key).agg(last).where("last.v IS NOT NULL")
-        other = latest.select("topic", "k", f.col("last.v").alias("v"), f.lit(1).cast("long").alias("m"))
-    other = other.select(f.col("topic").alias("f_topic"), f.col("k").alias("f_k"), f.col("v").alias("f_v"), "m")
-    meet = f.lit(True)
-    for name in same_key:
-        meet = meet & one[name].eqNullSafe(other[f"f_{name}"])
-    same = f.col("v").eqNullSafe(f.col("f_v")) & f.col("n").eqNullSafe(f.col("m"))
-    expects = f.col("n").isNotNull()
-    return one.join(other, meet, "full").select(
-        f.coalesce("topic", "f_topic").alias("topic"),
-        f.when(expects, f.col("k")).otherwise(f.col("f_k")).alias("k"),
-        f.col("v").alias("expected"),
-        f.col("f_v").alias("found"),
-        f.coalesce("n", f.lit(0)).alias("times_expected"),
-        f.coalesce("m", f.lit(0)).alias("times_found"),
-        (~same).alias("differs"),
-    )
 
 
 def _examples(parts: list[_Part], differing: DataFrame) -> tuple[dict[str, list[Example]], dict[str, int]]:

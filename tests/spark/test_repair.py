@@ -1,5 +1,6 @@
 """Repair: corrections come as records through the input and make all of it right, or nothing is written."""
 
+import functools
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 import eddy
 from eddy.connectors.log import TopicPartition, TopicSpec
+from eddy.connectors.quiescence import Cut
 from eddy.connectors.spark.repair import Sending
 from eddy.errors import ConfigurationError
 from tests.spark.rig import Rig, plant
@@ -136,29 +138,22 @@ def test_what_arrival_order_decides_behind_a_table_is_refused(rig_of: Callable[.
     assert "is behind 'nodes', and whether it follows cannot be told: a stream-table join" in refused(rig)
 
 
-def test_newer_records_of_the_input_are_not_overwritten(rig_of: Callable[..., Rig]) -> None:
+@pytest.mark.parametrize("when", ["before it writes", "while it writes"])
+def test_newer_records_of_the_input_are_not_overwritten(rig_of: Callable[..., Rig], when: str) -> None:
     rig = rig_of(family, TREE)
-    plant(rig, "UPDATE records SET value = ?", "nodes", b"e", b"b")
-    rig.write("nodes", [(b"e", b"f")])
-    said = refused(rig)
-    assert f"topic 'nodes' partition {rig.home(b'e')}: records have come behind the cut" in said
-    assert "let the worker come to rest" in said
+    at = Cut.by_topic(rig.log.end_offsets(TopicPartition("nodes", p) for p in range(3)))
+    newer = functools.partial(rig.write, "nodes", [(b"e", b"f")])
 
+    def corrections() -> Iterator[Any]:
+        yield pa.RecordBatch.from_pylist([{"topic": "nodes", "key": b"e", "value": b"b"}])
+        if when == "while it writes":
+            newer()
 
-def test_nor_are_those_that_come_while_it_writes(rig_of: Callable[..., Rig]) -> None:
-    rig = rig_of(family, TREE)
-    at = {"nodes": [rig.log.end_offsets([TopicPartition("nodes", p)])[TopicPartition("nodes", p)] for p in range(3)]}
-    correction = pa.RecordBatch.from_pylist([{"topic": "nodes", "key": b"e", "value": b"b"}])
-
-    def sent(meanwhile: Callable[[], None]) -> list[dict[str, Any]]:
-        def batches() -> Iterator[Any]:
-            yield correction
-            meanwhile()
-
-        return [row for batch in Sending(rig.open_log, "family-repair", at, 1)(batches()) for row in batch.to_pylist()]
-
-    home = rig.home(b"e")
-    assert sent(lambda: rig.write("nodes", [(b"e", b"f")])) == [{"topic": "nodes", "p": home, "n": 1, "late": 1}]
+    if when == "before it writes":
+        newer()
+    sending, home = Sending(rig.open_log, "family-repair", at, 1_000), rig.home(b"e")
+    told = [row for batch in sending(corrections()) for row in batch.to_pylist()]
+    assert told == [{"topic": "nodes", "p": home, "n": 1, "late": 1}]
     assert rig.latest("nodes")[b"e"] == (home, b"f")
 
 

@@ -9,10 +9,10 @@ import eddy
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import TopicPartition, TopicSpec
 from eddy.connectors.spark import backfill, verify
-from eddy.connectors.spark.computation import ONE_TASK
+from eddy.connectors.spark.session import ONE_TASK
 from eddy.partitioner import partition_of
 
-__all__ = ["Rig"]
+__all__ = ["Rig", "plant"]
 
 
 class Rig:
@@ -40,6 +40,10 @@ class Rig:
         homes = [0 if key is None else partition_of(key, count) for key, _ in rows]
         producer.send(topic, homes, [key for key, _ in rows], [value for _, value in rows], [1_000] * len(rows))
         producer.commit({}, None)
+
+    def home(self, key: bytes, topic: str = "nodes") -> int:
+        """The partition of a key."""
+        return partition_of(key, self.log.topics([topic])[topic].partitions)
 
     def work(self, **config: Any) -> None:
         """A worker, until nothing is left to do."""
@@ -78,3 +82,24 @@ class Rig:
         """The last value of each key, with its partition."""
         last = {key: (partition, value) for partition, key, value in self.rows(topic)}
         return {key: (partition, value) for key, (partition, value) in last.items() if value is not None}
+
+
+def last_offset(rig: Rig, topic: str, key: bytes) -> tuple[int, int]:
+    for partition in range(rig.log.topics([topic])[topic].partitions):
+        tp = TopicPartition(topic, partition)
+        records = rig.log.read(tp, 0, rig.log.end_offsets([tp])[tp], 1_000)
+        offsets = [o for o, found in zip(records.offsets, records.keys, strict=True) if found == key]
+        if offsets:
+            return partition, offsets[-1]
+    raise AssertionError(key)
+
+
+def plant(rig: Rig, sql: str, topic: str, key: bytes, *values: Any) -> None:
+    """Change a record in the log's own file, as no program can."""
+    partition, offset = last_offset(rig, topic, key)
+    storage = rig.log._storage
+    with storage.change():
+        storage.rows(
+            sql + " WHERE offset = ? AND partition_id = (SELECT id FROM partitions WHERE topic = ? AND partition = ?)",
+            (*values, offset, topic, partition),
+        )

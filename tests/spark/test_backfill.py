@@ -8,7 +8,7 @@ import pytest
 
 import eddy
 from eddy.connectors.log import TopicPartition, TopicSpec
-from eddy.connectors.spark.computation import ONE_TASK
+from eddy.connectors.spark.session import ONE_TASK
 from eddy.errors import ConfigurationError, DataError
 from tests.spark.rig import Rig
 

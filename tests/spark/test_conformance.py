@@ -33,7 +33,7 @@ CANNOT = {
 class _NotWhole(Computation):
     """Loops go into one task, but not the plan: as where other inputs are large."""
 
-    def _in_one_task(self, stretches: object) -> bool:
+    def _in_one_task(self) -> bool:
         return False
 
 

@@ -9,9 +9,9 @@ import pytest
 import eddy
 from eddy.connectors.log import TopicPartition, TopicSpec
 from eddy.connectors.quiescence import Cut
-from eddy.connectors.spark.computation import ONE_TASK
+from eddy.connectors.spark.session import ONE_TASK
 from eddy.connectors.spark.verification import last_cut
-from tests.spark.rig import Rig
+from tests.spark.rig import Rig, plant
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 
@@ -39,27 +39,6 @@ def rig(tmp_path: Path, spark: Any, request: pytest.FixtureRequest) -> Iterator[
     rig.work()
     yield rig
     rig.close()
-
-
-def last_offset(rig: Rig, topic: str, key: bytes) -> tuple[int, int]:
-    for partition in range(rig.log.topics([topic])[topic].partitions):
-        tp = TopicPartition(topic, partition)
-        records = rig.log.read(tp, 0, rig.log.end_offsets([tp])[tp], 1_000)
-        offsets = [o for o, found in zip(records.offsets, records.keys, strict=True) if found == key]
-        if offsets:
-            return partition, offsets[-1]
-    raise AssertionError(key)
-
-
-def plant(rig: Rig, sql: str, topic: str, key: bytes, *values: Any) -> None:
-    """Change a record in the log's own file, as no program can."""
-    partition, offset = last_offset(rig, topic, key)
-    storage = rig.log._storage
-    with storage.change():
-        storage.rows(
-            sql + " WHERE offset = ? AND partition_id = (SELECT id FROM partitions WHERE topic = ? AND partition = ?)",
-            (*values, offset, topic, partition),
-        )
 
 
 def test_what_a_worker_did_is_equal(rig: Rig) -> None:

@@ -22,10 +22,11 @@ from eddy.connectors.log import Log, TopicPartition
 from eddy.connectors.planlog import Unfinished, write_backfill, write_plan
 from eddy.connectors.quiescence import Cut
 from eddy.connectors.spark.changelog import changelog_rows
-from eddy.connectors.spark.computation import ONE_TASK, Application, Computation
+from eddy.connectors.spark.computation import Application, Computation
 from eddy.connectors.spark.frames import Frames, names, told
 from eddy.connectors.spark.inputs import OpenLog, Stretch, read_topics
 from eddy.connectors.spark.order import order_dependent
+from eddy.connectors.spark.session import ONE_TASK
 from eddy.connectors.spark.writing import OUTGOING, Letters, Writing, write_topics
 from eddy.errors import ConfigurationError, ConnectorError
 from eddy.topology.identity import topics_of

@@ -18,9 +18,10 @@ from eddy.connectors.spark.changelog import Results, StateRows
 from eddy.connectors.spark.compiler import Compiler
 from eddy.connectors.spark.files import read_files
 from eddy.connectors.spark.frames import Frames, told
-from eddy.connectors.spark.inputs import RAW, OpenLog, Stretch, facts_of, read_topics, topics_to_read
+from eddy.connectors.spark.inputs import RAW, OpenLog, Stretch, facts_of, topics_to_read
 from eddy.connectors.spark.part import Part
 from eddy.connectors.spark.passes import Reader, RecordsEntry, SentExit
+from eddy.connectors.spark.session import ONE_TASK
 from eddy.errors import ConfigurationError
 from eddy.operators.circuit import Circuit
 from eddy.topology.compile import Environment, compile_plan, sink_serdes
@@ -28,10 +29,7 @@ from eddy.topology.identity import identity
 from eddy.topology.plan import Source
 from eddy.topology.topology import Topology
 
-__all__ = ["ONE_TASK", "Application", "Computation", "Offsets"]
-
-ONE_TASK = 2_000_000
-"""So many records and rows go into one task: it takes some 1,000 bytes for each."""
+__all__ = ["Application", "Computation", "Offsets"]
 
 Offsets = Mapping[str, list[int]]
 """By topic, one offset a partition."""
@@ -121,13 +119,12 @@ class Computation:
     def run(self) -> Results:
         """Compute. Raises: DataError; LoopLimitError; ConnectorError."""
         self._left_out, self._bad = self._known(), lambda: 0
-        stretches = {source.topic: self._stretches(source) for source in self.application.sources}
-        records = sum(s.end - s.start for parts in stretches.values() for s in parts)
-        if records > self.one_task or not self._in_one_task(stretches):
-            self._compile(stretches)
+        records = sum(s.end - s.start for source in self.application.sources for s in self._stretches(source))
+        if records > self.one_task or not self._in_one_task():
+            self._compile()
         return self.results
 
-    def _in_one_task(self, stretches: Mapping[str, list[Stretch]]) -> bool:
+    def _in_one_task(self) -> bool:
         """Compute all of it in one task, where it is small. Returns whether it was."""
         plan, counts, frames = self.application.topology.plan, self.application.counts, self.frames
         entries = {source.topic: self._entry(source) for source in self.application.sources}
@@ -135,8 +132,8 @@ class Computation:
         exits = {sink.name: SentExit(sink.topic, *serdes[sink], sink.kind == "stream") for sink in plan.sinks()}
         restored = {name for name, state in self.application.circuit.states.items() if state.spec.changelog is None}
         part = Part(plan, counts, limit=self.one_task, sources=entries, sinks=exits, skips=restored)
-        raw = [frames.through(*read_files(frames, source, path), RAW) for source, path in self._files()]
-        made = part.of_records(frames, frames.union([*raw, read_topics(frames, self.open_log, stretches)], ""))
+        raw = [frames.through(*read, RAW) for source in self.application.sources for read in self._raw(source)]
+        made = part.of_records(frames, frames.union(raw, RAW))
         too_many, bad, latest = made.told()
         if too_many:
             return False
@@ -149,17 +146,12 @@ class Computation:
         self.results = Results(states, {sink: made.sent(sink) for sink in plan.sinks()}, {})
         return True
 
-    def _compile(self, stretches: Mapping[str, list[Stretch]]) -> None:
+    def _compile(self) -> None:
         """Compute it step by step."""
         application, frames = self.application, self.frames
         inputs, bad, latest = {}, [], frames.maximum()
-        files = dict(self._files())
         for source in application.sources:
-            raw: list[tuple[DataFrame, Reader]] = []
-            if source in files:
-                raw.append(read_files(frames, source, files[source]))
-            raw.append(topics_to_read(frames, self.open_log, {source.topic: stretches[source.topic]}))
-            facts, misfits = facts_of(frames, self._entry(source), raw, latest)
+            facts, misfits = facts_of(frames, self._entry(source), self._raw(source), latest)
             inputs[source.topic] = facts
             if misfits is not None:
                 bad.append(misfits.withColumn("topic", f.lit(source.topic)))
@@ -193,8 +185,12 @@ class Computation:
         fail = self.on_error == "fail"
         return RecordsEntry(source.topic, source.key, source.value, source.kind == "table", fail, left_out)
 
-    def _files(self) -> list[tuple[Source, str]]:
-        return [(source, self.files[source.topic]) for source in self.application.sources if source.topic in self.files]
+    def _raw(self, source: Source) -> list[tuple[DataFrame, Reader]]:
+        """What is to be read of a source, and what makes `RAW` records of it: files come before the topic."""
+        raw: list[tuple[DataFrame, Reader]] = []
+        if source.topic in self.files:
+            raw.append(read_files(self.frames, source, self.files[source.topic]))
+        return [*raw, topics_to_read(self.frames, self.open_log, {source.topic: self._stretches(source)})]
 
     def _stretches(self, source: Source) -> list[Stretch]:
         begins = self.application.log.begin_offsets(

@@ -13,8 +13,7 @@ has such a record is counted as moved on, and not as different.
 
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
@@ -23,15 +22,17 @@ from eddy.connectors.log import Log, TopicPartition
 from eddy.connectors.quiescence import Cut
 from eddy.connectors.spark.beside import BESIDE, beside
 from eddy.connectors.spark.changelog import changelog_rows
-from eddy.connectors.spark.computation import ONE_TASK, Application, Computation
+from eddy.connectors.spark.computation import Application, Computation
 from eddy.connectors.spark.frames import Frames, names, told
 from eddy.connectors.spark.inputs import OpenLog, Stretch, read_topics
 from eddy.connectors.spark.order import order_dependent, tainted
 from eddy.connectors.spark.readable import Readable
+from eddy.connectors.spark.repair import Repair
+from eddy.connectors.spark.session import ONE_TASK
 from eddy.connectors.spark.verdict import Compared, Example, Verdict
 from eddy.errors import ConfigurationError
 from eddy.topology.identity import check_identity
-from eddy.topology.plan import Sink
+from eddy.topology.plan import Node, Sink
 from eddy.topology.topology import Topology
 
 __all__ = ["MISMATCHES", "Verify", "last_cut"]
@@ -55,11 +56,12 @@ class _Part:
     expected: DataFrame
     facts: bool
     readable: Readable
+    nodes: tuple[Node, ...]
 
 
 @dataclass
 class Verify:
-    """One verification. `commutes` names folds of streams that give the same in any order."""
+    """One verification. `commutes` names folds of streams that give the same in any order; `repair` corrects tables."""
 
     topology: Topology
     spark: SparkSession
@@ -72,6 +74,7 @@ class Verify:
     wait_s: float = 60.0
     stores: bool = True
     one_task: int = ONE_TASK
+    repair: bool = False
     program: str | None = None
     stage: Callable[[str], None] = lambda name: None
     files: Mapping[str, str] = field(default_factory=dict)
@@ -81,6 +84,11 @@ class Verify:
         self.stage("checks")
         application = Application.of(self.topology, self.log)
         name = self.topology.name
+        if self.repair and not self.stores:
+            raise ConfigurationError(
+                f"verify of application '{name}': a repair without stores; only what tables hold can be corrected. "
+                "Leave out one of --repair and --no-stores"
+            )
         if application.memory.plan is None:
             raise ConfigurationError(
                 f"verify of application '{name}': it has not run on this log; there is nothing to verify. Start it: "
@@ -104,7 +112,18 @@ class Verify:
             computation.check()
             self.stage("compute")
             computation.run()
-            return self._compared(computation, cut, computation.left_out())
+            verdict, differing = self._compared(computation, cut)
+            if not verdict.differs:
+                return verdict
+            if self.mismatches:
+                self.stage("mismatches")
+                with told():
+                    differing.select(*names(MISMATCHES)).write.mode("overwrite").parquet(self.mismatches)
+            repaired = None
+            if self.repair:
+                judge = lambda found, within: self._compared(found, cut, within)[0]  # noqa: E731
+                repaired = Repair(computation, cut, judge, self.stage).run(verdict, differing)
+            return replace(verdict, mismatches=self.mismatches, repaired=repaired)
         finally:
             frames.release()
 
@@ -120,37 +139,39 @@ class Verify:
             time.sleep(_POLL_S)
         return cut
 
-    def _compared(self, computation: Computation, cut: Cut, left_out: int) -> Verdict:
-        application = computation.application
-        dependent = order_dependent(self.topology.plan, application.counts, self.commutes)
-        behind = tainted(self.topology.plan, dependent)
-        untold = {f"step '{name}'": why for name, why in dependent.items()}
+    def _compared(
+        self, computation: Computation, cut: Cut, within: Collection[Node] | None = None
+    ) -> tuple[Verdict, DataFrame]:
+        """The verdict, and the rows that differ; where `within` is given, of these steps alone."""
+        plan = self.topology.plan
+        dependent = order_dependent(plan, computation.application.counts, self.commutes)
+        behind = tainted(plan, dependent)
+        steps = {node.name for node in plan.nodes if within is None or node in within}
+        untold = {f"step '{name}'": why for name, why in dependent.items() if name in steps}
         notes: dict[str, str] = {}
         parts = []
-        for part, node in [
-            *self._sinks(computation, untold),
+        topics = {sink.topic for sink in computation.results.sinks if within is None or sink in within}
+        for part in [
+            *self._sinks(computation, topics, untold),
             *(self._stores(computation, notes) if self.stores else []),
         ]:
-            if node in behind:
-                untold.setdefault(f"{part.what} '{part.name}'", f"it is behind step '{behind[node]}'")
+            if within is not None and not any(node in within for node in part.nodes):
+                continue
+            if steps_before := [behind[node] for node in part.nodes if node in behind]:
+                untold.setdefault(f"{part.what} '{part.name}'", f"it is behind step '{steps_before[0]}'")
             elif why := self._unreadable(part, cut):
                 untold[f"{part.what} '{part.name}'"] = why
             else:
                 parts.append(part)
         compared, differing = self._compare(computation.frames, parts, cut)
-        wrong = any(part.differing for part in compared)
-        if wrong and self.mismatches:
-            self.stage("mismatches")
-            with told():
-                differing.select(*names(MISMATCHES)).write.mode("overwrite").parquet(self.mismatches)
-        where = self.mismatches if wrong else None
-        return Verdict(self.topology.name, cut, compared, untold, notes, left_out, where)
+        return Verdict(self.topology.name, cut, compared, untold, notes, computation.left_out()), differing
 
-    def _sinks(self, computation: Computation, untold: dict[str, str]) -> list[tuple[_Part, Any]]:
-        """A part for each topic that sinks write to."""
+    def _sinks(self, computation: Computation, within: set[str], untold: dict[str, str]) -> list[_Part]:
+        """A part for each of these topics that sinks write to."""
         by_topic: dict[str, list[Sink]] = {}
         for sink in computation.results.sinks:
-            by_topic.setdefault(sink.topic, []).append(sink)
+            if sink.topic in within:
+                by_topic.setdefault(sink.topic, []).append(sink)
         parts = []
         for topic, sinks in by_topic.items():
             kinds = {sink.kind == "stream" for sink in sinks}
@@ -160,10 +181,10 @@ class Verify:
             whole = computation.frames.union([computation.results.sinks[s].select("k", "v") for s in sinks], "")
             readable = Readable.of_sink(self.topology.plan, computation.application.counts, sinks[0])
             count = computation.application.counts[topic]
-            parts.append((_Part("sink", topic, topic, count, whole, kinds.pop(), readable), sinks[0]))
+            parts.append(_Part("sink", topic, topic, count, whole, kinds.pop(), readable, tuple(sinks)))
         return parts
 
-    def _stores(self, computation: Computation, notes: dict[str, str]) -> list[tuple[_Part, Any]]:
+    def _stores(self, computation: Computation, notes: dict[str, str]) -> list[_Part]:
         """A part for each state that has a changelog."""
         results, parts = computation.results, []
         for name, state in computation.application.circuit.states.items():
@@ -173,9 +194,8 @@ class Verify:
                 notes[f"store '{name}'"] = f"not compared: {results.untold.get(name, 'nothing computes it')}"
             else:
                 rows = changelog_rows(results.states[name]).select(f.col("key").alias("k"), f.col("value").alias("v"))
-                topic, count = state.spec.changelog, state.spec.partitions
-                part = _Part("store", name, topic, count, rows, False, Readable.of_state(state.spec))
-                parts.append((part, results.states[name].node))
+                topic, count, of = state.spec.changelog, state.spec.partitions, (results.states[name].node,)
+                parts.append(_Part("store", name, topic, count, rows, False, Readable.of_state(state.spec), of))
         return parts
 
     def _unreadable(self, part: _Part, cut: Cut) -> str:

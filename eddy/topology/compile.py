@@ -29,7 +29,7 @@ from eddy.topology.compile_reach import reachable, tree_totals
 from eddy.topology.placement import Placement, place
 from eddy.topology.plan import Node, Plan, Recursion, Source, Variable
 from eddy.topology.scopes import Loop, Scopes
-from eddy.topology.slots import Slots, swapped, transformation, with_time
+from eddy.topology.slots import Slots, swapped, with_time
 
 __all__ = ["Environment", "compile_part", "compile_plan", "sink_serdes"]
 
@@ -39,7 +39,8 @@ class Environment:
     """What a circuit needs of the world: partition counts, owners, budgets and a place for state.
 
     `budget` is what waves may spend before the epoch ends, `guard` what nested time may before it is called endless.
-    `max_cells` bounds the cells of all states in memory together, where there is a store beneath.
+    `max_cells` bounds the cells of all states in memory together, where there is a store beneath. `peeks` says whether
+    functions that are only to see the rows are called.
     """
 
     topic_partitions: Mapping[str, int]
@@ -50,6 +51,7 @@ class Environment:
     partitioner: Callable[[bytes, int], int] = lambda key, count: 0
     store: Store | None = None
     max_cells: int | None = None
+    peeks: bool = True
 
 
 def compile_plan(plan: Plan, environment: Environment) -> Circuit:
@@ -165,7 +167,7 @@ class _Compiler:
 
     @_compile.register
     def _transform(self, node: nodes.Transform) -> None:
-        self._scope.slots[node] = self._scope.emit(transformation(node), *self._scope.inputs_of(node))
+        self._scope.transform(node, self.world.peeks)
 
     @_compile.register
     def _merge(self, node: nodes.Merge) -> None:

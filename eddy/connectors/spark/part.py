@@ -95,7 +95,7 @@ class Part:
     def circuit(self) -> Circuit:
         """The circuit, new."""
         budget = Budget(2**62) if self.limit is None else _Bounded(self.limit)
-        world = Environment(self.counts, budget=budget, guard=budget)
+        world = Environment(self.counts, budget=budget, guard=budget, peeks=False)
         return compile_plan(self.plan, world) if self.step is None else compile_part(self.plan, world, self.step)
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:

@@ -33,7 +33,7 @@ from eddy.connectors.spark.passes import (
     encode_rows,
     place_of,
 )
-from eddy.errors import LoopLimitError
+from eddy.errors import EddyError, LoopLimitError
 from eddy.operators.batch import EMPTY, Batch, Row, concat
 from eddy.operators.circuit import Circuit
 from eddy.operators.exchange import Budget
@@ -52,8 +52,8 @@ _GAVE_UP = "too many"
 Serdes = tuple[Serde[Any], Serde[Any]]
 
 
-class _TooManyError(Exception):
-    """The part is not small."""
+class _TooManyError(EddyError):
+    """The part is not small. Of eddy, so that a circuit lets it through."""
 
 
 class _Bounded(Budget):
@@ -61,7 +61,7 @@ class _Bounded(Budget):
 
     def spend(self, rows: int) -> bool:
         if super().spend(rows):
-            raise _TooManyError
+            raise _TooManyError("too many")
         return False
 
 
@@ -163,7 +163,7 @@ class Part:
         for arrived in batches:
             count += arrived.num_rows
             if self.limit is not None and count > self.limit:
-                raise _TooManyError
+                raise _TooManyError("too many")
             yield arrived
 
     def _check_errors(self, name: str, rows: Sequence[Row]) -> None:

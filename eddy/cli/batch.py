@@ -18,6 +18,7 @@ from rich.status import Status
 from eddy.cli.exits import message
 from eddy.cli.messages import messages_console, show_messages
 from eddy.connectors.spark import local_session
+from eddy.connectors.spark.session import ONE_TASK
 from eddy.errors import EddyError
 
 __all__ = ["COULD_NOT", "batch_options", "ending", "inputs_of", "session", "stages"]
@@ -39,6 +40,14 @@ def batch_options(command: Callable[..., Any]) -> Callable[..., Any]:
         default="fail",
         show_default=True,
         help="What is done about a record that cannot be decoded: the same as eddy run was told.",
+    )
+    @click.option(
+        "--one-task",
+        type=click.IntRange(min=0),
+        default=ONE_TASK,
+        show_default=True,
+        metavar="ROWS",
+        help="What has at most so many rows is computed in one task, as by a worker; 0: never.",
     )
     @click.option(
         "--master",

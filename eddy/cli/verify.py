@@ -21,6 +21,9 @@ __all__ = ["command"]
 )
 @click.option("--no-stores", is_flag=True, help="Compare the outputs alone, which takes less.")
 @click.option(
+    "--repair", is_flag=True, help="Write corrections to the topics of tables that differ, or refuse with the reason."
+)
+@click.option(
     "--commutes",
     multiple=True,
     metavar="STEP",
@@ -40,10 +43,12 @@ def command(
     target: Target,
     mismatches: str | None,
     no_stores: bool,
+    repair: bool,
     commutes: tuple[str, ...],
     inputs: tuple[str, ...],
     timeout: float,
     on_error: str,
+    one_task: int,
     master: str,
     memory: str,
     confs: tuple[str, ...],
@@ -54,10 +59,14 @@ def command(
     the last one everything is computed anew and compared; the worker may go on meanwhile. Exit status 0: all that was
     compared is equal. 1: something differs, and is named. 2: it could not be told, with the reason.
 
+    With --repair a table of a source that differs is corrected by records in its topic, which the worker takes up like
+    any other: 1, and verify again. Where that would not make all of it right nothing is written, and it ends with 2.
+
     \b
     Examples:
       eddy verify family.py
       eddy verify family.py --bootstrap localhost:9092 --mismatches differences
+      eddy verify family.py --repair
     """
     files = inputs_of(inputs)
     topology = load(program).topology
@@ -72,7 +81,9 @@ def command(
             mismatches=mismatches,
             wait_s=timeout,
             stores=not no_stores,
+            repair=repair,
             files=files,
+            one_task=one_task,
             program=MODULE_NAME,
             stage=stage,
         )

@@ -29,9 +29,9 @@ from eddy.topology.compile_reach import reachable, tree_totals
 from eddy.topology.placement import Placement, place
 from eddy.topology.plan import Node, Plan, Recursion, Source, Variable
 from eddy.topology.scopes import Loop, Scopes
-from eddy.topology.slots import Slots, swapped, transformation, with_time
+from eddy.topology.slots import Slots, swapped, with_time
 
-__all__ = ["Environment", "compile_plan", "sink_serdes"]
+__all__ = ["Environment", "compile_part", "compile_plan", "sink_serdes"]
 
 
 @dataclass
@@ -39,7 +39,8 @@ class Environment:
     """What a circuit needs of the world: partition counts, owners, budgets and a place for state.
 
     `budget` is what waves may spend before the epoch ends, `guard` what nested time may before it is called endless.
-    `max_cells` bounds the cells of all states in memory together, where there is a store beneath.
+    `max_cells` bounds the cells of all states in memory together, where there is a store beneath. `peeks` says whether
+    functions that are only to see the rows are called.
     """
 
     topic_partitions: Mapping[str, int]
@@ -50,11 +51,19 @@ class Environment:
     partitioner: Callable[[bytes, int], int] = lambda key, count: 0
     store: Store | None = None
     max_cells: int | None = None
+    peeks: bool = True
 
 
 def compile_plan(plan: Plan, environment: Environment) -> Circuit:
     """Compile a plan. Raises: TopologyError where placement or a step's use does not work out."""
     return _Compiler(plan, environment).circuit()
+
+
+def compile_part(plan: Plan, environment: Environment, node: Node) -> Circuit:
+    """Compile one step, with all that is inside it. Its inputs are called after the steps that it reads, its outputs
+    after itself or, of a block, after its bindings.
+    """
+    return _Compiler(plan, environment).part(node)
 
 
 class _Compiler:
@@ -78,7 +87,26 @@ class _Compiler:
             self._check_scope(node)
             if node not in self._inside:
                 self._compile(node)
-        world = self.world
+        return self._circuit()
+
+    def part(self, node: Node) -> Circuit:
+        """Compile one step as if what it reads came from outside."""
+        scope = self._scope
+        for source in self.scopes.reads(node):
+            if source not in scope.slots:
+                scope.slots[source] = self._inputs[source.name] = scope.slot()
+        for step in self.scopes.deep([node]):
+            if self._topic_of(step):
+                scope.received[step] = scope.slot()
+        self._compile(node)
+        for made in self._plan.made_by(node):
+            if made is not node:
+                self._compile(made)
+            scope.emit(Output(made.name), scope.slots[made])
+        return self._circuit()
+
+    def _circuit(self) -> Circuit:
+        scope, world = self._scope, self.world
         budgets = (world.budget, world.guard)
         return Circuit(scope.steps, scope.count, self._inputs, world.ownership, budgets, world.max_cells)
 
@@ -139,7 +167,7 @@ class _Compiler:
 
     @_compile.register
     def _transform(self, node: nodes.Transform) -> None:
-        self._scope.slots[node] = self._scope.emit(transformation(node), *self._scope.inputs_of(node))
+        self._scope.transform(node, self.world.peeks)
 
     @_compile.register
     def _merge(self, node: nodes.Merge) -> None:

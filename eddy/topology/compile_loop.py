@@ -22,7 +22,7 @@ from eddy.state.trace import Trace
 from eddy.topology import plan as nodes
 from eddy.topology.plan import Block, Node, Recursion
 from eddy.topology.scopes import Loop, Scopes
-from eddy.topology.slots import Slots, swapped, transformation, with_time
+from eddy.topology.slots import Slots, swapped, with_time
 
 __all__ = ["LoopCompiler", "Outside"]
 
@@ -79,7 +79,7 @@ class LoopCompiler:
 
     @_compile.register
     def _transform(self, node: nodes.Transform) -> None:
-        self._emit(node, transformation(node))
+        self._inner.transform(node, self._outside.world.peeks)
 
     @_compile.register
     def _merge(self, node: nodes.Merge) -> None:

@@ -330,6 +330,21 @@ class Plan:
         """The recursions and the blocks, inner ones first."""
         return (node for node in self.nodes if isinstance(node, Recursion | Block))
 
+    def made_by(self, node: Node) -> list[Node]:
+        """The collections that a step makes: itself, or the bindings of a block."""
+        return [step for step in self.nodes if isinstance(step, Binding) and node in step.inputs] or [node]
+
+    def holds(self, state: str) -> Node:
+        """The step whose rows a state holds, or of whose function it is a part. Raises: KeyError."""
+        for node in self.nodes:
+            sides = dict(zip(("left", "right"), node.inputs, strict=False))
+            for suffix in node.derived:
+                if state == f"{node.name}-{suffix}":
+                    return sides.get(suffix, node)
+            if state == node.name:
+                return node
+        raise KeyError(state)
+
     def rewind(self, length: int) -> None:
         """Forget all nodes but the first `length`."""
         gone = {id(node) for node in self.nodes[length:]}

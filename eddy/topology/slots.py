@@ -33,6 +33,12 @@ class Slots:
         self.steps.append(Step(operator, inputs, output))
         return output
 
+    def transform(self, node: nodes.Transform, peeks: bool) -> None:
+        """Place a step without memory; one that only looks may be passed over."""
+        inputs = self.inputs_of(node)
+        passed = node.verb == "peek" and not peeks
+        self.slots[node] = inputs[0] if passed else self.emit(transformation(node), *inputs)
+
     def inputs_of(self, node: Node) -> list[int]:
         """The slots of a node's inputs."""
         return [self.slots[source] for source in node.inputs]

@@ -9,6 +9,8 @@ import eddy
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import Log, TopicPartition, TopicSpec
 from eddy.connectors.spark import backfill, verify
+from eddy.connectors.spark.session import ONE_TASK
+from eddy.partitioner import partition_of
 
 __all__ = ["Rig", "latest_of", "plant", "rows_of", "write"]
 
@@ -56,6 +58,7 @@ class Rig:
     ) -> None:
         self.path, self.topology, self.spark = folder / "log", topology, spark
         self.state = folder / "state"
+        self.one_task = ONE_TASK
         self.open_log = functools.partial(LocalLog, self.path)
         self.log = self.open_log()
         self.log.create_topics(topics)
@@ -67,6 +70,10 @@ class Rig:
         """Records, each to the partition of its key."""
         write(self.log, topic, rows)
 
+    def home(self, key: bytes, topic: str = "nodes") -> int:
+        """The partition of a key."""
+        return partition_of(key, self.log.topics([topic])[topic].partitions)
+
     def work(self, **config: Any) -> None:
         """A worker, until nothing is left to do."""
         worker = eddy.Worker(self.topology(), self.log, eddy.Config(state_dir=self.state, **config))
@@ -77,10 +84,16 @@ class Rig:
             worker.close()
 
     def verify(self, **options: Any) -> Any:
-        return verify(self.topology(), self.spark, self.log, self.open_log, **{"wait_s": 0.0, **options})
+        return verify(
+            self.topology(),
+            self.spark,
+            self.log,
+            self.open_log,
+            **{"wait_s": 0.0, "one_task": self.one_task, **options},
+        )
 
     def backfill(self, **options: Any) -> Any:
-        return backfill(self.topology(), self.spark, self.log, self.open_log, **options)
+        return backfill(self.topology(), self.spark, self.log, self.open_log, **{"one_task": self.one_task, **options})
 
     def rows(self, topic: str) -> list[Row]:
         """All records of a topic."""

@@ -8,6 +8,7 @@ import pytest
 
 import eddy
 from eddy.connectors.log import TopicPartition, TopicSpec
+from eddy.connectors.spark.session import ONE_TASK
 from eddy.errors import ConfigurationError, DataError
 from tests.spark.rig import Rig
 
@@ -73,9 +74,10 @@ def fed(folder: Path, spark: Any, topology: Callable[[], eddy.Topology] = everyt
     return rig
 
 
-@pytest.fixture
-def rig(tmp_path: Path, spark: Any) -> Iterator[Rig]:
+@pytest.fixture(params=[ONE_TASK, 0], ids=["in-one-task", "step-by-step"])
+def rig(tmp_path: Path, spark: Any, request: pytest.FixtureRequest) -> Iterator[Rig]:
     rig = fed(tmp_path / "backfilled", spark)
+    rig.one_task = request.param
     yield rig
     rig.close()
 

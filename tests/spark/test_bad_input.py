@@ -13,6 +13,7 @@ import eddy
 from eddy.cli import main
 from eddy.cli.load import load
 from eddy.connectors.log import TopicPartition, TopicSpec
+from eddy.connectors.spark.session import ONE_TASK
 from tests.spark.jobs import eddy as eddy_job
 from tests.spark.rig import Rig
 
@@ -121,24 +122,28 @@ def again(rig: Rig, topic: str, partitions: int) -> None:
     rig.log.create_topics([TopicSpec(topic, partitions)])
 
 
+@pytest.mark.parametrize("rows", [str(ONE_TASK), "0"], ids=["in-one-task", "step-by-step"])
 @pytest.mark.parametrize("command", COMMANDS)
-def test_records_that_do_not_decode_where_they_are_not_left_out(command: str, rig: Rig) -> None:
+def test_records_that_do_not_decode_where_they_are_not_left_out(command: str, rows: str, rig: Rig) -> None:
     worked_or_not(rig, command)
     spoil(rig)
     if command == "verify":
         rig.work(on_error="skip")
-    said = refused(rig, command)
+    said = refused(rig, command, "--one-task", rows)
     assert "topic 'ages' partition" in said
     assert "the value b't" in said or r"key b'\xff'" in said
 
 
+@pytest.mark.parametrize("rows", [str(ONE_TASK), "0"], ids=["in-one-task", "step-by-step"])
 @pytest.mark.parametrize("policy", ["skip", "dead-letter"])
-def test_as_many_records_are_left_out_as_by_a_worker(policy: str, rig: Rig, tmp_path: Path, spark: Any) -> None:
+def test_as_many_records_are_left_out_as_by_a_worker(
+    policy: str, rows: str, rig: Rig, tmp_path: Path, spark: Any
+) -> None:
     (tmp_path / "other").mkdir()
     scratch = rig_in(tmp_path / "other", spark)
     for one in (rig, scratch):
         spoil(one)
-    done = run(rig, "backfill", "--on-error", policy)
+    done = run(rig, "backfill", "--on-error", policy, "--one-task", rows)
     assert (done.exit_code, "3 records were left out" in done.output) == (0, True), done.output
     worker = eddy.Worker(rig.topology(), scratch.log, eddy.Config(state_dir=scratch.state, on_error=policy))
     worker.run_until_idle()
@@ -146,7 +151,7 @@ def test_as_many_records_are_left_out_as_by_a_worker(policy: str, rig: Rig, tmp_
     worker.close()
     assert rig.held() == scratch.held()
     assert sorted(rig.rows("people-dead-letter")) == sorted(scratch.rows("people-dead-letter"))
-    checked = run(rig, "verify", "--on-error", policy)
+    checked = run(rig, "verify", "--on-error", policy, "--one-task", rows)
     assert (checked.exit_code, "3 records were left out" in checked.output) == (0, True), checked.output
     scratch.close()
 

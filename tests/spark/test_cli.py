@@ -49,3 +49,22 @@ def test_a_backfill_and_a_verification(program: str, spark: Any, tmp_path: Path)
     assert re.search(r"family: equal, at the cut nodes \d+\nsink descendants: 3 keys, all equal\n", equal.output)
     bad = run("verify", program, "--input", "nodes")
     assert (bad.exit_code, "TOPIC=VALUE is needed" in bad.output) == (2, True)
+
+
+def test_a_repair(program: str, spark: Any, tmp_path: Path) -> None:
+    (tmp_path / "old.csv").write_text("key,value\nstone,tree\n")
+    done = run("backfill", program, "--input", f"nodes={tmp_path / 'old.csv'}")  # of what the topic never held
+    assert done.exit_code == 0, done.output
+    bad = run("verify", program, "--repair", "--no-stores")
+    assert (bad.exit_code, "Leave out one of --repair and --no-stores" in bad.output) == (2, True)
+    repaired = run("verify", program, "--repair")
+    assert repaired.exit_code == 1, repaired.output
+    assert "store nodes: 4 keys, 1 differ\n    'stone': expected nothing, found 'tree'\n" in repaired.output
+    assert "corrections written: 1 to nodes; when the worker has taken them up, verify again" in repaired.output
+    again = run("verify", program, "--repair")
+    assert again.exit_code == 2, again.output
+    assert "not repaired, nothing was written: topic 'nodes' partition 0: records have come" in again.output
+    worked = run("run", program, "--until-idle")
+    assert worked.exit_code == 0, worked.output
+    equal = run("verify", program)
+    assert equal.exit_code == 0, equal.output

@@ -2,7 +2,7 @@
 
 import functools
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +30,24 @@ CANNOT = {
 """Cases to the reason why they give something else; `verify` refuses them."""
 
 
-@pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> Callable[[str], Written]:
+class _NotWhole(Computation):
+    """Loops go into one task, but not the plan: as where other inputs are large."""
+
+    def _in_one_task(self) -> bool:
+        return False
+
+
+WAYS: dict[str, Callable[..., Computation]] = {
+    "in-one-task": Computation,
+    "loops-in-one-task": _NotWhole,
+    "step-by-step": functools.partial(Computation, one_task=0),
+}
+
+
+@pytest.fixture(scope="module", params=WAYS)
+def written(
+    tmp_path_factory: pytest.TempPathFactory, spark: Any, request: pytest.FixtureRequest
+) -> Callable[[str], Written]:
     """What the sinks of a case hold: the loops of all cases one after the other, all else in one job."""
     folder = tmp_path_factory.mktemp("cases")
     spark.conf.set("spark.sql.shuffle.partitions", "1")
@@ -42,7 +58,7 @@ def written(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> Callable[[s
     readers: dict[tuple[str, str], tuple[Any, Any, Any]] = {}
     for case in CASES:
         try:
-            run, sinks = compiled(case, 3, folder / case.name, frames)
+            run, sinks = compiled(case, WAYS[request.param], folder / case.name, frames)
         except EddyError as error:
             failed[case.name] = error
             continue
@@ -67,15 +83,17 @@ def written(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> Callable[[s
     return of
 
 
-def compiled(case: Case, partitions: int, folder: Path, frames: Frames) -> tuple[Run, dict[Sink, Any]]:
+def compiled(
+    case: Case, way: Callable[..., Computation], folder: Path, frames: Frames
+) -> tuple[Run, Mapping[Sink, Any]]:
     """A case with all of its batches on a log, and the frames of its sinks."""
     log = LocalLog(folder)
-    run = Run(case, log, partitions)
+    run = Run(case, log, 3)
     for batch in case.batches:
         run.write(batch)
     application = Application.of(run.topology, log)
     ends = Cut.by_topic(log.end_offsets(application.inputs()))
-    computation = Computation(application, frames, functools.partial(LocalLog, folder), ends, traced=False)
+    computation = way(application, frames, functools.partial(LocalLog, folder), ends, traced=False)
     sinks = computation.run().sinks
     log.close()
     return run, sinks

@@ -53,3 +53,30 @@ def test_a_worker_goes_on_behind_a_backfill_and_is_verified(broker: str, spark: 
     assert {part.name: part.keys for part in verdict.compared}["ancestors"] == 3
     worker.close()
     log.close()
+
+
+def test_a_repair_goes_through_the_input(broker: str, spark: Any, tmp_path: Path) -> None:
+    name = f"spark-{uuid.uuid4().hex[:8]}"
+    open_log = functools.partial(KafkaLog, KafkaSettings.of(broker))
+    log = open_log()
+    log.create_topics(TopicSpec(f"{name}-{topic}", 2, {"retention.ms": "-1"}) for topic in ("colours", "counts"))
+    producer = log.producer(None)
+    producer.begin()
+    producer.send(f"{name}-colours", log.partitioner(b"a", 2), [b"a"], [b"red"], [1_000])
+    producer.commit({}, None)
+    producer.close()
+    topology = eddy.Topology(name)
+    table = topology.table(f"{name}-colours", S, S)
+    table.group_by(lambda key, colour: (colour, key), key=S, value=S).count("counts").to(f"{name}-counts")
+    (tmp_path / "more.csv").write_text("key,value\na,blue\nb,red\nc,red\n")
+    backfill(topology, spark, log, open_log, files={f"{name}-colours": str(tmp_path / "more.csv")})
+    verdict = verify(topology, spark, log, open_log, repair=True)
+    assert verdict.status == 1
+    assert verdict.repaired is not None
+    assert verdict.repaired.written == {f"{name}-colours": 2}, list(verdict.lines())
+    worker = eddy.Worker(topology, log, eddy.Config(state_dir=tmp_path / "state"))
+    worker.run_until_idle()
+    worker.step()
+    worker.close()
+    assert verify(topology, spark, log, open_log).status == 0
+    log.close()

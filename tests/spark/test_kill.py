@@ -60,9 +60,11 @@ class Application:
     def write(self, words: list[tuple[bytes, bytes]]) -> None:
         write(self.log, self.topic("words"), words)
 
-    def backfill(self) -> Job:
+    def backfill(self, rng: random.Random) -> Job:
+        """A backfill, started: in one task, or step by step."""
         options = f"spark.driver.extraJavaOptions={QUICK_TO_START} -Djava.io.tmpdir={self.folder}"
-        return eddy(self.folder, "backfill", self.program, *self.where, *SPARK, "--spark-conf", options)
+        way = rng.choice([(), ("--one-task", "0")])
+        return eddy(self.folder, "backfill", self.program, *self.where, *SPARK, "--spark-conf", options, *way)
 
     def work(self) -> None:
         worker = Worker(load(str(self.program)).topology, self.log)
@@ -82,7 +84,7 @@ class Application:
 
     def kill(self, stage: str, rng: random.Random) -> bool:
         """Kill a backfill at a random moment of a stage. Returns whether it was in the midst of writing."""
-        job = self.backfill()
+        job = self.backfill(rng)
         try:
             wait_for(lambda: f" {stage}\n" in job.said(), job)
             if stage in WRITES:
@@ -125,7 +127,7 @@ def test_killed_in_every_stage_it_goes_on_when_run_again(
         application = Application(tmp_path, name, log, *options)
         midst = sum(application.kill(stage, rng) for stage in (*more, *STAGES[where]))
         assert midst > 0, "no kill left a part of what is to be written"
-        done, said = application.backfill().wait()
+        done, said = application.backfill(rng).wait()
         assert done == 0 or "has run here before" in said, said
         application.write(THEN)
         application.work()

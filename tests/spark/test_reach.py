@@ -8,6 +8,7 @@ import pytest
 
 import eddy
 from eddy.connectors.log import TopicSpec
+from eddy.connectors.spark.session import ONE_TASK
 from tests.spark.rig import Rig
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
@@ -63,9 +64,10 @@ def go_on(rig: Rig) -> dict[str, Any]:
     return rig.held()
 
 
-@pytest.fixture
-def scratch(tmp_path: Path, spark: Any) -> Iterator[Rig]:
+@pytest.fixture(params=[ONE_TASK, 0], ids=["in-one-task", "step-by-step"])
+def scratch(tmp_path: Path, spark: Any, request: pytest.FixtureRequest) -> Iterator[Rig]:
     rig = fed(tmp_path / "scratch", spark)
+    rig.one_task = request.param
     rig.work()
     yield rig
     rig.close()
@@ -81,7 +83,7 @@ def test_they_are_verified_with_their_states(scratch: Rig) -> None:
 
 def test_a_worker_goes_on_behind_their_backfill_as_from_scratch(scratch: Rig, tmp_path: Path, spark: Any) -> None:
     rig = fed(tmp_path / "backfilled", spark)
-    rig.backfill()
+    rig.backfill(one_task=scratch.one_task)
     assert rig.held() == scratch.held()
     assert go_on(rig) == go_on(scratch)
     rig.close()

@@ -9,6 +9,7 @@ import pytest
 
 import eddy
 from eddy.connectors.log import TopicSpec
+from eddy.connectors.spark.session import ONE_TASK
 from tests.spark.rig import Rig
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
@@ -112,8 +113,10 @@ def go_on(rig: Rig) -> dict[str, Any]:
     return rig.held()
 
 
-def test_views_are_backfilled_continued_and_verified(tmp_path: Path, spark: Any) -> None:
+@pytest.mark.parametrize("one_task", [ONE_TASK, 0], ids=["in-one-task", "step-by-step"])
+def test_views_are_backfilled_continued_and_verified(one_task: int, tmp_path: Path, spark: Any) -> None:
     rig, scratch = rig_in(tmp_path / "backfilled", spark), rig_in(tmp_path / "scratch", spark)
+    rig.one_task = one_task
     scratch.work()
     rig.backfill()
     assert rig.held() == scratch.held()

@@ -30,7 +30,7 @@ def submitted(folder: Path, *words: str | Path) -> tuple[int, str]:
     confs = [word for name, value in SETTINGS.items() for word in ("--conf", f"{name}={value}")]
     options = ["--master", "local[2]", "--driver-memory", "1g", "--driver-java-options", QUICK_TO_START, *confs]
     job = ROOT / "examples" / "spark" / "job.py"
-    return Job(folder, SUBMIT, *options, job, *words, PYSPARK_PYTHON=sys.executable).wait()
+    return Job(folder, SUBMIT, *options, job, *words, "--one-task", "0", PYSPARK_PYTHON=sys.executable).wait()
 
 
 def test_a_backfill_and_a_verification_are_submitted(tmp_path: Path) -> None:

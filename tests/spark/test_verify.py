@@ -9,6 +9,7 @@ import pytest
 import eddy
 from eddy.connectors.log import TopicPartition, TopicSpec
 from eddy.connectors.quiescence import Cut
+from eddy.connectors.spark.session import ONE_TASK
 from eddy.connectors.spark.verification import last_cut
 from tests.spark.rig import Rig, plant
 
@@ -28,10 +29,11 @@ def family() -> eddy.Topology:
     return topology
 
 
-@pytest.fixture
-def rig(tmp_path: Path, spark: Any) -> Iterator[Rig]:
+@pytest.fixture(params=[ONE_TASK, 0], ids=["in-one-task", "step-by-step"])
+def rig(tmp_path: Path, spark: Any, request: pytest.FixtureRequest) -> Iterator[Rig]:
     topics = [TopicSpec("nodes", 3), TopicSpec("descendants", 3), TopicSpec("notes", 3), TopicSpec("loud", 3)]
     rig = Rig(tmp_path, family, topics, spark)
+    rig.one_task = request.param
     rig.write("nodes", TREE)
     rig.write("notes", [(b"1", b"x"), (b"2", b""), (b"1", b"y"), (None, b"z")])
     rig.work()

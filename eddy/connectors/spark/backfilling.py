@@ -26,6 +26,7 @@ from eddy.connectors.spark.computation import Application, Computation
 from eddy.connectors.spark.frames import Frames, names, told
 from eddy.connectors.spark.inputs import OpenLog, Stretch, read_topics
 from eddy.connectors.spark.order import order_dependent
+from eddy.connectors.spark.session import ONE_TASK
 from eddy.connectors.spark.writing import OUTGOING, Letters, Writing, write_topics
 from eddy.errors import ConfigurationError, ConnectorError
 from eddy.topology.identity import topics_of
@@ -56,6 +57,7 @@ class Backfill:
     files: Mapping[str, str] = field(default_factory=dict)
     retained_only: bool = False
     replace: bool = False
+    one_task: int = ONE_TASK
     program: str | None = None
     stage: Callable[[str], None] = lambda name: None
 
@@ -68,18 +70,27 @@ class Backfill:
         try:
             inputs = unfinished.inputs if unfinished else self._ends(application.inputs())
             computation = Computation(
-                application, frames, self.open_log, inputs, self.on_error, self.files, self.retained_only, timed=True
+                application,
+                frames,
+                self.open_log,
+                inputs,
+                self.on_error,
+                self.files,
+                self.retained_only,
+                one_task=self.one_task,
             )
             self._check(computation)
             self.stage("compute")
             computation.run()
             self._check_states(computation)
-            states, outputs = frames.kept(self._states(computation)), frames.kept(self._outputs(computation))
-            with told():
-                left_out = computation.left_out()
-                states.unionByName(outputs).count()
+            states, outputs = self._states(computation), self._outputs(computation)
+            left_out = computation.left_out()
+            if not computation.settled:
+                states, outputs = frames.kept(states), frames.kept(outputs)
+                with told():
+                    states.unionByName(outputs).count()
             begun = unfinished or self._begin(application, inputs)
-            writing = Writing(self.open_log, f"{self.topology.name}-backfill", begun.outputs)
+            writing = Writing(self.open_log, f"{self.topology.name}-backfill", begun.outputs, computation.latest)
             written: dict[str, int] = {}
             for what, frame in (("changelogs", states), ("outputs", outputs)):
                 self.stage(f"write {what}")
@@ -145,9 +156,9 @@ class Backfill:
             )
 
     def _check_states(self, computation: Computation) -> None:
-        untold = computation.compiler.untold
+        untold = computation.results.untold
         for name, state in computation.application.circuit.states.items():
-            if state.spec.changelog is not None and name not in computation.compiler.states:
+            if state.spec.changelog is not None and name not in computation.results.states:
                 raise ConfigurationError(
                     f"backfill of application '{self.topology.name}': state '{name}' cannot be made on Spark: "
                     f"{untold.get(name, 'nothing computes it')}. Let the worker replay the input: eddy run …"
@@ -158,25 +169,25 @@ class Backfill:
 
     def _states(self, computation: Computation) -> DataFrame:
         """What is to be written to changelogs."""
-        compiler = computation.compiler
+        results = computation.results
         changelogs = []
         for name, state in computation.application.circuit.states.items():
             if state.spec.changelog is not None:
-                rows = changelog_rows(compiler.states[name]).withColumns(_stamps(state.spec.changelog, compiler.time))
+                rows = changelog_rows(results.states[name]).withColumns(_stamps(state.spec.changelog))
                 changelogs.append(rows.select(*names(OUTGOING)))
         return computation.frames.union(changelogs, OUTGOING)
 
     def _outputs(self, computation: Computation) -> DataFrame:
         """The records of the sinks; in tables, keys that were there and are no more are deleted. Dead letters."""
-        compiler, frames = computation.compiler, computation.frames
+        results, frames = computation.results, computation.frames
         outputs = []
-        for sink, sent in compiler.sinks.items():
+        for sink, sent in results.sinks.items():
             columns = {"topic": f.lit(sink.topic), "key": f.col("k"), "value": f.col("v")}
             rows = sent.withColumns(columns).select(*names(OUTGOING))
             outputs.append(rows)
             if sink.kind != "stream" and (gone := self._gone(computation, sink.topic, rows)) is not None:
                 outputs.append(gone)
-        if self.on_error == DEAD_LETTER:
+        if self.on_error == DEAD_LETTER and computation.bad is not None:
             letters = Letters(computation.application.internal.dead_letter)
             outputs.append(frames.through(computation.bad, letters, OUTGOING))
         return frames.union(outputs, OUTGOING)
@@ -202,7 +213,7 @@ class Backfill:
         last = before.groupBy("k").agg(f.max_by(f.struct("v"), "o").alias("last")).where("last.v IS NOT NULL")
         gone = last.join(rows.select("k"), "k", "left_anti")
         tombstones = gone.withColumns({"key": f.col("k"), "value": f.lit(None).cast("binary")})
-        return tombstones.withColumns(_stamps(topic, computation.compiler.time)).select(*names(OUTGOING))
+        return tombstones.withColumns(_stamps(topic)).select(*names(OUTGOING))
 
     def _begin(self, application: Application, inputs: dict[str, list[int]]) -> Unfinished:
         """Take away what is to be replaced, make the internal topics, and note that it begins."""
@@ -267,7 +278,7 @@ class _transaction:  # noqa: N801 - reads as a part of a sentence
             self._producer.close()
 
 
-def _stamps(topic: str, time: int) -> dict[str, Column]:
+def _stamps(topic: str) -> dict[str, Column]:
     """The columns of what is written that say nothing of the row."""
-    none = f.lit(None).cast("binary")
-    return {"topic": f.lit(topic), "t": f.lit(time).cast("long"), "s": f.lit(b""), "h": none}
+    none = f.lit(None)
+    return {"topic": f.lit(topic), "t": none.cast("long"), "s": f.lit(b""), "h": none.cast("binary")}

@@ -8,13 +8,34 @@ What is arranged by depth has the depth as its time; what an operator at one own
 All else is Spark's own work; only the partition of a key takes a function of the log's.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from eddy.connectors.spark.compiler import StateRows
 from eddy.connectors.spark.frames import be32, be64
+from eddy.topology.plan import Node, Sink
 
-__all__ = ["changelog_rows"]
+__all__ = ["Results", "StateRows", "changelog_rows"]
+
+
+@dataclass(frozen=True)
+class StateRows:
+    """The rows of a state; those of a trace, or of what is arranged by depth, have a column `time`."""
+
+    kind: str
+    frame: DataFrame
+    node: Node
+
+
+@dataclass(frozen=True)
+class Results:
+    """What has been computed: the rows of states, the records of sinks, and why the states that are missing are."""
+
+    states: Mapping[str, StateRows]
+    sinks: Mapping[Sink, DataFrame]
+    untold: Mapping[str, str]
 
 
 def changelog_rows(state: StateRows) -> DataFrame:

@@ -11,16 +11,16 @@ Invariant: the names of the states captured are those of the circuit of the same
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import singledispatchmethod
 from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from eddy.connectors.spark.changelog import Results, StateRows
 from eddy.connectors.spark.folds import FOLDED, FoldPass, MakePass
 from eddy.connectors.spark.frames import Frames, be64, names, with_suffix
-from eddy.connectors.spark.owner import at_one_owner, state_rows
+from eddy.connectors.spark.part import Part
 from eddy.connectors.spark.passes import (
     FACTS,
     ROWS,
@@ -40,26 +40,17 @@ from eddy.topology import plan as nodes
 from eddy.topology.compile import sink_serdes
 from eddy.topology.placement import place
 from eddy.topology.plan import Node, Plan, Source
-from eddy.topology.scopes import Scopes
+from eddy.topology.scopes import Loop, Scopes
 from eddy.topology.slots import transformation
 
-__all__ = ["Compiler", "StateRows"]
-
-
-@dataclass(frozen=True)
-class StateRows:
-    """The rows of a state; those of a trace, or of what is arranged by depth, have a column `time`."""
-
-    kind: str
-    frame: DataFrame
-    node: Node
+__all__ = ["Compiler"]
 
 
 class Compiler:
     """Compiles one plan over its inputs: a frame of facts for each source.
 
-    `time` stands for the event time of rows that have been merged. `traced` says whether states of nested time are
-    asked for, which costs a pass over them in every round.
+    `traced` says whether states of nested time are asked for, which costs a pass over them in every round. Loops of at
+    most `one_task` rows are computed in one task.
     """
 
     def __init__(
@@ -68,10 +59,10 @@ class Compiler:
         plan: Plan,
         topic_partitions: Mapping[str, int],
         inputs: Mapping[str, DataFrame],
-        time: int = 0,
         traced: bool = True,
+        one_task: int = 0,
     ) -> None:
-        self.frames, self.plan, self.time, self.traced = frames, plan, time, traced
+        self.frames, self.plan, self.traced, self._one_task = frames, plan, traced, one_task
         self._counts, self._inputs = topic_partitions, inputs
         self._placements = place(plan, topic_partitions)
         self.scopes = Scopes(plan)
@@ -81,11 +72,12 @@ class Compiler:
         self.sinks: dict[nodes.Sink, DataFrame] = {}
         self._tables: set[Node] = set()
 
-    def run(self) -> None:
+    def run(self) -> Results:
         """Compile every node; loops run meanwhile. Raises: DataError; LoopLimitError; ConnectorError of Spark's."""
         for node in self.plan.nodes:
             if node not in self.scopes.around:
                 self.compile(node)
+        return Results(self.states, self.sinks, self.untold)
 
     def _take(self, name: str, kind: str, node: Node, frame: DataFrame) -> None:
         self.states[name] = StateRows(kind, frame, node)
@@ -166,7 +158,7 @@ class Compiler:
 
     @compile.register
     def _latest(self, node: nodes.Latest) -> None:
-        frame = self.frames.facts(self.rows(node.inputs[0]), self.time)
+        frame = self.frames.facts(self.rows(node.inputs[0]))
         self.scope[node] = Pipe(frame, RowsEntry(*self.serdes(node.inputs[0]), True))
 
     @compile.register
@@ -324,26 +316,50 @@ class Compiler:
 
     @compile.register
     def _reachable(self, node: nodes.Reachable) -> None:
-        self._at_one_owner(node, [node.name, *(f"{node.name}-{suffix}" for suffix in node.derived)])
+        self._in_one_task(node)
 
     @compile.register
     def _tree_totals(self, node: nodes.TreeTotals) -> None:
-        self._at_one_owner(node, [node.name])
+        self._in_one_task(node)
 
-    def _at_one_owner(self, node: nodes.Reachable | nodes.TreeTotals, states: list[str]) -> None:
-        """A step that is one operator at one owner. States that it does not have have no rows."""
-        sides = [(self.rows(source), self.serdes(source)) for source in node.inputs]
-        made = self.frames.kept(at_one_owner(self.frames, node, self.plan.name, sides, self.serdes(node)))
-        for name in states:
-            self.scope.capture(name, "encoded", node, state_rows(made, name))
-        self.known(node, self.frames.by_key(made.where(f.col("state") == "").select(*names(ROWS))))
+    def _in_one_task(self, node: Node, limit: int | None = None) -> bool:
+        """A step that is computed in one task, where it is within its limit. Returns whether it was."""
+        reads = {source.name: source for source in self.scopes.reads(node)}
+        results = self.plan.made_by(node)
+        part = Part(
+            self.plan,
+            self._counts,
+            node,
+            limit,
+            reads={name: self.serdes(source) for name, source in reads.items()},
+            makes={result.name: self.serdes(result) for result in results},
+            skips=(skips := self._looked_up(node)),
+        )
+        made = part.of_rows(self.frames, {name: self.rows(source) for name, source in reads.items()})
+        if limit is not None and made.told()[0]:
+            return False
+        for name in part.circuit().states.keys() - skips:
+            self.scope.capture(name, "encoded", node, made.state(name))
+        for result in results:
+            self.known(result, self.frames.by_key(made.rows(result.name)))
+        return True
+
+    def _looked_up(self, loop: Node) -> set[str]:
+        """The names of the states outside a loop that joins in it look into; they are captured as elsewhere."""
+        found = set()
+        for step in self.scopes.deep([loop])[1:]:
+            for side, name in zip(step.inputs, ("left", "right"), strict=False):
+                if isinstance(step, nodes.Join) and side not in self.scopes.around:
+                    self._look_up(side, f"{step.name}-{name}")
+                    found.add(f"{step.name}-{name}")
+        return found
 
     @compile.register
     def _sink(self, node: nodes.Sink) -> None:
         (source,) = node.inputs
         pipe = self.scope[source]
         key, value = sink_serdes(self.plan, self._counts)[node]
-        exit_ = SentExit(node.topic, key, value, pipe.facts, self.time)
+        exit_ = SentExit(node.topic, key, value, pipe.facts)
         frame = pipe.frame if pipe.facts else pipe.frame.where("w > 0") if "w" in pipe.frame.columns else pipe.frame
         self.sinks[node] = self.frames.through(frame, Pass(pipe.entry, pipe.steps, exit_), exit_.schema)
 
@@ -351,6 +367,8 @@ class Compiler:
     def _recursion(self, node: nodes.Recursion) -> None:
         from eddy.connectors.spark import rounds, waves
 
+        if self._fits(node):
+            return
         if node.nested or node in self.scopes.around:
             rounds.run(self, node)
         else:
@@ -360,7 +378,13 @@ class Compiler:
     def _block(self, node: nodes.Block) -> None:
         from eddy.connectors.spark import rounds
 
-        rounds.run(self, node)
+        if not self._fits(node):
+            rounds.run(self, node)
+
+    def _fits(self, loop: Loop) -> bool:
+        """Compute a loop in one task, where it is small and of relations alone. Returns whether it was."""
+        fits = self._one_task and loop.kind != "stream" and loop not in self.scopes.around
+        return bool(fits) and self._in_one_task(loop, self._one_task)
 
     @compile.register
     def _binding(self, node: nodes.Binding) -> None:

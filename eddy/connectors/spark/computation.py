@@ -3,7 +3,7 @@
 It knows what a worker would know, by the same means: the circuit of the plan, its states, topics and identity.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,14 +14,17 @@ from eddy.config import Config
 from eddy.connectors.internal import DEAD_LETTER, InternalTopics, internal_topics, partition_counts
 from eddy.connectors.log import Log, TopicPartition, TopicSpec
 from eddy.connectors.planlog import Memory, read_memory
+from eddy.connectors.spark.changelog import Results, StateRows
 from eddy.connectors.spark.compiler import Compiler
 from eddy.connectors.spark.files import read_files
 from eddy.connectors.spark.frames import Frames, told
-from eddy.connectors.spark.inputs import OpenLog, Stretch, facts_of, read_topics
-from eddy.connectors.spark.passes import RECORDS
+from eddy.connectors.spark.inputs import RAW, OpenLog, Stretch, facts_of, topics_to_read
+from eddy.connectors.spark.part import Part
+from eddy.connectors.spark.passes import Reader, RecordsEntry, SentExit
+from eddy.connectors.spark.session import ONE_TASK
 from eddy.errors import ConfigurationError
 from eddy.operators.circuit import Circuit
-from eddy.topology.compile import Environment, compile_plan
+from eddy.topology.compile import Environment, compile_plan, sink_serdes
 from eddy.topology.identity import identity
 from eddy.topology.plan import Source
 from eddy.topology.topology import Topology
@@ -75,7 +78,7 @@ class Application:
 class Computation:
     """What follows from the inputs up to `ends`. `files` are by topic, and come before what the topic holds.
 
-    `timed` asks for the latest time of the input, which takes a job: what is written has it, what is compared has not.
+    What is of at most `one_task` records or rows is computed in one task.
     """
 
     application: Application
@@ -86,10 +89,14 @@ class Computation:
     files: Mapping[str, str] = field(default_factory=dict)
     retained_only: bool = False
     traced: bool = True
-    timed: bool = False
-    compiler: Compiler = field(init=False)
-    bad: DataFrame = field(init=False)
-    _known: int = field(init=False, default=0)
+    one_task: int = ONE_TASK
+    results: Results = field(init=False)
+    bad: DataFrame | None = field(init=False, default=None)
+    settled: bool = field(init=False, default=False)
+    """Whether all of it has been computed, so that nothing can be wrong with the data any more."""
+    _left_out: Mapping[str, frozenset[tuple[int, int]]] = field(init=False)
+    _latest: Callable[[], int] = field(init=False)
+    _bad: Callable[[], int] = field(init=False)
 
     def check(self) -> None:
         """Refuse what cannot be computed. Raises: ConfigurationError."""
@@ -109,59 +116,90 @@ class Computation:
                     f"--input {topic}=FILES.parquet; or, for a backfill, begin with what is there: --retained-only"
                 )
 
-    def run(self) -> Compiler:
+    def run(self) -> Results:
         """Compute. Raises: DataError; LoopLimitError; ConnectorError."""
-        application = self.application
-        inputs, bad = {}, []
-        left_out = self._left_out()
+        self._left_out, self._bad = self._known(), lambda: 0
+        records = sum(s.end - s.start for source in self.application.sources for s in self._stretches(source))
+        if records > self.one_task or not self._in_one_task():
+            self._compile()
+        return self.results
+
+    def _in_one_task(self) -> bool:
+        """Compute all of it in one task, where it is small. Returns whether it was."""
+        plan, counts, frames = self.application.topology.plan, self.application.counts, self.frames
+        entries = {source.topic: self._entry(source) for source in self.application.sources}
+        serdes = sink_serdes(plan, counts)
+        exits = {sink.name: SentExit(sink.topic, *serdes[sink], sink.kind == "stream") for sink in plan.sinks()}
+        restored = {name for name, state in self.application.circuit.states.items() if state.spec.changelog is None}
+        part = Part(plan, counts, limit=self.one_task, sources=entries, sinks=exits, skips=restored)
+        raw = [frames.through(*read, RAW) for source in self.application.sources for read in self._raw(source)]
+        made = part.of_records(frames, frames.union(raw, RAW))
+        too_many, bad, latest = made.told()
+        if too_many:
+            return False
+        self.settled, self._bad, self._latest = True, lambda: bad, lambda: latest
+        self.bad = made.bad() if bad else None
+        states = {
+            name: StateRows("encoded", made.state(name), plan.holds(name))
+            for name in self.application.circuit.states.keys() - restored
+        }
+        self.results = Results(states, {sink: made.sent(sink) for sink in plan.sinks()}, {})
+        return True
+
+    def _compile(self) -> None:
+        """Compute it step by step."""
+        application, frames = self.application, self.frames
+        inputs, bad, latest = {}, [], frames.maximum()
         for source in application.sources:
-            fail = self.on_error == "fail"
-            facts, misfits = facts_of(
-                self.frames, source, self._raw(source), fail, left_out.get(source.topic, frozenset())
-            )
+            facts, misfits = facts_of(frames, self._entry(source), self._raw(source), latest)
             inputs[source.topic] = facts
-            bad.append(misfits.withColumn("topic", f.lit(source.topic)))
-        self.bad = self.frames.union(bad, RECORDS + ", topic string")
-        self.compiler = Compiler(
-            self.frames,
-            application.topology.plan,
-            application.counts,
-            inputs,
-            self._latest(inputs) if self.timed else 0,
-            self.traced,
-        )
-        self.compiler.run()
-        self._known = sum(
-            offset < self.ends[topic][partition]
-            for topic, places in left_out.items()
-            for partition, offset in places
-            if topic in self.ends
-        )
-        return self.compiler
+            if misfits is not None:
+                bad.append(misfits.withColumn("topic", f.lit(source.topic)))
+        self._latest = lambda: latest.value
+        if bad:
+            self.bad = whole = frames.union(bad, "")
+            self._bad = whole.count
+        plan, counts = application.topology.plan, application.counts
+        self.results = Compiler(frames, plan, counts, inputs, self.traced, self.one_task).run()
+
+    @property
+    def latest(self) -> int:
+        """The latest time of the input, once all of it has been read: that of all that has none of its own."""
+        return self._latest()
 
     def left_out(self) -> int:
         """How many records are left out: those known to be, and those that do not decode."""
+        known = sum(
+            offset < self.ends[topic][partition]
+            for topic, places in self._left_out.items()
+            for partition, offset in places
+            if topic in self.ends
+        )
         with told():
-            return self._known + self.bad.count()
+            return known + self._bad()
 
-    def _raw(self, source: Source) -> DataFrame:
+    def _entry(self, source: Source) -> RecordsEntry:
+        assert source.key is not None
+        assert source.value is not None
+        left_out = self._left_out.get(source.topic, frozenset())
+        fail = self.on_error == "fail"
+        return RecordsEntry(source.topic, source.key, source.value, source.kind == "table", fail, left_out)
+
+    def _raw(self, source: Source) -> list[tuple[DataFrame, Reader]]:
+        """What is to be read of a source, and what makes `RAW` records of it: files come before the topic."""
+        raw: list[tuple[DataFrame, Reader]] = []
+        if source.topic in self.files:
+            raw.append(read_files(self.frames, source, self.files[source.topic]))
+        return [*raw, topics_to_read(self.frames, self.open_log, {source.topic: self._stretches(source)})]
+
+    def _stretches(self, source: Source) -> list[Stretch]:
         begins = self.application.log.begin_offsets(
             TopicPartition(source.topic, p) for p in range(self.application.counts[source.topic])
         )
         ends = self.ends.get(source.topic, [])
-        stretches = [Stretch(p, begins[TopicPartition(source.topic, p)], end) for p, end in enumerate(ends)]
-        raw = read_topics(self.frames, self.open_log, {source.topic: stretches})
-        if source.topic in self.files:
-            raw = read_files(self.frames, source, self.files[source.topic]).unionByName(raw)
-        return raw
+        return [Stretch(p, begins[TopicPartition(source.topic, p)], end) for p, end in enumerate(ends)]
 
-    def _latest(self, inputs: Mapping[str, DataFrame]) -> int:
-        """The latest event time of the input, which stands for that of all that is merged."""
-        with told():
-            row = self.frames.union([frame.select("t") for frame in inputs.values()], "t long").agg(f.max("t")).first()
-        return 0 if row is None or row[0] is None else row[0]
-
-    def _left_out(self) -> dict[str, frozenset[tuple[int, int]]]:
+    def _known(self) -> dict[str, frozenset[tuple[int, int]]]:
         """The records that a worker is known to have left out, by topic: those it noted, and its dead letters."""
         found: dict[str, set[tuple[int, int]]] = {}
         for topic, partition, offset in self.application.memory.left_out:
@@ -184,8 +222,3 @@ class Computation:
                 where = dict(headers)
                 if "eddy.topic" in where:
                     yield where["eddy.topic"].decode(), int(where["eddy.partition"]), int(where["eddy.offset"])
-
-    def problems(self) -> Collection[str]:
-        """States that the circuit has and the computation does not: none, but for those it names as untold."""
-        have = self.compiler.states.keys() | self.compiler.untold.keys()
-        return self.application.circuit.states.keys() - have

@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 
 from eddy.connectors.spark.frames import Frames, told
 from eddy.connectors.spark.inputs import RAW
-from eddy.connectors.spark.passes import arrow_schema
+from eddy.connectors.spark.passes import Reader, arrow_schema
 from eddy.errors import ConfigurationError, DataError
 from eddy.serde import Float64, Int64, Serde
 from eddy.topology.plan import Source
@@ -27,8 +27,8 @@ _FORMATS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "js
 _TEXT = "key string, value string, timestamp long"
 
 
-def read_files(frames: Frames, source: Source, path: str) -> DataFrame:
-    """The records of files in `RAW` columns, their partition -1.
+def read_files(frames: Frames, source: Source, path: str) -> tuple[DataFrame, Reader]:
+    """The rows of files, and what makes records in `RAW` columns of them, their partition -1.
 
     Raises: ConfigurationError where the ending is not known, a column is missing or text cannot tell the bytes.
     """
@@ -60,7 +60,7 @@ def read_files(frames: Frames, source: Source, path: str) -> DataFrame:
         f.lit(source.topic).alias("topic"),
     )
     readers = tuple(None if types[name] == "binary" else serde for name, serde in _serdes(source))
-    return frames.through(raw, _FromText(where, readers), RAW)
+    return raw, _FromText(where, readers)
 
 
 def _serdes(source: Source) -> list[tuple[str, Serde[Any] | None]]:

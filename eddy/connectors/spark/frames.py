@@ -8,16 +8,19 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute
 import pyspark.errors
+from pyspark.accumulators import Accumulator, AccumulatorParam
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
-from eddy.connectors.spark.passes import FACTS, ROWS
+from eddy.connectors.spark.passes import FACTS, ROWS, arrow_schema
 from eddy.connectors.spark.ship import Shipped
 from eddy.errors import ConnectorError, DataError, EddyError, LoopLimitError
 
-__all__ = ["Frames", "Piles", "be32", "be64", "names", "told", "with_suffix"]
+__all__ = ["Frames", "Maximum", "Piles", "be32", "be64", "names", "told", "with_suffix"]
 
 _SETTINGS = {
     "spark.sql.adaptive.enabled": "false",
@@ -66,15 +69,29 @@ class Frames:
 
     def empty(self, schema: str = ROWS) -> DataFrame:
         """No rows."""
-        return self.spark.createDataFrame([], schema)
+        return self.rows([], schema)
 
     def rows(self, rows: Sequence[tuple[Any, ...]], schema: str) -> DataFrame:
         """Some rows of the driver's."""
-        return self.spark.createDataFrame(list(rows), schema)
+        arrow = arrow_schema(schema)
+        columns = list(zip(*rows, strict=True)) or [()] * len(arrow)
+        table = pa.table([pa.array(column, field.type) for column, field in zip(columns, arrow, strict=True)], arrow)
+        return self.spark.createDataFrame(table, schema)
 
-    def through(self, frame: DataFrame, function: Callable[[Any], Iterator[Any]], schema: str) -> DataFrame:
-        """`frame` through a function over Arrow batches, in Python workers."""
-        return frame.mapInArrow(Shipped(function, self._program), schema)
+    def through(
+        self,
+        frame: DataFrame,
+        function: Callable[[Any], Iterator[Any]],
+        schema: str,
+        latest: "Maximum | None" = None,
+    ) -> DataFrame:
+        """`frame` through a function over Arrow batches, in Python workers. `latest` is told the times of `RECORDS`."""
+        shipped = Shipped(function, self._program)
+        return frame.mapInArrow(shipped if latest is None else latest.told_by(shipped), schema)
+
+    def maximum(self) -> "Maximum":
+        """A number that tasks make larger."""
+        return Maximum(self.spark.sparkContext.accumulator(0, _Larger()))
 
     def consolidated(self, frame: DataFrame) -> DataFrame:
         """Equal rows merged, none with weight 0, lying by key."""
@@ -146,10 +163,47 @@ class Frames:
         settled = [self.lazy(frame) for frame in made]
         return settled, self.marks(settled)
 
-    def facts(self, frame: DataFrame, time: int) -> DataFrame:
-        """Rows as facts of one moment."""
-        stamps = {"t": f.lit(time).cast("long"), "s": f.lit(b""), "h": f.lit(None).cast("binary")}
+    def facts(self, frame: DataFrame) -> DataFrame:
+        """Rows as facts without a time of their own."""
+        stamps = {"t": f.lit(None).cast("long"), "s": f.lit(b""), "h": f.lit(None).cast("binary")}
         return frame.withColumns(stamps).select(*names(FACTS))
+
+
+class _Larger(AccumulatorParam[int]):
+    def zero(self, value: int) -> int:
+        return 0
+
+    def addInPlace(self, value1: int, value2: int) -> int:  # noqa: N802 - Spark's name
+        return max(value1, value2)
+
+
+class Maximum:
+    """The largest of the times that tasks have seen, at least 0. A task that is run again changes nothing."""
+
+    def __init__(self, accumulator: Accumulator[int]) -> None:
+        self._accumulator = accumulator
+
+    @property
+    def value(self) -> int:
+        """What it is behind the jobs so far."""
+        return self._accumulator.value
+
+    def told_by(self, function: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:
+        """A function that makes `RECORDS`; the times of those that are not left out are seen."""
+        return _Telling(function, self._accumulator)
+
+
+class _Telling:
+    """Pickled anew for each task, as accumulators have to be."""
+
+    def __init__(self, function: Callable[[Any], Iterator[Any]], latest: Accumulator[int]) -> None:
+        self._function, self._latest = function, latest
+
+    def __call__(self, batches: Any) -> Iterator[Any]:
+        for batch in self._function(batches):
+            times = batch.column("t").filter(pyarrow.compute.is_null(batch.column("bad")))
+            self._latest.add(pyarrow.compute.max(times).as_py() or 0)
+            yield batch
 
 
 class Piles:

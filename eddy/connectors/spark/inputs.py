@@ -15,12 +15,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from eddy.connectors.log import Log, Records, TopicPartition
-from eddy.connectors.spark.frames import Frames, names
-from eddy.connectors.spark.passes import FACTS, RECORDS, RecordsEntry, arrow_schema, pack_headers
+from eddy.connectors.spark.frames import Frames, Maximum, names
+from eddy.connectors.spark.passes import FACTS, RECORDS, Reader, RecordsEntry, arrow_schema, pack_headers
 from eddy.errors import ConnectorError
-from eddy.topology.plan import Source
 
-__all__ = ["RAW", "OpenLog", "Stretch", "facts_of", "read_topics"]
+__all__ = ["RAW", "OpenLog", "Stretch", "facts_of", "read_topics", "topics_to_read"]
 
 RAW = "k binary, v binary, t long, h binary, p int, o long, topic string"
 """Records as they are in a topic, with partition and offset."""
@@ -44,22 +43,27 @@ class Stretch:
 
 def read_topics(frames: Frames, log: OpenLog, topics: Mapping[str, Sequence[Stretch]]) -> DataFrame:
     """The committed records of topics in `RAW` columns."""
+    return frames.through(*topics_to_read(frames, log, topics), RAW)
+
+
+def topics_to_read(
+    frames: Frames, log: OpenLog, topics: Mapping[str, Sequence[Stretch]]
+) -> tuple[DataFrame, "Reading"]:
+    """What is to be read of topics, and what reads it: the committed records in `RAW` columns."""
     parts = [
         (topic, s.partition, at, min(at + _RECORDS_A_STRETCH, s.end))
         for topic, stretches in topics.items()
         for s in stretches
         for at in range(s.start, s.end, _RECORDS_A_STRETCH)
     ]
-    if not parts:
-        return frames.empty(RAW)
     records = sum(end - start for _, _, start, end in parts)
     tasks = min(len(parts), max(frames.partitions, records // _RECORDS_A_STRETCH))
-    wanted = frames.rows(parts, "topic string, p int, o long, e long").coalesce(1).repartition(tasks)
-    return frames.through(wanted, _Reading(log), RAW)
+    wanted = frames.rows(parts, "topic string, p int, o long, e long").coalesce(1)
+    return wanted.repartition(tasks) if tasks > 1 else wanted, Reading(log)
 
 
 @dataclass(frozen=True)
-class _Reading:
+class Reading:
     """Reads the stretches that a task is given."""
 
     log: OpenLog
@@ -106,14 +110,15 @@ def _arrow(records: Records) -> Any:
 
 
 def facts_of(
-    frames: Frames, source: Source, raw: DataFrame, fail: bool, left_out: frozenset[tuple[int, int]] = frozenset()
-) -> tuple[DataFrame, DataFrame]:
-    """A source's records as facts; and those that are left out, with the reason as `bad`."""
-    assert source.key is not None
-    assert source.value is not None
-    entry = RecordsEntry(source.topic, source.key, source.value, source.kind == "table", fail, left_out)
-    records = frames.through(raw, entry, RECORDS)
-    if fail:
-        return records.select(*names(FACTS)), frames.empty(RECORDS)
+    frames: Frames, entry: RecordsEntry, raw: Sequence[tuple[DataFrame, Reader]], latest: Maximum
+) -> tuple[DataFrame, DataFrame | None]:
+    """A source's records as facts; and those that are left out, with the reason as `bad`, if there can be any.
+
+    `raw` are frames, and what reads `RAW` columns from them. `latest` is told the times of facts.
+    """
+    parts = [frames.through(frame, entry.after(reader), RECORDS, latest) for frame, reader in raw]
+    records = frames.union(parts, RECORDS)
+    if entry.fail:
+        return records.select(*names(FACTS)), None
     records = frames.kept(records)
     return records.where("bad IS NULL").select(*names(FACTS)), records.where("bad IS NOT NULL")

@@ -12,7 +12,7 @@ Facts have three columns more: the time, the place in the order of their partiti
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import msgspec
@@ -37,6 +37,7 @@ __all__ = [
     "JoinedEntry",
     "LookedUpEntry",
     "Pass",
+    "Reader",
     "RecordsEntry",
     "RowsEntry",
     "RowsExit",
@@ -44,6 +45,7 @@ __all__ = [
     "TablesEntry",
     "encode_rows",
     "pack_headers",
+    "place_of",
     "stepped",
     "unpack_headers",
 ]
@@ -53,10 +55,12 @@ ROWS = "k binary, kc binary, v binary, vc binary, w long"
 FACTS = f"{ROWS}, t long, s binary, h binary"
 """Records of streams, and of sources before they are tables."""
 SENT = "k binary, v binary, t long, s binary, h binary"
-"""Records as they are written to a topic."""
+"""Records as they are written to a topic; what has been merged has no time."""
 RECORDS = f"{FACTS}, p int, o long, bad string"
 """Facts with where they came from; `bad` says why a record is left out, whose key and value are then as they came."""
 
+Reader = Callable[[Iterable[Any]], Iterator[Any]]
+"""From Arrow batches to Arrow batches."""
 _UNMARKED = frozenset({str, int, bytes})
 """The types whose native form is the same for all equal values, but for those of other types."""
 _LONG_S, _INDEX_BYTES = 8, 4
@@ -262,19 +266,34 @@ class RecordsEntry:
     table: bool
     fail: bool
     left_out: frozenset[tuple[int, int]] = frozenset()
-    schema: str = RECORDS
-    facts: bool = True
+    reader: Reader = iter
+
+    def after(self, reader: Reader) -> "RecordsEntry":
+        """The same, of what `reader` makes of the batches."""
+        return replace(self, reader=reader)
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """From columns `k v t h p o` to facts. Raises: DataError naming the record."""
-        schema = arrow_schema(self.schema)
-        for arrived in batches:
+        schema = arrow_schema(RECORDS)
+        for arrived in self.reader(batches):
             columns = self._columns(dict(zip(arrived.schema.names, map(_pylist, arrived.columns), strict=True)))
             yield pa.RecordBatch.from_arrays(
                 [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema
             )
 
-    def _columns(self, raw: dict[str, list[Any]]) -> list[list[Any]]:
+    def taken_in(self, raw: dict[str, list[Any]]) -> tuple[Batch, dict[str, list[Any]]]:
+        """Facts as a worker takes them in; and those that are left out, in `RECORDS` columns. Raises: DataError."""
+        raw, keys, values, problems = self._decoded(raw)
+        headers = None if raw["h"].count(None) == len(keys) else raw["h"]
+        batch = Batch(list(zip(keys, values, strict=True)), [1] * len(keys), 0, raw["t"], headers)
+        if not problems:
+            return batch, {"k": []}
+        bad = {name: [column[at] for at in problems] for name, column in raw.items() if name in "kvthpo"}
+        bad |= {"s": [b""] * len(problems), "w": [1] * len(problems), "bad": list(problems.values())}
+        return batch.select([at not in problems for at in range(len(keys))]), bad
+
+    def _decoded(self, raw: dict[str, list[Any]]) -> tuple[dict[str, list[Any]], list[Any], list[Any], dict[int, str]]:
+        """Columns without what is known to be left out, keys and values, and what is wrong with which of them."""
         if self.left_out:
             keep = [at not in self.left_out for at in zip(raw["p"], raw["o"], strict=True)]
             raw = {
@@ -291,6 +310,10 @@ class RecordsEntry:
             at = min(problems)
             where = f"topic '{self.topic}' partition {raw['p'][at]} offset {raw['o'][at]} key {raw['k'][at]!r}"
             raise DataError(f"{where}: {problems[at]}")
+        return raw, keys, values, problems
+
+    def _columns(self, raw: dict[str, list[Any]]) -> list[list[Any]]:
+        raw, keys, values, problems = self._decoded(raw)
         for at in problems:
             keys[at] = values[at] = None
         where = f"topic '{self.topic}'"
@@ -298,11 +321,14 @@ class RecordsEntry:
         v, vc = identified(values, self.value, f"{where}: value", nulls=True)
         for at in problems:
             k[at], v[at] = raw["k"][at], raw["v"][at]
-        places = [
-            (_FILE if p < 0 else _TOPIC) + o.to_bytes(_LONG_S, "big") for p, o in zip(raw["p"], raw["o"], strict=True)
-        ]
+        places = [(_FILE if p < 0 else _TOPIC) + place_of(o) for p, o in zip(raw["p"], raw["o"], strict=True)]
         bad = [problems.get(at) for at in range(len(k))]
         return [k, kc, v, vc, [1] * len(k), raw["t"], places, raw["h"], raw["p"], raw["o"], bad]
+
+
+def place_of(number: int) -> bytes:
+    """A number from 0 on, so that bytes are in its order."""
+    return number.to_bytes(_LONG_S, "big")
 
 
 def identified(
@@ -367,7 +393,6 @@ class SentExit:
     key: Serde[Any]
     value: Serde[Any]
     facts: bool
-    time: int = 0
     schema: str = SENT
 
     def columns(self, batch: Batch) -> list[list[Any]]:
@@ -377,7 +402,7 @@ class SentExit:
         keys = encoded([row[0] for row in batch.rows], self.key, f"sink '{self.topic}': key")
         values = encoded([row[1] for row in batch.rows], self.value, f"sink '{self.topic}': value")
         count = len(keys)
-        stamps = _stamps(batch) if self.facts else [[self.time] * count, [b""] * count, [None] * count]
+        stamps = _stamps(batch) if self.facts else [[None] * count, [b""] * count, [None] * count]
         return [keys, values, *stamps]
 
 

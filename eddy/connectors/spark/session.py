@@ -13,10 +13,14 @@ from eddy.errors import ConfigurationError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["local_session", "require_spark"]
+__all__ = ["ONE_TASK", "local_session", "require_spark"]
+
+ONE_TASK = 2_000_000
+"""So many records and rows go into one task: it takes some 1,000 bytes for each."""
 
 _INSTALL = "pip install 'eddy-streams[spark]'"
-_QUIET = {
+_SETTINGS = {
+    "spark.python.daemon.module": "eddy.connectors.spark.daemon",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
@@ -52,7 +56,7 @@ def local_session(
     if cores:
         partitions = int(cores) if cores.isdecimal() else os.cpu_count() or 1
         builder = builder.config("spark.sql.shuffle.partitions", str(partitions))
-    for name, value in (_QUIET | dict(settings or {})).items():
+    for name, value in (_SETTINGS | dict(settings or {})).items():
         builder = builder.config(name, value)
     try:
         return builder.getOrCreate()

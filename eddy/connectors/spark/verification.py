@@ -13,24 +13,26 @@ has such a record is counted as moved on, and not as different.
 
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
 from eddy.connectors.log import Log, TopicPartition
 from eddy.connectors.quiescence import Cut
+from eddy.connectors.spark.beside import BESIDE, beside
 from eddy.connectors.spark.changelog import changelog_rows
 from eddy.connectors.spark.computation import Application, Computation
 from eddy.connectors.spark.frames import Frames, names, told
 from eddy.connectors.spark.inputs import OpenLog, Stretch, read_topics
 from eddy.connectors.spark.order import order_dependent, tainted
 from eddy.connectors.spark.readable import Readable
+from eddy.connectors.spark.repair import Repair
+from eddy.connectors.spark.session import ONE_TASK
 from eddy.connectors.spark.verdict import Compared, Example, Verdict
 from eddy.errors import ConfigurationError
 from eddy.topology.identity import check_identity
-from eddy.topology.plan import Sink
+from eddy.topology.plan import Node, Sink
 from eddy.topology.topology import Topology
 
 __all__ = ["MISMATCHES", "Verify", "last_cut"]
@@ -54,11 +56,12 @@ class _Part:
     expected: DataFrame
     facts: bool
     readable: Readable
+    nodes: tuple[Node, ...]
 
 
 @dataclass
 class Verify:
-    """One verification. `commutes` names folds of streams that give the same in any order."""
+    """One verification. `commutes` names folds of streams that give the same in any order; `repair` corrects tables."""
 
     topology: Topology
     spark: SparkSession
@@ -70,6 +73,8 @@ class Verify:
     cut: Cut | None = None
     wait_s: float = 60.0
     stores: bool = True
+    one_task: int = ONE_TASK
+    repair: bool = False
     program: str | None = None
     stage: Callable[[str], None] = lambda name: None
     files: Mapping[str, str] = field(default_factory=dict)
@@ -79,6 +84,11 @@ class Verify:
         self.stage("checks")
         application = Application.of(self.topology, self.log)
         name = self.topology.name
+        if self.repair and not self.stores:
+            raise ConfigurationError(
+                f"verify of application '{name}': a repair without stores; only what tables hold can be corrected. "
+                "Leave out one of --repair and --no-stores"
+            )
         if application.memory.plan is None:
             raise ConfigurationError(
                 f"verify of application '{name}': it has not run on this log; there is nothing to verify. Start it: "
@@ -90,12 +100,30 @@ class Verify:
         frames = Frames(self.spark, self.program)
         try:
             computation = Computation(
-                application, frames, self.open_log, cut.inputs, self.on_error, self.files, traced=self.stores
+                application,
+                frames,
+                self.open_log,
+                cut.inputs,
+                self.on_error,
+                self.files,
+                traced=self.stores,
+                one_task=self.one_task,
             )
             computation.check()
             self.stage("compute")
             computation.run()
-            return self._compared(computation, cut, computation.left_out())
+            verdict, differing = self._compared(computation, cut)
+            if not verdict.differs:
+                return verdict
+            if self.mismatches:
+                self.stage("mismatches")
+                with told():
+                    differing.select(*names(MISMATCHES)).write.mode("overwrite").parquet(self.mismatches)
+            repaired = None
+            if self.repair:
+                judge = lambda found, within: self._compared(found, cut, within)[0]  # noqa: E731
+                repaired = Repair(computation, cut, judge, self.stage).run(verdict, differing)
+            return replace(verdict, mismatches=self.mismatches, repaired=repaired)
         finally:
             frames.release()
 
@@ -111,62 +139,63 @@ class Verify:
             time.sleep(_POLL_S)
         return cut
 
-    def _compared(self, computation: Computation, cut: Cut, left_out: int) -> Verdict:
-        application = computation.application
-        dependent = order_dependent(self.topology.plan, application.counts, self.commutes)
-        behind = tainted(self.topology.plan, dependent)
-        untold = {f"step '{name}'": why for name, why in dependent.items()}
+    def _compared(
+        self, computation: Computation, cut: Cut, within: Collection[Node] | None = None
+    ) -> tuple[Verdict, DataFrame]:
+        """The verdict, and the rows that differ; where `within` is given, of these steps alone."""
+        plan = self.topology.plan
+        dependent = order_dependent(plan, computation.application.counts, self.commutes)
+        behind = tainted(plan, dependent)
+        steps = {node.name for node in plan.nodes if within is None or node in within}
+        untold = {f"step '{name}'": why for name, why in dependent.items() if name in steps}
         notes: dict[str, str] = {}
         parts = []
-        for part, node in [
-            *self._sinks(computation, untold),
+        topics = {sink.topic for sink in computation.results.sinks if within is None or sink in within}
+        for part in [
+            *self._sinks(computation, topics, untold),
             *(self._stores(computation, notes) if self.stores else []),
         ]:
-            if node in behind:
-                untold.setdefault(f"{part.what} '{part.name}'", f"it is behind step '{behind[node]}'")
+            if within is not None and not any(node in within for node in part.nodes):
+                continue
+            if steps_before := [behind[node] for node in part.nodes if node in behind]:
+                untold.setdefault(f"{part.what} '{part.name}'", f"it is behind step '{steps_before[0]}'")
             elif why := self._unreadable(part, cut):
                 untold[f"{part.what} '{part.name}'"] = why
             else:
                 parts.append(part)
         compared, differing = self._compare(computation.frames, parts, cut)
-        wrong = any(part.differing for part in compared)
-        if wrong and self.mismatches:
-            self.stage("mismatches")
-            with told():
-                differing.select(*names(MISMATCHES)).write.mode("overwrite").parquet(self.mismatches)
-        where = self.mismatches if wrong else None
-        return Verdict(self.topology.name, cut, compared, untold, notes, left_out, where)
+        return Verdict(self.topology.name, cut, compared, untold, notes, computation.left_out()), differing
 
-    def _sinks(self, computation: Computation, untold: dict[str, str]) -> list[tuple[_Part, Any]]:
-        """A part for each topic that sinks write to."""
+    def _sinks(self, computation: Computation, within: set[str], untold: dict[str, str]) -> list[_Part]:
+        """A part for each of these topics that sinks write to."""
         by_topic: dict[str, list[Sink]] = {}
-        for sink in computation.compiler.sinks:
-            by_topic.setdefault(sink.topic, []).append(sink)
+        for sink in computation.results.sinks:
+            if sink.topic in within:
+                by_topic.setdefault(sink.topic, []).append(sink)
         parts = []
         for topic, sinks in by_topic.items():
             kinds = {sink.kind == "stream" for sink in sinks}
             if len(kinds) > 1:
                 untold[f"sink '{topic}'"] = "a stream and a table write to it, so that it is neither"
                 continue
-            whole = computation.frames.union([computation.compiler.sinks[s].select("k", "v") for s in sinks], "")
+            whole = computation.frames.union([computation.results.sinks[s].select("k", "v") for s in sinks], "")
             readable = Readable.of_sink(self.topology.plan, computation.application.counts, sinks[0])
             count = computation.application.counts[topic]
-            parts.append((_Part("sink", topic, topic, count, whole, kinds.pop(), readable), sinks[0]))
+            parts.append(_Part("sink", topic, topic, count, whole, kinds.pop(), readable, tuple(sinks)))
         return parts
 
-    def _stores(self, computation: Computation, notes: dict[str, str]) -> list[tuple[_Part, Any]]:
+    def _stores(self, computation: Computation, notes: dict[str, str]) -> list[_Part]:
         """A part for each state that has a changelog."""
-        compiler, parts = computation.compiler, []
+        results, parts = computation.results, []
         for name, state in computation.application.circuit.states.items():
             if state.spec.changelog is None:
                 notes[f"store '{name}'"] = f"not compared: its topic '{state.spec.source}' is its changelog"
-            elif name not in compiler.states:
-                notes[f"store '{name}'"] = f"not compared: {compiler.untold.get(name, 'nothing computes it')}"
+            elif name not in results.states:
+                notes[f"store '{name}'"] = f"not compared: {results.untold.get(name, 'nothing computes it')}"
             else:
-                rows = changelog_rows(compiler.states[name]).select(f.col("key").alias("k"), f.col("value").alias("v"))
-                topic, count = state.spec.changelog, state.spec.partitions
-                part = _Part("store", name, topic, count, rows, False, Readable.of_state(state.spec))
-                parts.append((part, compiler.states[name].node))
+                rows = changelog_rows(results.states[name]).select(f.col("key").alias("k"), f.col("value").alias("v"))
+                topic, count, of = state.spec.changelog, state.spec.partitions, (results.states[name].node,)
+                parts.append(_Part("store", name, topic, count, rows, False, Readable.of_state(state.spec), of))
         return parts
 
     def _unreadable(self, part: _Part, cut: Cut) -> str:
@@ -193,8 +222,8 @@ class Verify:
             if chosen := [part for part in parts if part.facts is facts]:
                 found = read_topics(frames, self.open_log, {part.topic: _until(cut, part.topic) for part in chosen})
                 expected = [part.expected.withColumn("topic", f.lit(part.topic)) for part in chosen]
-                sides.append(_joined(frames.union(expected, ""), found, facts))
-        joined = frames.kept(frames.union(sides, _JOINED))
+                sides.append(beside(frames.union(expected, ""), found, facts))
+        joined = frames.kept(frames.union(sides, BESIDE))
         with told():
             rows = (
                 joined.groupBy("topic").agg(f.count("*").alias("keys"), f.count_if("differs").alias("differ")).collect()
@@ -232,40 +261,8 @@ class Verify:
         return read_topics(frames, self.open_log, stretches).select("topic", "k").distinct()
 
 
-_JOINED = (
-    "topic string, k binary, expected binary, found binary, times_expected long, times_found long, differs boolean"
-)
-
-
 def _until(cut: Cut, topic: str) -> list[Stretch]:
     return [Stretch(partition, 0, end) for partition, end in enumerate(cut.outputs[topic])]
-
-
-def _joined(expected: DataFrame, found: DataFrame, facts: bool) -> DataFrame:
-    """What is expected beside what was found: by key, or by record where these are facts."""
-    same_key = ["topic", "k", "v"] if facts else ["topic", "k"]
-    one = expected.groupBy(*same_key).agg(*([] if facts else [f.max("v").alias("v")]), f.count("*").alias("n"))
-    if facts:
-        other = found.groupBy(*same_key).agg(f.count("*").alias("m"))
-    else:
-        last = f.max_by(f.struct("v"), f.struct("o", "p")).alias("last")
-        latest = found.groupBy(*same_key).agg(last).where("last.v IS NOT NULL")
-        other = latest.select("topic", "k", f.col("last.v").alias("v"), f.lit(1).cast("long").alias("m"))
-    other = other.select(f.col("topic").alias("f_topic"), f.col("k").alias("f_k"), f.col("v").alias("f_v"), "m")
-    meet = f.lit(True)
-    for name in same_key:
-        meet = meet & one[name].eqNullSafe(other[f"f_{name}"])
-    same = f.col("v").eqNullSafe(f.col("f_v")) & f.col("n").eqNullSafe(f.col("m"))
-    expects = f.col("n").isNotNull()
-    return one.join(other, meet, "full").select(
-        f.coalesce("topic", "f_topic").alias("topic"),
-        f.when(expects, f.col("k")).otherwise(f.col("f_k")).alias("k"),
-        f.col("v").alias("expected"),
-        f.col("f_v").alias("found"),
-        f.coalesce("n", f.lit(0)).alias("times_expected"),
-        f.coalesce("m", f.lit(0)).alias("times_found"),
-        (~same).alias("differs"),
-    )
 
 
 def _examples(parts: list[_Part], differing: DataFrame) -> tuple[dict[str, list[Example]], dict[str, int]]:

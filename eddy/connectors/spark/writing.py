@@ -10,7 +10,8 @@ Invariant: only the job writes behind `begin` while it runs.
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby, islice
+from itertools import chain, groupby
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -33,37 +34,55 @@ _RECORDS_A_TRANSACTION = 50_000
 
 @dataclass(frozen=True)
 class Writing:
-    """What a job writes: for each topic, where in its partitions the job began."""
+    """What a job writes: for each topic, where in its partitions the job began. `time` is that of rows without one."""
 
     open_log: OpenLog
     job: str
     begins: Mapping[str, Sequence[int]]
+    time: int
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Write a task's rows, partition after partition. Yields how many records of each are there."""
-        rows = (tuple(row.values()) for batch in batches for row in batch.to_pylist())
-        first = next(rows, None)
         written: list[tuple[str, int]] = []
-        if first is not None:
-            with contextlib.closing(self.open_log()) as log:
-                for (topic, partition), group in groupby(chain((first,), rows), key=lambda row: (row[0], row[-1])):
-                    written.append((topic, self._partition(log, TopicPartition(topic, partition), group)))
+        with contextlib.ExitStack() as stack:
+            log: Log | None = None
+            for (topic, partition), runs in groupby(chain.from_iterable(map(_runs, batches)), key=itemgetter(0)):
+                log = log or stack.enter_context(contextlib.closing(self.open_log()))
+                rows = (run for _, run in runs)
+                written.append((topic, self._partition(log, TopicPartition(topic, partition), rows)))
         schema = arrow_schema(_WRITTEN)
         columns: list[Any] = [[topic for topic, _ in written], [count for _, count in written]]
         arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def _partition(self, log: Log, partition: TopicPartition, rows: Iterator[Any]) -> int:
-        """Write one partition's rows. Returns how many there are."""
+    def _partition(self, log: Log, partition: TopicPartition, runs: Iterable[Any]) -> int:
+        """Write one partition's rows, in transactions. Returns how many there are."""
         producer = log.producer(f"{self.job}-{partition.topic}-{partition.partition}")
         try:
-            count = sum(1 for _ in islice(rows, self._there(log, partition)))
-            while chunk := list(islice(rows, _RECORDS_A_TRANSACTION)):
-                _send(producer, partition, chunk)
-                count += len(chunk)
+            count, skip = 0, self._there(log, partition)
+            pending: list[Any] = []
+            for run in runs:
+                count += run.num_rows
+                if count > skip:
+                    pending.append(run.slice(max(0, run.num_rows - (count - skip))))
+                if sum(part.num_rows for part in pending) >= _RECORDS_A_TRANSACTION:
+                    self._send(producer, partition, pending)
+                    pending = []
+            if pending:
+                self._send(producer, partition, pending)
             return count
         finally:
             producer.close()
+
+    def _send(self, producer: Producer, partition: TopicPartition, runs: list[Any]) -> None:
+        """Write rows in one transaction."""
+        producer.begin()
+        for run in runs:
+            keys, values, times, headers = (run.column(name).to_pylist() for name in ("key", "value", "t", "h"))
+            packed = None if headers.count(None) == len(headers) else [unpack_headers(item) for item in headers]
+            stamps = [self.time if time is None else time for time in times]
+            producer.send(partition.topic, partition.partition, keys, values, stamps, packed)
+        producer.commit({}, None)
 
     def _there(self, log: Log, partition: TopicPartition) -> int:
         """How many records are committed behind where the job began."""
@@ -78,12 +97,14 @@ class Writing:
         return count
 
 
-def _send(producer: Producer, partition: TopicPartition, rows: list[Any]) -> None:
-    _, _, keys, values, times, _, headers, _ = zip(*rows, strict=True)
-    packed = None if headers.count(None) == len(headers) else [unpack_headers(item) for item in headers]
-    producer.begin()
-    producer.send(partition.topic, partition.partition, keys, values, times, packed)
-    producer.commit({}, None)
+def _runs(batch: Any) -> Iterator[tuple[tuple[str, int], Any]]:
+    """The rows of each partition in a batch that is sorted by them."""
+    homes = list(zip(batch.column("topic").to_pylist(), batch.column("p").to_pylist(), strict=True))
+    start = 0
+    for home, group in groupby(homes):
+        count = sum(1 for _ in group)
+        yield home, batch.slice(start, count)
+        start += count
 
 
 @dataclass(frozen=True)
@@ -135,7 +156,8 @@ def write_topics(
 ) -> dict[str, int]:
     """Write `OUTGOING` rows. Returns by topic the number of records that are then there. Raises: ConnectorError."""
     counts = {topic: len(begins) for topic, begins in writing.begins.items()}
-    placed = frames.through(frame, _Placing(partitioner, counts), _PLACED)
+    alone = max(counts.values()) == 1  # nothing has to be found by hash, then
+    placed = frame.withColumn("p", f.lit(0)) if alone else frames.through(frame, _Placing(partitioner, counts), _PLACED)
     lying = placed.repartition(frames.partitions, "topic", "p")
     lying = lying.sortWithinPartitions("topic", "p", "s", "key", "value", "t")
     with told():

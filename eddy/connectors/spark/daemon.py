@@ -1,0 +1,13 @@
+"""The daemon of Spark's Python workers, with what they need loaded before it forks them: each is ready at once.
+
+Spark starts it by its module's name: `spark.python.daemon.module`.
+"""
+
+import pandas  # noqa: F401
+from pyspark import daemon, worker  # noqa: F401
+
+import eddy.connectors.spark.backfilling
+import eddy.connectors.spark.verification  # noqa: F401
+
+if __name__ == "__main__":
+    daemon.manager()

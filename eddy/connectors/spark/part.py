@@ -1,0 +1,267 @@
+"""Parts of a plan in one task: the worker's own circuit of them, over all that they read at once.
+
+    the whole plan                    where its input is small: a job of Spark's costs a second, a shuffle half of one,
+                                      however few rows there are
+    a loop                            where it is small, in a plan that is not
+    recursive_fixpoint, tree_totals   always: they follow links one by one, in memory, as at their owner in a worker
+
+*Small* is what has at most `limit` records or rows to read, and rows that go round. When there are more, the task gives
+up and says so, and the part is computed by Spark's joins and groupings.
+
+What the circuit makes and remembers comes out in one frame, told apart by its first columns.
+"""
+
+import gc
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from eddy.connectors.spark.frames import Frames, names, told
+from eddy.connectors.spark.passes import (
+    FACTS,
+    RECORDS,
+    ROWS,
+    RecordsEntry,
+    RowsEntry,
+    SentExit,
+    arrow_schema,
+    encode_rows,
+    place_of,
+)
+from eddy.errors import EddyError, LoopLimitError
+from eddy.operators.batch import EMPTY, Batch, Row, concat
+from eddy.operators.circuit import Circuit
+from eddy.operators.exchange import Budget
+from eddy.operators.operator import State
+from eddy.serde import Serde
+from eddy.topology.compile import Environment, compile_part, compile_plan
+from eddy.topology.plan import Binding, Block, Node, Plan, Sink
+
+__all__ = ["Made", "Part"]
+
+_MADE = f"what string, name string, {FACTS}, key binary, value binary, p int, o long, bad string"
+"""Of `rows` a step makes, rows of a `state`, records `sent` to a sink, those that are `bad`; the latest `time`; and
+that it gave up, having seen `too many`."""
+_ROWS_A_BATCH = 10_000
+_GAVE_UP = "too many"
+Serdes = tuple[Serde[Any], Serde[Any]]
+
+
+class _TooManyError(EddyError):
+    """The part is not small. Of eddy, so that a circuit lets it through."""
+
+
+class _Bounded(Budget):
+    """Raises behind so many rows, where another budget would end the epoch."""
+
+    def spend(self, rows: int) -> bool:
+        if super().spend(rows):
+            raise _TooManyError("too many")
+        return False
+
+
+@dataclass(frozen=True)
+class Part:
+    """A plan, or one step of it with all that is inside. `counts` are the partitions of topics.
+
+    `reads` and `makes` are the serdes of what the step reads and makes, by the names of steps; a whole plan reads
+    `sources` and sends to `sinks`, by their topics and names. States in `skips` are not asked for.
+    """
+
+    plan: Plan
+    counts: Mapping[str, int]
+    step: Node | None = None
+    limit: int | None = None
+    reads: Mapping[str, Serdes] = field(default_factory=dict)
+    makes: Mapping[str, Serdes] = field(default_factory=dict)
+    sources: Mapping[str, RecordsEntry] = field(default_factory=dict)
+    sinks: Mapping[str, SentExit] = field(default_factory=dict)
+    skips: Set[str] = frozenset()
+
+    def of_rows(self, frames: Frames, rows: Mapping[str, DataFrame]) -> "Made":
+        """What the step makes of the rows that it reads, by the names of steps."""
+        parts = [rows[name].select(f.lit(name).alias("read"), *names(ROWS)) for name in self.reads]
+        return Made(frames.kept(frames.through(frames.union(parts, "").repartition(1), self, _MADE)))
+
+    def of_records(self, frames: Frames, raw: DataFrame) -> "Made":
+        """What the plan makes of the records of its sources, in `RAW` columns."""
+        return Made(frames.kept(frames.through(raw.coalesce(1), self, _MADE)))
+
+    def circuit(self) -> Circuit:
+        """The circuit, new."""
+        budget = Budget(2**62) if self.limit is None else _Bounded(self.limit)
+        world = Environment(self.counts, budget=budget, guard=budget, peeks=False)
+        return compile_plan(self.plan, world) if self.step is None else compile_part(self.plan, world, self.step)
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """The task: all that it reads in, `_MADE` rows out. Raises: DataError; LoopLimitError."""
+        gc.disable()  # all of it is alive until the end
+        try:
+            yield from self._made(batches)
+        except _TooManyError:
+            yield from _batches(_GAVE_UP, "", 1)
+        finally:
+            gc.enable()
+
+    def _made(self, batches: Iterable[Any]) -> Iterator[Any]:
+        inputs: dict[str, Batch] = {}
+        if self.step is None:
+            yield from self._records(batches, inputs)
+        else:
+            self._rows(batches, inputs)
+        circuit = self.circuit()
+        if not inputs and not circuit.due:
+            return
+        circuit.step(inputs)
+        outputs = {name: concat(output.batches or [EMPTY]) for name, output in circuit.outputs.items()}
+        for name, serdes in self.makes.items():
+            made = outputs[name].consolidated(name)
+            self._check_errors(name, made.rows)
+            k, kc, v, vc = encode_rows(made.rows, *serdes, f"step '{name}'", False)
+            yield from _batches("rows", name, len(made), k=k, kc=kc, v=v, vc=vc, w=made.weights)
+        for name, exit_ in self.sinks.items():
+            yield from _sent(name, exit_, outputs[name])
+        for name, state in circuit.states.items():
+            if name not in self.skips:
+                yield from _state(name, state)
+
+    def _records(self, batches: Iterable[Any], inputs: dict[str, Batch]) -> Iterator[Any]:
+        """Take the records of sources in, in their order. Yields those that are bad, and the latest time."""
+        parts: dict[str, list[Batch]] = {}
+        latest = 0
+        for arrived in self._counted(batches):
+            for topic, entry in self.sources.items():
+                columns = _where(arrived, "topic", topic)
+                if not columns["k"]:
+                    continue
+                batch, bad = entry.taken_in(columns)
+                parts.setdefault(topic, []).append(batch)
+                latest = max(latest, max(batch.times or [0], default=0))
+                count = len(bad["k"])
+                yield from _batches("bad", topic, count, **bad)
+        inputs.update({topic: concat(part) for topic, part in parts.items()})
+        yield from _batches("time", "", 1, t=[latest])
+
+    def _rows(self, batches: Iterable[Any], inputs: dict[str, Batch]) -> None:
+        """Take the rows of steps in."""
+        parts: dict[str, list[Batch]] = {}
+        entries = {name: RowsEntry(*serdes) for name, serdes in self.reads.items()}
+        for arrived in self._counted(batches):
+            for name, entry in entries.items():
+                columns = _where(arrived, "read", name)
+                if columns["k"]:
+                    parts.setdefault(name, []).append(entry.batch(columns))
+        inputs.update({name: concat(part) for name, part in parts.items()})
+
+    def _counted(self, batches: Iterable[Any]) -> Iterator[Any]:
+        count = 0
+        for arrived in batches:
+            count += arrived.num_rows
+            if self.limit is not None and count > self.limit:
+                raise _TooManyError("too many")
+            yield arrived
+
+    def _check_errors(self, name: str, rows: Sequence[Row]) -> None:
+        """What is behind a block that does not come to rest is not determined by the input."""
+        last = self.plan.made_by(self.step)[-1] if self.step else None
+        block = self.step
+        if rows and isinstance(block, Block) and isinstance(last, Binding) and last.name == name:
+            raise _held_back(block, rows[0])
+
+
+def _where(arrived: Any, column: str, name: str) -> dict[str, list[Any]]:
+    rows = arrived.filter(pyarrow.compute.equal(arrived.column(column), name))
+    return dict(zip(rows.schema.names, (values.to_pylist() for values in rows.columns), strict=True))
+
+
+def _sent(name: str, exit_: SentExit, batch: Batch) -> Iterator[Any]:
+    """A sink's records, in their order."""
+    if exit_.facts:
+        stamps: list[Any] = [(time, place_of(at)) for at, time in enumerate(batch.times or [])]
+        batch = Batch(batch.rows, batch.weights, batch.time, stamps, batch.headers)
+    else:
+        batch = batch.consolidated(name)
+        batch = batch.select([weight > 0 for weight in batch.weights])
+    if batch.rows:
+        key, value, t, s, h = exit_.columns(batch)
+        yield from _batches("sent", name, len(key), key=key, value=value, t=t, s=s, h=h)
+
+
+def _state(name: str, state: State) -> Iterator[Any]:
+    """A state's rows as they lie in its changelog; `k` is what their partition is found by, null where it is one."""
+    changed = [(key, value) for _, key, value in state.changes() if value is not None]
+    keys, values = [key for key, _ in changed], [value for _, value in changed]
+    homes: list[bytes | None] = [None] * len(keys)
+    if state.spec.partitions > 1:
+        homes = list(keys if state.spec.kind == "table" else map(_key_in, keys))
+    yield from _batches("state", name, len(keys), k=homes, key=keys, value=values)
+
+
+def _key_in(data: bytes) -> bytes:
+    """The key in what an arrangement or a trace keeps a row under."""
+    return data[4 : 4 + int.from_bytes(data[:4], "big")]
+
+
+def _held_back(block: Block, error: Row) -> LoopLimitError:
+    binding, row = error
+    return LoopLimitError(
+        f"recursively '{block.name}': binding '{binding}' still changed in its last round, e.g. by row {row!r}; a "
+        "state at rest is needed. Behind it a worker keeps the last answer that was right, which the input does not "
+        "tell. Mend the data"
+    )
+
+
+def _batches(what: str, name: str, count: int, **columns: list[Any]) -> Iterator[Any]:
+    schema = arrow_schema(_MADE)
+    for at in range(0, count, _ROWS_A_BATCH):
+        size = min(_ROWS_A_BATCH, count - at)
+        given = {key: column[at : at + size] for key, column in columns.items()}
+        given |= {"what": [what] * size, "name": [name] * size}
+        arrays = [
+            pa.array(given[column.name], column.type) if column.name in given else pa.nulls(size, column.type)
+            for column in schema
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+class Made:
+    """What a task has made, to be told apart."""
+
+    def __init__(self, frame: DataFrame) -> None:
+        self._frame = frame
+
+    def rows(self, step: str) -> DataFrame:
+        """The rows that a step makes."""
+        return self._of("rows", step).select(*names(ROWS))
+
+    def state(self, name: str) -> DataFrame:
+        """The rows of a state, as they lie in its changelog, and `k`, by which their partition is found."""
+        return self._of("state", name).select("k", "key", "value")
+
+    def sent(self, sink: Sink) -> DataFrame:
+        """The records of a sink."""
+        return self._of("sent", sink.name).select(f.col("key").alias("k"), f.col("value").alias("v"), "t", "s", "h")
+
+    def bad(self) -> DataFrame:
+        """The records that are left out, with their topics."""
+        return self._frame.where("what = 'bad'").select(*names(RECORDS), f.col("name").alias("topic"))
+
+    def told(self) -> tuple[bool, int, int]:
+        """Compute it. Returns whether it was too many, how many records are bad, and the latest time.
+
+        Raises: DataError; LoopLimitError; ConnectorError.
+        """
+        what = f.col("what")
+        totals = f.count_if(what == _GAVE_UP), f.count_if(what == "bad"), f.max(f.when(what == "time", f.col("t")))
+        with told():
+            row = self._frame.agg(*totals).first()
+        assert row is not None
+        return bool(row[0]), row[1], row[2] or 0
+
+    def _of(self, what: str, name: str) -> DataFrame:
+        return self._frame.where((f.col("what") == what) & (f.col("name") == name))

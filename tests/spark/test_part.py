@@ -1,0 +1,73 @@
+"""One task: what comes out of it is what a worker holds that came to it epoch by epoch, states and all."""
+
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eddy
+from eddy.connectors.local import LocalLog
+from eddy.connectors.log import TopicSpec
+from eddy.connectors.spark import verify
+from eddy.connectors.spark.order import order_dependent
+from tests.conformance.cases import CASES, Case
+from tests.conformance.engines import Run
+from tests.spark.rig import Rig
+
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
+
+S = eddy.String
+HELD_BACK = "changes-are-held-back-while-there-is-an-error"
+
+
+def determined() -> Iterator[Case]:
+    """The cases whose input alone determines what a worker holds."""
+    for case in CASES:
+        topology = case.topology()
+        counts = {source.topic: 2 for source in topology.plan.sources()}
+        if not order_dependent(topology.plan, counts) and case.name != HELD_BACK:
+            yield case
+
+
+@pytest.mark.parametrize("case", list(determined()), ids=lambda case: case.name)
+def test_every_state_is_the_one_that_a_worker_holds(case: Case, tmp_path: Path, spark: Any) -> None:
+    log = LocalLog(tmp_path / "log")
+    run = Run(case, log, 2)
+    worker = eddy.Worker(run.topology, log, eddy.Config(state_dir=tmp_path / "state"))
+    for batch in case.batches:
+        run.write(batch)
+        worker.run_until_idle()
+    worker.step()
+    worker.close()
+    verdict = verify(run.topology, spark, log, functools.partial(LocalLog, tmp_path / "log"), wait_s=0.0)
+    log.close()
+    assert (verdict.status, verdict.untold) == (0, {}), list(verdict.lines())
+    assert not [note for note in verdict.notes.values() if "is its changelog" not in note]
+
+
+def doubling() -> eddy.Topology:
+    """Each row makes two, eight times."""
+    topology = eddy.Topology("doubling")
+    rows = topology.table("nodes", S, S).to_relation().peek(refuse).map(lambda node, up: (node, 1))
+    rows = rows.recursively(
+        lambda x: x.flat_map(lambda node, _: [(node + "l", 1), (node + "r", 1)]), "doubled", max_depth=8
+    )
+    rows.map(lambda node, one: (node[0], one), key=S).group_by_key().count("sizes").to("sizes")
+    return topology
+
+
+def refuse(key: Any, value: Any) -> None:
+    raise AssertionError("a function that only looks was called")
+
+
+@pytest.mark.parametrize("rows", [0, 100, 10_000], ids=["step-by-step", "gives-up", "in-one-task"])
+def test_a_loop_that_grows_gives_up_and_goes_on_step_by_step(rows: int, tmp_path: Path, spark: Any) -> None:
+    topics = [TopicSpec("nodes", 2), TopicSpec("sizes", 2)]
+    rig = Rig(tmp_path, doubling, topics, spark)
+    rig.write("nodes", [(b"a", b"x"), (b"b", b"x")])
+    rig.backfill(one_task=rows)
+    want = (2**9 - 1).to_bytes(8, "big")
+    assert {key: value for key, (_, value) in rig.latest("sizes").items()} == {b"a": want, b"b": want}
+    rig.close()

@@ -34,7 +34,7 @@ from eddy.connectors.spark.passes import (
     place_of,
 )
 from eddy.errors import EddyError, LoopLimitError
-from eddy.operators.batch import EMPTY, Batch, Row, concat
+from eddy.operators.batch import EMPTY, Batch, Row, concat, consolidate
 from eddy.operators.circuit import Circuit
 from eddy.operators.exchange import Budget
 from eddy.operators.operator import State
@@ -184,11 +184,12 @@ def _sent(name: str, exit_: SentExit, batch: Batch) -> Iterator[Any]:
     if exit_.facts:
         stamps: list[Any] = [(time, place_of(at)) for at, time in enumerate(batch.times or [])]
         batch = Batch(batch.rows, batch.weights, batch.time, stamps, batch.headers)
-    else:
-        batch = batch.consolidated(name)
-        batch = batch.select([weight > 0 for weight in batch.weights])
-    if batch.rows:
-        key, value, t, s, h = exit_.columns(batch)
+    records: Any = zip(*exit_.columns(batch), strict=True)
+    if not exit_.facts and any(weight < 0 for weight in batch.weights):
+        merged = consolidate(list(records), batch.weights, name)  # as bytes: values need not be hashable
+        records = (record for record, weight in merged.items() if weight > 0)
+    if columns := list(map(list, zip(*records, strict=True))):
+        key, value, t, s, h = columns
         yield from _batches("sent", name, len(key), key=key, value=value, t=t, s=s, h=h)
 
 

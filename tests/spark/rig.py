@@ -12,10 +12,24 @@ from eddy.connectors.spark import backfill, verify
 from eddy.connectors.spark.session import ONE_TASK
 from eddy.partitioner import partition_of
 
-__all__ = ["Rig", "latest_of", "plant", "rows_of", "write"]
+__all__ = ["TREE", "Rig", "family", "latest_of", "plant", "rows_of", "write"]
 
+S = eddy.String
+TREE = [(b"b", b"a"), (b"c", b"b"), (b"d", b"b"), (b"e", b"d"), (b"f", b"a"), (b"f", b"e"), (b"c", None)]
+"""A tree whose last leaf moves, and loses one."""
 Row = tuple[int, bytes | None, bytes | None]
 """Partition, key and value of a record."""
+
+
+def family() -> eddy.Topology:
+    """How many are below each node of `TREE`; and notes that are not empty."""
+    topology = eddy.Topology("family")
+    parents = topology.table("nodes", S, S)
+    above = parents.to_relation().map(lambda node, parent: (parent, 1))
+    above = above.recursively(lambda rows: rows.join(parents, lambda _, one, parent: (parent, one)), "ancestors")
+    above.group_by_key().count("descendants").to("descendants")
+    topology.stream("notes", S, S).filter(lambda key, note: note != "").to("loud")
+    return topology
 
 
 def write(log: Log, topic: str, rows: Iterable[tuple[bytes | None, bytes | None]], commit: bool = True) -> None:

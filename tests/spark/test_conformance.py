@@ -1,4 +1,4 @@
-"""The conformance suite on Spark: all of a case's input at once, and what its sinks then hold."""
+"""The conformance suite on Spark: all input at once, and what the sinks then hold. All in one task: `test_part`."""
 
 import functools
 from collections import Counter
@@ -38,7 +38,6 @@ class _NotWhole(Computation):
 
 
 WAYS: dict[str, Callable[..., Computation]] = {
-    "in-one-task": Computation,
     "loops-in-one-task": _NotWhole,
     "step-by-step": functools.partial(Computation, one_task=0),
 }

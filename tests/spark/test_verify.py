@@ -11,22 +11,11 @@ from eddy.connectors.log import TopicPartition, TopicSpec
 from eddy.connectors.quiescence import Cut
 from eddy.connectors.spark.session import ONE_TASK
 from eddy.connectors.spark.verification import last_cut
-from tests.spark.rig import Rig, plant
+from tests.spark.rig import TREE, Rig, family, plant
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 
 S = eddy.String
-TREE = [(b"b", b"a"), (b"c", b"b"), (b"d", b"b"), (b"e", b"d"), (b"f", b"a"), (b"f", b"e"), (b"c", None)]
-
-
-def family() -> eddy.Topology:
-    topology = eddy.Topology("family")
-    parents = topology.table("nodes", S, S)
-    above = parents.to_relation().map(lambda node, parent: (parent, 1))
-    above = above.recursively(lambda rows: rows.join(parents, lambda _, one, parent: (parent, one)), "ancestors")
-    above.group_by_key().count("descendants").to("descendants")
-    topology.stream("notes", S, S).filter(lambda key, note: note != "").to("loud")
-    return topology
 
 
 @pytest.fixture(params=[ONE_TASK, 0], ids=["in-one-task", "step-by-step"])

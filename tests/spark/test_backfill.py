@@ -10,7 +10,7 @@ import eddy
 from eddy.connectors.log import TopicPartition, TopicSpec
 from eddy.connectors.spark.session import ONE_TASK
 from eddy.errors import ConfigurationError, DataError
-from tests.spark.rig import Rig
+from tests.spark.rig import Rig, plant
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 
@@ -169,3 +169,18 @@ def test_bad_input_is_named_and_nothing_is_written(rig: Rig) -> None:
     assert done.left_out == 1
     ((_, key, value),) = rig.rows("all-dead-letter")
     assert (key, value) == (b"x", b"\xff")
+
+
+def test_dead_letters_of_which_a_kill_left_some_are_all_there_when_it_goes_on(rig: Rig) -> None:
+    rig.write("words", [(b"1", b"\xfe"), (b"1", b"\xff")])
+
+    def kill(stage: str) -> None:
+        if stage == "finish":
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        rig.backfill(on_error="dead-letter", stage=kill)
+    plant(rig, "DELETE FROM records", "all-dead-letter", b"1")  # as if killed behind the first
+    assert [value for _, _, value in rig.rows("all-dead-letter")] == [b"\xfe"]
+    assert rig.backfill(on_error="dead-letter").left_out == 2
+    assert [value for _, _, value in rig.rows("all-dead-letter")] == [b"\xfe", b"\xff"]

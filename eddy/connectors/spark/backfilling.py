@@ -78,6 +78,7 @@ class Backfill:
                 self.files,
                 self.retained_only,
                 one_task=self.one_task,
+                letters_end=unfinished.outputs[application.internal.dead_letter][0] if unfinished else None,
             )
             self._check(computation)
             self.stage("compute")

@@ -78,7 +78,8 @@ class Application:
 class Computation:
     """What follows from the inputs up to `ends`. `files` are by topic, and come before what the topic holds.
 
-    What is of at most `one_task` records or rows is computed in one task.
+    What is of at most `one_task` records or rows is computed in one task. Of dead letters those before `letters_end`
+    are a worker's: behind it are those of a backfill that goes on.
     """
 
     application: Application
@@ -90,6 +91,7 @@ class Computation:
     retained_only: bool = False
     traced: bool = True
     one_task: int = ONE_TASK
+    letters_end: int | None = None
     results: Results = field(init=False)
     bad: DataFrame | None = field(init=False, default=None)
     settled: bool = field(init=False, default=False)
@@ -214,9 +216,12 @@ class Computation:
         if not log.topics([topic]):
             return
         tp = TopicPartition(topic, 0)
-        position, end = log.begin_offsets([tp])[tp], log.end_offsets([tp])[tp]
+        position, end = log.begin_offsets([tp])[tp], self.letters_end
+        end = log.end_offsets([tp])[tp] if end is None else end
         while position < end:
             records = log.read(tp, position, end, 1_000)
+            if records.next_offset == position:  # an open transaction: not a worker's that has rested
+                break
             position = records.next_offset
             for headers in records.headers or ():
                 where = dict(headers)

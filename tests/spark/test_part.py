@@ -10,8 +10,9 @@ import pytest
 import eddy
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import TopicSpec
-from eddy.connectors.spark import verify
+from eddy.connectors.spark import backfill, verify
 from eddy.connectors.spark.order import order_dependent
+from eddy.errors import LoopLimitError
 from tests.conformance.cases import CASES, Case
 from tests.conformance.engines import Run
 from tests.spark.rig import Rig
@@ -45,6 +46,20 @@ def test_every_state_is_the_one_that_a_worker_holds(case: Case, tmp_path: Path, 
     log.close()
     assert (verdict.status, verdict.untold) == (0, {}), list(verdict.lines())
     assert not [note for note in verdict.notes.values() if "is its changelog" not in note]
+
+
+@pytest.mark.parametrize("rows", [0, 10_000], ids=["step-by-step", "in-one-task"])
+def test_what_is_behind_a_block_beyond_its_limit_is_refused(rows: int, tmp_path: Path, spark: Any) -> None:
+    (case,) = [case for case in CASES if case.name == HELD_BACK]
+    log = LocalLog(tmp_path / "log")
+    run = Run(case, log, 2)
+    for batch in case.batches:
+        run.write(batch)
+    topics = set(log.topics())
+    with pytest.raises(LoopLimitError, match=r"binding 'even' still changed in its last round, e.g. by row \('d'"):
+        backfill(run.topology, spark, log, functools.partial(LocalLog, tmp_path / "log"), one_task=rows)
+    assert set(log.topics()) == topics
+    log.close()
 
 
 def doubling() -> eddy.Topology:

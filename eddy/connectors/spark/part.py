@@ -12,7 +12,7 @@ What the circuit makes and remembers comes out in one frame, told apart by its f
 """
 
 import gc
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,13 +34,13 @@ from eddy.connectors.spark.passes import (
     place_of,
 )
 from eddy.errors import EddyError, LoopLimitError
-from eddy.operators.batch import EMPTY, Batch, Row, concat, consolidate
+from eddy.operators.batch import EMPTY, Batch, concat, consolidate
 from eddy.operators.circuit import Circuit
 from eddy.operators.exchange import Budget
 from eddy.operators.operator import State
 from eddy.serde import Serde
 from eddy.topology.compile import Environment, compile_part, compile_plan
-from eddy.topology.plan import Binding, Block, Node, Plan, Sink
+from eddy.topology.plan import Block, Node, Plan, Sink
 
 __all__ = ["Made", "Part"]
 
@@ -118,10 +118,10 @@ class Part:
         if not inputs and not circuit.due:
             return
         circuit.step(inputs)
+        _check_at_rest(self.plan, circuit)
         outputs = {name: concat(output.batches or [EMPTY]) for name, output in circuit.outputs.items()}
         for name, serdes in self.makes.items():
             made = outputs[name].consolidated(name)
-            self._check_errors(name, made.rows)
             k, kc, v, vc = encode_rows(made.rows, *serdes, f"step '{name}'", False)
             yield from _batches("rows", name, len(made), k=k, kc=kc, v=v, vc=vc, w=made.weights)
         for name, exit_ in self.sinks.items():
@@ -166,13 +166,6 @@ class Part:
                 raise _TooManyError("too many")
             yield arrived
 
-    def _check_errors(self, name: str, rows: Sequence[Row]) -> None:
-        """What is behind a block that does not come to rest is not determined by the input."""
-        last = self.plan.made_by(self.step)[-1] if self.step else None
-        block = self.step
-        if rows and isinstance(block, Block) and isinstance(last, Binding) and last.name == name:
-            raise _held_back(block, rows[0])
-
 
 def _where(arrived: Any, column: str, name: str) -> dict[str, list[Any]]:
     rows = arrived.filter(pyarrow.compute.equal(arrived.column(column), name))
@@ -208,13 +201,17 @@ def _key_in(data: bytes) -> bytes:
     return data[4 : 4 + int.from_bytes(data[:4], "big")]
 
 
-def _held_back(block: Block, error: Row) -> LoopLimitError:
-    binding, row = error
-    return LoopLimitError(
-        f"recursively '{block.name}': binding '{binding}' still changed in its last round, e.g. by row {row!r}; a "
-        "state at rest is needed. Behind it a worker keeps the last answer that was right, which the input does not "
-        "tell. Mend the data"
-    )
+def _check_at_rest(plan: Plan, circuit: Circuit) -> None:
+    """Refuse a block that is beyond its limit: the input does not tell what a worker has behind it."""
+    for block in plan.nodes:
+        errors: Any = circuit.states.get(f"{block.name}-errors") if isinstance(block, Block) else None
+        if isinstance(block, Block) and errors is not None and (error := next(errors.items(), None)):
+            ((number, key), (_, value)), _ = error
+            raise LoopLimitError(
+                f"recursively '{block.name}': binding '{block.variables[number].label}' still changed in its last "
+                f"round, e.g. by row {(key, value)!r}; a state at rest is needed. Behind it a worker keeps the last "
+                "answer that was right, which the input does not tell. Mend the data"
+            )
 
 
 def _batches(what: str, name: str, count: int, **columns: list[Any]) -> Iterator[Any]:

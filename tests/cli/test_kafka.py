@@ -71,7 +71,8 @@ def test_journey_of_a_newcomer_with_two_workers(start: Start, run: Command, name
     taken = [
         int(found) for found in re.findall(r"^\[[01]\] .*idle: all input is taken in; (\d) records in", told, re.M)
     ]
-    assert (len(taken), sum(taken)) == (2, 3)
+    assert len(taken) == 2
+    assert sum(taken) >= 3  # what is given up with a partition is taken in again by the other
     assert table(run, name) == COUNTS
     status = json.loads(run("status", "family.py", "--format", "json").stdout)
     assert (status["application"], status["quiescent"], len(status["partitions"])) == (name, True, 8)

@@ -600,6 +600,10 @@ class TestGroups:
 
     def test_set_positions_moves_a_group_without_members(self, log: Log, topic: str, name: Name) -> None:
         first, other = TopicPartition(topic, 0), TopicPartition(topic, 2)
+        producer = log.producer(None)  # positions are to be of records that are there
+        producer.begin()
+        producer.send(topic, 0, [b"k"] * 7, [b"v"] * 7, [0] * 7)
+        producer.commit({}, None)
         log.set_positions(name("group"), {first: 7, other: 0})
         log.set_positions(name("group"), {first: 3})
         found = log.committed(name("group"), [first, TopicPartition(topic, 1), other])

@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from eddy.connectors.spark.frames import Frames, told
 from eddy.connectors.spark.inputs import RAW
-from eddy.connectors.spark.passes import Reader, arrow_schema
+from eddy.connectors.spark.passes import Reader, arrow_schema, record_batch
 from eddy.errors import ConfigurationError, DataError
 from eddy.serde import Float64, Int64, Serde
 from eddy.topology.plan import Source
@@ -106,8 +105,7 @@ class _FromText:
                 reader = None if serde is None else _reader(serde)
                 if reader is not None:
                     columns[index] = [None if item is None else self._read(reader, item) for item in columns[index]]
-            arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
-            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+            yield record_batch(columns, schema)
 
     def _read(self, reader: Callable[[str], bytes], item: bytes) -> bytes:
         try:

@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from eddy.connectors.log import Log, Records, TopicPartition
 from eddy.connectors.spark.frames import Frames, Maximum, names
-from eddy.connectors.spark.passes import FACTS, RECORDS, Reader, RecordsEntry, arrow_schema, pack_headers
+from eddy.connectors.spark.passes import FACTS, RECORDS, Reader, RecordsEntry, arrow_schema, pack_headers, record_batch
 from eddy.errors import ConnectorError
 
 __all__ = ["RAW", "OpenLog", "Stretch", "facts_of", "read_topics", "topics_to_read"]
@@ -105,8 +104,7 @@ def _arrow(records: Records) -> Any:
     headers = [None] * count if records.headers is None else list(map(pack_headers, records.headers))
     columns: list[Any] = [records.keys, records.values, records.timestamps, headers]
     columns += [[records.partition] * count, records.offsets, [records.topic] * count]
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return record_batch(columns, schema)
 
 
 def facts_of(

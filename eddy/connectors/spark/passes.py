@@ -46,6 +46,7 @@ __all__ = [
     "encode_rows",
     "pack_headers",
     "place_of",
+    "record_batch",
     "stepped",
     "unpack_headers",
 ]
@@ -111,9 +112,7 @@ class Pass:
                 batch = _numbered(batch)
             if batch.rows:
                 columns = self.exit.columns(batch)
-                yield pa.RecordBatch.from_arrays(
-                    [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema
-                )
+                yield record_batch(columns, schema)
 
 
 def stepped(step: Operator, *batches: Batch) -> Batch:
@@ -140,6 +139,12 @@ def arrow_schema(schema: str) -> Any:
     """A schema in Spark's words as Arrow's."""
     pairs = [column.strip().split(" ") for column in schema.split(",")]
     return pa.schema([pa.field(name, _TYPES[kind]) for name, kind in pairs])
+
+
+def record_batch(columns: Sequence[Any], schema: Any) -> Any:
+    """Columns in the order of an Arrow schema, as a batch of it."""
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _numbered(batch: Batch) -> Batch:
@@ -277,9 +282,7 @@ class RecordsEntry:
         schema = arrow_schema(RECORDS)
         for arrived in self.reader(batches):
             columns = self._columns(dict(zip(arrived.schema.names, map(_pylist, arrived.columns), strict=True)))
-            yield pa.RecordBatch.from_arrays(
-                [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema
-            )
+            yield record_batch(columns, schema)
 
     def taken_in(self, raw: dict[str, list[Any]]) -> tuple[Batch, dict[str, list[Any]]]:
         """Facts as a worker takes them in; and those that are left out, in `RECORDS` columns. Raises: DataError."""

@@ -20,7 +20,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
@@ -30,7 +29,7 @@ from eddy.connectors.spark.computation import Computation
 from eddy.connectors.spark.frames import told
 from eddy.connectors.spark.inputs import RAW, OpenLog, Stretch, facts_of, read_topics
 from eddy.connectors.spark.order import tainted
-from eddy.connectors.spark.passes import Reader, arrow_schema
+from eddy.connectors.spark.passes import Reader, arrow_schema, record_batch
 from eddy.connectors.spark.verdict import Compared, Repaired, Verdict
 from eddy.errors import EddyError
 from eddy.topology.plan import Node, Source
@@ -198,8 +197,7 @@ class Sending:
         schema = arrow_schema(_SENT)
         rows = [(tp.topic, tp.partition, count, int(tp in late)) for tp, count in sorted(sent.items())]
         columns = list(zip(*rows, strict=True)) or [()] * len(schema)
-        arrays = [pa.array(column, kind.type) for column, kind in zip(columns, schema, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        yield record_batch(columns, schema)
 
 
 def _named(parts: Iterable[Compared]) -> str:

@@ -21,7 +21,7 @@ from pyspark.sql import functions as f
 from eddy.connectors.log import Log, Producer, TopicPartition
 from eddy.connectors.spark.frames import Frames, told
 from eddy.connectors.spark.inputs import OpenLog
-from eddy.connectors.spark.passes import arrow_schema, pack_headers, unpack_headers
+from eddy.connectors.spark.passes import arrow_schema, pack_headers, record_batch, unpack_headers
 
 __all__ = ["OUTGOING", "Letters", "Writing", "write_topics"]
 
@@ -52,8 +52,7 @@ class Writing:
                 written.append((topic, self._partition(log, TopicPartition(topic, partition), rows)))
         schema = arrow_schema(_WRITTEN)
         columns: list[Any] = [[topic for topic, _ in written], [count for _, count in written]]
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        yield record_batch(columns, schema)
 
     def _partition(self, log: Log, partition: TopicPartition, runs: Iterable[Any]) -> int:
         """Write one partition's rows, in transactions. Returns how many there are."""
@@ -137,8 +136,7 @@ class Letters:
         schema = arrow_schema(OUTGOING)
         for arrived in batches:
             columns = list(zip(*map(self._letter, arrived.to_pylist()), strict=True)) or [()] * len(schema)
-            arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
-            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+            yield record_batch(columns, schema)
 
     def _letter(self, row: Mapping[str, Any]) -> tuple[Any, ...]:
         where = (

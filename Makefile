@@ -6,7 +6,7 @@ BIN := .venv/bin
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-kafka test torture bench format venv clean
+.PHONY: help demo demo-kafka test test-long torture bench format venv clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -22,7 +22,12 @@ test: .venv/.dev ## check format, lint, types and layers, then run the tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -n 2 --dist loadgroup || $(BIN)/pytest --last-failed --last-failed-no-failures none
+	$(BIN)/pytest -n 4 --dist loadgroup || $(BIN)/pytest --second-run
+
+test-long: .venv/.dev ## run the long form of every law; more than an hour
+	$(BIN)/pytest -m long
+	EDDY_EXAMPLES=200 $(BIN)/pytest -n 2 tests/operators tests/sql tests/state tests/topology
+	$(BIN)/python -m tests.torture
 
 torture: .venv/.dev ## kill workers and brokers, over and over, and compare; some 20 minutes
 	$(BIN)/python -m tests.torture

@@ -13,7 +13,7 @@ from pathlib import Path
 from struct import Struct
 from typing import Any
 
-from eddy.broker import Broker
+from eddy.connectors.broker import Broker
 from eddy.errors import ConnectorError
 
 __all__ = ["PARTITIONS", "Cluster", "Feed", "MissingError", "Reader", "Topics", "cluster"]

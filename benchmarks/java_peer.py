@@ -13,8 +13,8 @@ from pathlib import Path
 
 from benchmarks.cluster import MissingError
 from benchmarks.workloads import CACHE, ROOT
-from eddy.broker.jars import Jar, check, find_jars
-from eddy.broker.java import find_java
+from eddy.connectors.broker.jars import Jar, check, find_jars
+from eddy.connectors.broker.java import find_java
 from eddy.errors import ConnectorError
 
 __all__ = ["java", "kafka_streams_version"]

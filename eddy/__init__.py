@@ -1,37 +1,52 @@
 """eddy: a Kafka-Streams-like stream processor whose topologies may be recursive.
 
-The way in: `Topology` makes a `KStream` or a `KTable` of a topic; these and `Relation` are
-transformed, joined, aggregated and fed back by `recursively`; `TopologyTestDriver` tries it out,
-and `eddy run` runs it. `docs/ARCHITECTURE.md` leads through the inside.
+Start with `Topology`, which makes a `KStream` or a `KTable` of a topic; these and `Relation` are transformed, joined,
+aggregated and fed back by `recursively`; `TopologyTestDriver` tests a topology, and `eddy run` runs it.
+`docs/ARCHITECTURE.md` explains the implementation.
+
+Names are imported when first used, so that a command handles signals before it imports the rest.
 """
 
-from eddy.config import Config
-from eddy.driver import OutputRecord, TopologyTestDriver
-from eddy.errors import (
-    ConfigurationError,
-    ConnectorError,
-    DataError,
-    EddyError,
-    FencedError,
-    InvariantError,
-    LoopLimitError,
-    NonTerminatingRecursionError,
-    PlanChangedError,
-    RecordRefusedError,
-    SlotTakenError,
-    StateError,
-    TopologyError,
-)
-from eddy.operators.reached import Child, Reached
-from eddy.serde import Bytes, Float64, Int64, Json, Native, Plain, Serde, String, Struct
-from eddy.topology.grouped import KGroupedStream, KGroupedTable
-from eddy.topology.relation import Relation
-from eddy.topology.sql.answer import Answer, query
-from eddy.topology.sql.view import View
-from eddy.topology.stream import KStream
-from eddy.topology.table import KTable
-from eddy.topology.topology import Topology
-from eddy.worker import Worker
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from eddy.config import Config
+    from eddy.driver import OutputRecord, TopologyTestDriver
+    from eddy.errors import (
+        ConfigurationError,
+        ConnectorError,
+        DataError,
+        EddyError,
+        FencedError,
+        InvariantError,
+        LoopLimitError,
+        NoFiniteAnswerError,
+        NonTerminatingRecursionError,
+        NotReadyError,
+        PlanChangedError,
+        QueryError,
+        RecordRefusedError,
+        SlotTakenError,
+        StateError,
+        StateInUseError,
+        TableNotServedError,
+        TopologyError,
+    )
+    from eddy.operators.graph.reached import Child, Reached
+    from eddy.runtime.worker import Worker
+    from eddy.serde import Bytes, Float64, Int64, Json, Native, Plain, Serde, String, Struct
+    from eddy.serve.embedding import create_topics, kafka, open_log, run
+    from eddy.serve.views.version import Version
+    from eddy.serve.views.views import Views, views
+    from eddy.topology.grouped import KGroupedStream, KGroupedTable
+    from eddy.topology.relation import RecursiveRelation, Relation
+    from eddy.topology.sql.answer import Answer
+    from eddy.topology.sql.one_off import query
+    from eddy.topology.sql.view import View
+    from eddy.topology.stream import KStream
+    from eddy.topology.table import KTable
+    from eddy.topology.topology import Topology
 
 __all__ = [
     "Answer",
@@ -53,22 +68,88 @@ __all__ = [
     "KTable",
     "LoopLimitError",
     "Native",
+    "NoFiniteAnswerError",
     "NonTerminatingRecursionError",
+    "NotReadyError",
     "OutputRecord",
     "Plain",
     "PlanChangedError",
+    "QueryError",
     "Reached",
     "RecordRefusedError",
+    "RecursiveRelation",
     "Relation",
     "Serde",
     "SlotTakenError",
     "StateError",
+    "StateInUseError",
     "String",
     "Struct",
+    "TableNotServedError",
     "Topology",
     "TopologyError",
     "TopologyTestDriver",
+    "Version",
     "View",
+    "Views",
     "Worker",
+    "create_topics",
+    "kafka",
+    "open_log",
     "query",
+    "run",
+    "views",
 ]
+
+_HOMES = {
+    "eddy.config": ("Config",),
+    "eddy.driver": ("OutputRecord", "TopologyTestDriver"),
+    "eddy.errors": (
+        "ConfigurationError",
+        "ConnectorError",
+        "DataError",
+        "EddyError",
+        "FencedError",
+        "InvariantError",
+        "LoopLimitError",
+        "NoFiniteAnswerError",
+        "NonTerminatingRecursionError",
+        "NotReadyError",
+        "PlanChangedError",
+        "QueryError",
+        "RecordRefusedError",
+        "SlotTakenError",
+        "StateError",
+        "StateInUseError",
+        "TableNotServedError",
+        "TopologyError",
+    ),
+    "eddy.operators.graph.reached": ("Child", "Reached"),
+    "eddy.serde": ("Bytes", "Float64", "Int64", "Json", "Native", "Plain", "Serde", "String", "Struct"),
+    "eddy.serve.embedding": ("create_topics", "kafka", "open_log", "run"),
+    "eddy.serve.views.version": ("Version",),
+    "eddy.serve.views.views": ("Views", "views"),
+    "eddy.topology.grouped": ("KGroupedStream", "KGroupedTable"),
+    "eddy.topology.relation": ("RecursiveRelation", "Relation"),
+    "eddy.topology.sql.answer": ("Answer",),
+    "eddy.topology.sql.one_off": ("query",),
+    "eddy.topology.sql.view": ("View",),
+    "eddy.topology.stream": ("KStream",),
+    "eddy.topology.table": ("KTable",),
+    "eddy.topology.topology": ("Topology",),
+    "eddy.runtime.worker": ("Worker",),
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+
+if not TYPE_CHECKING:  # a type checker knows the names from above, and any other is a mistake
+
+    def __getattr__(name: str) -> object:
+        if name not in _HOME:
+            raise AttributeError(f"module 'eddy' has no attribute '{name}'")
+        found = globals()[name] = getattr(importlib.import_module(_HOME[name]), name)
+        return found
+
+
+def __dir__() -> list[str]:
+    return __all__

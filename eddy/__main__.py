@@ -1,4 +1,4 @@
-"""Lets `python -m eddy` do what the command `eddy` does."""
+"""Lets `python -m eddy` run the command `eddy`."""
 
 from eddy.cli import main
 

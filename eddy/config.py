@@ -1,12 +1,19 @@
-"""The settings of a worker. Every one has a default that works; nothing is read from the environment here."""
+"""The settings of a worker. Each has a usable default; nothing is read from the environment."""
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from eddy.errors import TopologyError
 
 __all__ = ["Config"]
+
+_COUNTS = (
+    *("max_epoch_records", "max_epoch_bytes", "max_loop_rows", "max_nested_rows"),
+    *("cache_bytes", "restore_records"),
+)
+_LIMITS_S = ("max_epoch_s", "max_nested_s")
+_WAITS_S = ("purge_interval_s", "cut_interval_s", "retry_s")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -16,28 +23,32 @@ class Config:
     Args:
         state_dir: where RocksDB keeps the states, one folder an application; None keeps them in memory,
             to be restored from the changelogs at every start.
-        on_error: what happens to a record that cannot be decoded, keyed or processed: `fail` stops and
+        on_error: the policy for a record that cannot be decoded, keyed or processed: `fail` stops and
             names it, `skip` counts and logs it, `dead-letter` writes it to `<application>-dead-letter`.
         max_epoch_records: records that one epoch takes at most.
-        max_epoch_s: seconds after which an epoch sends what is left of its loops through their topics.
-        max_loop_rows: rows of loops after which it does the same.
-        max_nested_s: seconds after which a recursion by nested time, which cannot stop half way, is called endless.
-        max_nested_rows: rows after which it is called endless.
-        cache_bytes: memory for states, a quarter of it for RocksDB's blocks; a cell is taken to be 192 bytes. What one
-            epoch touches comes on top, and so do the embedded log's 32 MiB of pages.
+        max_epoch_bytes: bytes of records, keys and values and headers, that one epoch takes at most; one record always.
+        max_epoch_s: seconds after which an epoch sends the rest of its loops through their topics, and after which
+            records that are retried without bad ones are polled again.
+        max_loop_rows: rows of loops after which an epoch does the same.
+        max_nested_s: seconds after which a recursion by nested time, which cannot be split, is considered endless.
+        max_nested_rows: rows after which it is considered endless.
+        cache_bytes: memory for states, a quarter of it for RocksDB's blocks; a cell is taken to be 192 bytes. The
+            rows of one epoch come on top, and so do the embedded log's 32 MiB of pages.
         purge_interval_s: seconds between two deletions of consumed loop and repartition records.
-        cut_interval_s: seconds between two cuts while input keeps coming.
-        restore_records: changelog records that one step of a restore reads.
-        retry_s: seconds for which what may pass (a broker that is away, a rebalance, a commit of unknown end) is tried
-            again before the worker gives up.
-        create_topics: make internal topics that are missing; else name them, with what an administrator has to run.
+        cut_interval_s: seconds between two looks for a cut among several workers. A sole worker cuts with every epoch
+            that leaves nothing in a loop.
+        restore_records: changelog records read by one step of a restore.
+        retry_s: seconds for which temporary failures (a broker that is away, a rebalance, an unconfirmed commit) are
+            retried before the worker gives up.
+        create_topics: create missing internal topics; else name them, with the commands for an administrator.
         accept_plan: start even though states have come or gone since the last run. New ones start empty, so
-            that what reads them may be wrong. A state that is written otherwise under its old name is refused still.
+            their readers may be wrong. A state whose format changed under its old name is still refused.
     """
 
     state_dir: Path | None = None
     on_error: Literal["fail", "skip", "dead-letter"] = "fail"
     max_epoch_records: int = 50_000
+    max_epoch_bytes: int = 64 << 20
     max_epoch_s: float = 5.0
     max_loop_rows: int = 10_000_000
     max_nested_s: float = 60.0
@@ -51,8 +62,31 @@ class Config:
     accept_plan: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("max_epoch_records", "max_loop_rows", "max_nested_rows", "cache_bytes", "restore_records"):
-            if getattr(self, name) < 1:
+        self._check_types()
+        for name in _COUNTS:
+            if not getattr(self, name) >= 1:  # as NaN is not
                 raise TopologyError(f"config: {name}={getattr(self, name)}; 1 or more is needed")
-        if self.on_error not in {"fail", "skip", "dead-letter"}:
+        for name in _LIMITS_S:
+            if not getattr(self, name) > 0:
+                raise TopologyError(f"config: {name}={getattr(self, name)}; more than 0 seconds are needed")
+        for name in _WAITS_S:
+            if not getattr(self, name) >= 0:
+                raise TopologyError(f"config: {name}={getattr(self, name)}; 0 seconds or more are needed")
+        if self.on_error not in ("fail", "skip", "dead-letter"):
             raise TopologyError(f"config: on_error={self.on_error!r}; 'fail', 'skip' or 'dead-letter' is needed")
+
+    def _check_types(self) -> None:
+        """Refuse values of a wrong type. Raises: TopologyError."""
+        kinds: dict[str, type | tuple[type, ...]] = {
+            **dict.fromkeys(_COUNTS, int),
+            **dict.fromkeys((*_LIMITS_S, *_WAITS_S), (int, float)),
+            "state_dir": (Path, type(None)),
+            "create_topics": bool,
+            "accept_plan": bool,
+        }
+        needed: dict[Any, str] = {int: "a whole number", bool: "True or False", (int, float): "a number"}
+        for name, kind in kinds.items():
+            given = getattr(self, name)
+            if not isinstance(given, kind) or (isinstance(given, bool) and kind is not bool):
+                what = needed.get(kind, "a pathlib.Path or None")
+                raise TopologyError(f"config: {name}={given!r}; {what} is needed")

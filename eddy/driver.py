@@ -1,23 +1,24 @@
 """TopologyTestDriver: a topology under test, without a broker. It runs the worker's own code.
 
-Each record piped in is an epoch of its own, as if it had come alone; `pipe_all` makes one epoch of
-many. Time is the records': nothing waits, and the clock moves only by `advance_wall_clock_time`.
+Each record piped in is an epoch of its own; `pipe_all` puts many into one epoch. Time comes from the records: nothing
+waits, and the clock moves only by `advance_wall_clock_time`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from eddy.config import Config
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import Headers, TopicPartition, TopicSpec
-from eddy.errors import TopologyError
+from eddy.errors import DataError, TopologyError
 from eddy.partitioner import partition_of
-from eddy.serde import Native, Plain, Serde
+from eddy.runtime.key_value_store import KeyValueStore
+from eddy.runtime.worker import Worker
+from eddy.serde import Native, Plain, Serde, refusal
 from eddy.state.memory import MemoryStore
-from eddy.state.table import Table
+from eddy.topology.arguments import check_kind, check_serdes, check_whole
 from eddy.topology.compile import sink_serdes
 from eddy.topology.topology import Topology
-from eddy.worker import Worker
 
 __all__ = ["InputTopic", "KeyValueStore", "OutputRecord", "OutputTopic", "TopologyTestDriver"]
 
@@ -51,6 +52,8 @@ class TopologyTestDriver:
     __test__ = False
 
     def __init__(self, topology: Topology, config: Config | None = None, *, partitions: int = 1) -> None:
+        check_kind("driver", Topology, [topology])
+        check_whole("driver", 1, optional=False, partitions=partitions)
         self.topology = topology
         self.log = LocalLog(None)
         plan = topology.plan
@@ -61,7 +64,7 @@ class TopologyTestDriver:
         self._store = _KeptStore()
         self._inputs: dict[str, InputTopic[Any, Any]] = {}
         self._outputs: dict[str, OutputTopic[Any, Any]] = {}
-        self.worker = self._start()
+        self._start()
 
     def __enter__(self) -> "TopologyTestDriver":
         return self
@@ -70,7 +73,7 @@ class TopologyTestDriver:
         self.close()
 
     def input(self, topic: str) -> "InputTopic[Any, Any]":
-        """A source topic, to pipe records into. Raises: TopologyError where it is none."""
+        """A source topic, to pipe records into. Raises: TopologyError for any other topic."""
         if topic not in self._inputs:
             self._inputs[topic] = InputTopic(self, topic)
         return self._inputs[topic]
@@ -78,18 +81,18 @@ class TopologyTestDriver:
     def output(
         self, topic: str, key: Serde[Any] | None = None, value: Serde[Any] | None = None
     ) -> "OutputTopic[Any, Any]":
-        """A topic to read from: a sink's, by its serdes, or any other by those given."""
+        """A topic to read from: a sink's with its serdes, or any topic with the given ones."""
         if topic not in self._outputs:
             self._outputs[topic] = OutputTopic(self, topic)
         return self._outputs[topic].with_serdes(key, value)
 
     def store(self, name: str) -> "KeyValueStore[Any, Any]":
         """The store of a table, by name. Raises: TopologyError where there is none."""
-        state = self.worker.circuit.states.get(name)
-        if not isinstance(state, Table):
-            tables = sorted(n for n, s in self.worker.circuit.states.items() if isinstance(s, Table))
-            raise TopologyError(f"driver: no table has a store '{name}'; one of {tables} is needed")
-        return KeyValueStore(state)
+        return self.worker.store(name)
+
+    def held(self) -> dict[tuple[str, int], str]:
+        """What has no finite answer: messages by recursion and partition. It goes when the data is mended."""
+        return self.worker.held()
 
     def run(self) -> None:
         """Step the worker until nothing is left to do."""
@@ -100,10 +103,10 @@ class TopologyTestDriver:
         self.worker.close()
         if lose_state:
             self._store = _KeptStore()
-        self.worker = self._start()
+        self._start()
 
     def advance_wall_clock_time(self, seconds: float) -> None:
-        """Move the worker's clock on, and let it do what was due."""
+        """Advance the worker's clock, and run the work that becomes due."""
         self._now += seconds
         self.run()
 
@@ -112,21 +115,21 @@ class TopologyTestDriver:
         self.worker.close()
         self.log.close()
 
-    def _start(self) -> Worker:
-        worker = Worker(self.topology, self.log, self._config, store=self._store, clock=lambda: self._now)
-        worker.run_until_idle()
-        return worker
+    def _start(self) -> None:
+        """Make the worker; it is there also where its first steps raise."""
+        self.worker = Worker(self.topology, self.log, self._config, store=self._store, clock=lambda: self._now)
+        self.run()
 
 
 class _KeptStore(MemoryStore):
-    """A store that a restart finds as it was left."""
+    """A store whose rows survive a restart."""
 
     def close(self) -> None:
         """Keep the rows: a driver's worker is closed to be started again."""
 
 
 class InputTopic(Generic[K, V]):
-    """A source topic of a driver. Times that are not given go on by a millisecond a record."""
+    """A source topic of a driver. Without a given time, each record is a millisecond after the last one."""
 
     def __init__(self, driver: TopologyTestDriver, topic: str) -> None:
         sources = {node.topic: node for node in driver.topology.plan.sources()}
@@ -148,15 +151,20 @@ class InputTopic(Generic[K, V]):
         timestamp_ms: int | None = None,
         headers: Headers = (),
     ) -> None:
-        """Write records and process them together: one epoch, as far as its settings allow."""
+        """Write records and process them together: one epoch, within the limits of its settings."""
         encoded: list[tuple[bytes | None, bytes | None, int]] = []
         for key, value in records:
             self._time_ms = self._time_ms + 1 if timestamp_ms is None else timestamp_ms
-            encoded.append((_encode(self._source.key, key), _encode(self._source.value, value), self._time_ms))
+            where = f"driver: topic '{self._topic}'"
+            pair = (
+                _encode(self._source.key, key, f"{where}: key"),
+                _encode(self._source.value, value, f"{where}: value"),
+            )
+            encoded.append((*pair, self._time_ms))
         self._write(encoded, headers)
 
     def pipe_raw(self, key: bytes | None, value: bytes | None, timestamp_ms: int = 0) -> None:
-        """Write one record of bytes, whatever the serdes say, and process it."""
+        """Write one record of bytes, ignoring the serdes, and process it."""
         self._write([(key, value, timestamp_ms)])
 
     def _write(self, records: Iterable[tuple[bytes | None, bytes | None, int]], headers: Headers = ()) -> None:
@@ -172,10 +180,10 @@ class InputTopic(Generic[K, V]):
 
 
 class OutputTopic(Generic[K, V]):
-    """A topic of a driver, read from where the last read ended."""
+    """A topic of a driver, read from the end of the last read."""
 
     def __init__(self, driver: TopologyTestDriver, topic: str) -> None:
-        self._driver, self._topic = driver, topic
+        self._driver, self._topic, self._where = driver, topic, f"driver: topic '{topic}'"
         counts = {name: spec.partitions for name, spec in driver.log.topics().items()}
         if topic not in counts:
             raise TopologyError(f"driver: no topic '{topic}'; one of {sorted(counts)} is needed")
@@ -188,6 +196,7 @@ class OutputTopic(Generic[K, V]):
 
     def with_serdes(self, key: Serde[Any] | None, value: Serde[Any] | None) -> "OutputTopic[Any, Any]":
         """The same topic, read by these serdes from now on; None leaves one as it is."""
+        check_serdes(self._where, key=key, value=value)
         self._key, self._value = key or self._key, value or self._value
         return self
 
@@ -202,7 +211,9 @@ class OutputTopic(Generic[K, V]):
                 headers = records.headers or [()] * len(records)
                 columns = zip(records.keys, records.values, records.timestamps, headers, strict=True)
                 found += [
-                    OutputRecord(_decode(self._key, key), _decode(self._value, value), time, head)
+                    OutputRecord(
+                        self._decode(self._key, key, "key"), self._decode(self._value, value, "value"), time, head
+                    )
                     for key, value, time, head in columns
                 ]
             self._positions[partition] = position
@@ -213,47 +224,40 @@ class OutputTopic(Generic[K, V]):
         return [(record.key, record.value) for record in self.read_records()]
 
     def read_map(self) -> dict[K, V]:
-        """The latest value of each key since the last read; a key whose last value is None is left out."""
-        latest = dict(self.read_key_values())
+        """The latest value of each key since the last read; keys whose last value is None are left out."""
+        latest: dict[K, V] = {}
+        for key, value in self.read_key_values():
+            try:
+                latest[key] = value
+            except TypeError as error:
+                raise DataError(
+                    f"{self._where}: the key {key!r} cannot be hashed: {error}; a key of a dict has to be. Take pairs: "
+                    "read_key_values(), or a serde of hashable keys: output(topic, key=eddy.Bytes)"
+                ) from error
         return {key: value for key, value in latest.items() if value is not None}
 
-
-class KeyValueStore(Generic[K, V]):
-    """A table's store, to read."""
-
-    def __init__(self, table: Table[K, V]) -> None:
-        self._table = table
-
-    def get(self, key: K) -> V | None:
-        """The value of `key`, or None."""
-        return self._table.get(key)
-
-    def all(self) -> Mapping[K, V]:
-        """Every key with its value, in the order of the keys' bytes."""
-        encode = self._table.spec.key.encode
-        return dict(sorted(self._table.items(), key=lambda item: encode(item[0])))
-
-    def range(self, first: K, last: K) -> Mapping[K, V]:
-        """The keys from `first` to `last`, both included, by the order of their bytes, with their values."""
-        encode = self._table.spec.key.encode
-        low, high = encode(first), encode(last)
-        return {key: value for key, value in self.all().items() if low <= encode(key) <= high}
-
-    def __iter__(self) -> Iterator[K]:
-        return iter(self.all())
-
-    def __len__(self) -> int:
-        return len(self.all())
+    def _decode(self, serde: Serde[Any], data: bytes | None, what: str) -> Any:
+        """Decode. Plainly encoded bytes have no type: they are text if printable, else bytes."""
+        if data is None or serde is not Plain:
+            try:
+                return None if data is None else serde.decode(data)
+            except Exception as error:
+                raise DataError(
+                    f"{self._where}: the {what} {data!r} is no {serde.name}: {error}; the serde it was written with is "
+                    f"needed. Name it: output('{self._topic}', {what}=…)"
+                ) from error
+        text = data.decode(errors="replace")
+        return text if text.isprintable() and "\ufffd" not in text else data
 
 
-def _encode(serde: Serde[Any] | None, value: Any) -> bytes | None:
+def _encode(serde: Serde[Any] | None, value: Any, where: str) -> bytes | None:
+    """Encode; None stays None. Raises: DataError naming a value that does not fit the serde."""
     assert serde is not None
-    return None if value is None else serde.encode(value)
-
-
-def _decode(serde: Serde[Any], data: bytes | None) -> Any:
-    """Decode; what was written plain does not tell its type: it is shown as text where it is text, else as bytes."""
-    if data is None or serde is not Plain:
-        return None if data is None else serde.decode(data)
-    text = data.decode(errors="replace")
-    return text if text.isprintable() and "\ufffd" not in text else data
+    if value is None:
+        return None
+    if why := refusal(serde, value):
+        raise DataError(
+            f"{where} {value!r} is no {serde.name}: {why}; a value of that serde is needed. Bytes as they are go in by "
+            "pipe_raw(key, value)"
+        )
+    return serde.encode(value)

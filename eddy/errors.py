@@ -1,9 +1,8 @@
-"""Errors by whose fault they are, each with a stable code.
+"""Errors, grouped by whose fault they are, each with a stable code.
 
-A message reads `<where>: <what is wrong, with the values>; <what is needed>. <the fix>`.
-`TopologyError` is the author's, raised while a topology is built; `DataError` is a record's;
-`StateError` is the local state's; `ConnectorError` is the world's, and says whether trying
-again can help. Nothing else is raised on purpose.
+A message reads `<where>: <problem, with the values>; <requirement>. <fix>`. `TopologyError` is the author's, raised
+while a topology is built; `DataError` is a record's; `StateError` is the local state's; `ConnectorError` is an outside
+system's, with a flag for whether a retry can help. Nothing else is raised on purpose.
 """
 
 from typing import ClassVar
@@ -17,11 +16,16 @@ __all__ = [
     "IndeterminateCommitError",
     "InvariantError",
     "LoopLimitError",
+    "NoFiniteAnswerError",
     "NonTerminatingRecursionError",
+    "NotReadyError",
     "PlanChangedError",
+    "QueryError",
     "RecordRefusedError",
     "SlotTakenError",
     "StateError",
+    "StateInUseError",
+    "TableNotServedError",
     "TopologyError",
 ]
 
@@ -45,7 +49,7 @@ class NonTerminatingRecursionError(TopologyError):
 
 
 class PlanChangedError(TopologyError):
-    """The topology differs from the one that wrote the state, in a way that would misread it."""
+    """The topology differs from the one that wrote the state, and would misread it."""
 
     code = "TOPOLOGY_PLAN_CHANGED"
 
@@ -57,15 +61,21 @@ class DataError(EddyError):
 
 
 class RecordRefusedError(DataError):
-    """A record that a topic does not take: too large, or without a key where the topic is compacted."""
+    """A record that a topic does not accept: too large, or without a key in a compacted topic."""
 
     code = "DATA_REFUSED"
 
 
 class LoopLimitError(DataError):
-    """A recursion did not come to rest within its limit. Names the loop, the key and the path."""
+    """A recursion did not end within its limit. Names the loop, the key and the path."""
 
     code = "DATA_LOOP_LIMIT"
+
+
+class NoFiniteAnswerError(DataError):
+    """All input is processed, and a recursion with `on_limit="stop"` holds rows without a finite answer."""
+
+    code = "DATA_NO_FINITE_ANSWER"
 
 
 class StateError(EddyError):
@@ -74,8 +84,14 @@ class StateError(EddyError):
     code = "STATE"
 
 
+class StateInUseError(StateError):
+    """Another process has the local state open. A retry can help once that process ends."""
+
+    code = "STATE_IN_USE"
+
+
 class ConnectorError(EddyError):
-    """The world's: a log, a broker, a file. `retriable` tells whether trying again can help."""
+    """The fault of an outside system: a log, a broker, a file. `retriable` says whether a retry can help."""
 
     code = "CONNECTOR"
 
@@ -85,7 +101,7 @@ class ConnectorError(EddyError):
 
 
 class ConfigurationError(ConnectorError):
-    """The administrator's: a setting, a topic or a right without which no attempt can succeed."""
+    """The administrator's: a missing or wrong setting, topic or right, so that no retry can succeed."""
 
     code = "CONNECTOR_CONFIGURATION"
 
@@ -97,18 +113,36 @@ class FencedError(ConnectorError):
 
 
 class SlotTakenError(FencedError):
-    """Another worker has joined under the same name: two cannot run in one slot."""
+    """Another worker has joined with the same name: a slot has one worker."""
 
     code = "CONNECTOR_SLOT_TAKEN"
 
 
 class IndeterminateCommitError(ConnectorError):
-    """A commit may or may not have happened: only the log's committed positions can tell."""
+    """A commit may or may not have happened: only the committed positions in the log show it."""
 
     code = "CONNECTOR_COMMIT_UNKNOWN"
 
 
+class QueryError(EddyError):
+    """The reader's: a key, a range or a version that does not fit the table that is asked."""
+
+    code = "QUERY"
+
+
+class TableNotServedError(QueryError):
+    """A table that a view server does not hold. Says which it holds, or what to do to have it served."""
+
+    code = "QUERY_TABLE"
+
+
+class NotReadyError(QueryError):
+    """A version that has not come yet: tables are still being read, or `at_least` took too long. Try again."""
+
+    code = "QUERY_NOT_READY"
+
+
 class InvariantError(EddyError):
-    """Eddy's own: what must always hold does not. The states are kept as they are, to be looked at."""
+    """Eddy's own: an invariant is broken. The states are kept for inspection."""
 
     code = "INVARIANT"

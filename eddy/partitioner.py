@@ -1,7 +1,7 @@
-"""Which partition a key belongs to: Kafka's murmur2, so that eddy agrees with Java's producers.
+"""The partition of a key: Kafka's murmur2, so that eddy agrees with Java's producers.
 
 Source: org.apache.kafka.common.utils.Utils.murmur2 and BuiltInPartitioner: partition =
-toPositive(murmur2(key)) mod partitions. Pure Python; a log over a C client brings its own.
+toPositive(murmur2(key)) mod partitions. Pure Python; the Kafka log uses its client's C function.
 """
 
 from functools import lru_cache

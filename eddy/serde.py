@@ -1,11 +1,14 @@
-"""Serdes: how keys and values become bytes, and bytes become them again.
+"""Serdes: the conversion of keys and values to bytes and back.
 
-Numbers are big-endian, as Java's. `Native` is what eddy uses for rows whose types the author has
-not named: None, bool, int, float, str, bytes and tuples of these, as MessagePack; never pickle.
+Numbers are big-endian, as in Java. `Native` is the default for rows without a serde: None, bool, int, float, str, bytes
+and tuples of these, as MessagePack; never pickle.
 """
 
+import datetime
+import decimal
 import math
 import struct
+import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, cast
@@ -14,7 +17,20 @@ import msgspec
 
 from eddy.errors import DataError, TopologyError
 
-__all__ = ["Bytes", "Float64", "Int64", "Json", "Native", "Plain", "Serde", "String", "Struct", "Tuple"]
+__all__ = [
+    "Bytes",
+    "Float64",
+    "Int64",
+    "Json",
+    "Native",
+    "Plain",
+    "Serde",
+    "String",
+    "Struct",
+    "Tuple",
+    "refusal",
+    "serde_for",
+]
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
@@ -24,9 +40,8 @@ S = TypeVar("S", bound=msgspec.Struct)
 class Serde(Generic[T]):
     """A pair of functions between `T` and bytes, under a name that the stored state remembers.
 
-    `hashable` is False where what it decodes cannot be the key of a dict, and so no row of a relation.
-    `identify` is there where values that are equal in Python may be encoded to different bytes.
-    `type` is the type of what it decodes, where that is known.
+    `hashable` is False if decoded values cannot be keys of a dict, and so not rows of a relation. `identify` is set if
+    values that are equal in Python may be encoded to different bytes. `type` is the type of decoded values, if known.
     """
 
     name: str
@@ -36,21 +51,28 @@ class Serde(Generic[T]):
     identify: Callable[[T], bytes] | None = None
     type: Any = None
     recipe: tuple[Callable[..., Any], tuple[Any, ...]] | None = field(default=None, compare=False, repr=False)
-    """How to make it in another process, where its functions cannot be pickled."""
+    """How to create it in another process if its functions cannot be pickled."""
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.name, str) and callable(self.encode) and callable(self.decode)):
+            raise TopologyError(
+                f"Serde: name={self.name!r}, encode={self.encode!r}, decode={self.decode!r}; a name and two "
+                "functions are needed. Write: eddy.Serde('date', encode, decode)"
+            )
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         return self.recipe or (Serde, (self.name, self.encode, self.decode, self.hashable, self.identify, self.type))
 
     def identify_many(self, values: Sequence[T]) -> list[bytes]:
-        """The bytes under which each value is known: equal values, equal bytes, as 1 and 1.0 and True."""
+        """Canonical bytes of each value: equal values have equal bytes, such as 1, 1.0 and True."""
         return list(map(self.identify or self.encode, values))
 
     def encode_many(self, values: Sequence[T]) -> list[bytes]:
-        """Encode each value. Raises: whatever `encode` raises for the first that it cannot."""
+        """Encode each value. Raises: any exception of `encode` for the first value that fails."""
         return list(map(self.encode, values))
 
     def decode_many(self, data: Sequence[bytes]) -> list[T]:
-        """Decode each of `data`. Raises: whatever `decode` raises for the first that it cannot."""
+        """Decode each of `data`. Raises: any exception of `decode` for the first that fails."""
         return list(map(self.decode, data))
 
 
@@ -98,18 +120,24 @@ _SCALARS = frozenset({type(None), bool, int, float, str, bytes})
 
 
 def Json(type: Any = Any) -> Serde[Any]:  # noqa: N802 - a serde reads as a noun
-    """JSON, checked against `type` where one is given; what is decoded untyped may be a dict or list.
+    """JSON, checked against `type` if given; without a type, decoded values may be dicts or lists.
 
     >>> Json().decode(b'{"a": [1]}')
     {'a': [1]}
     """
+    try:
+        decode = msgspec.json.Decoder(type).decode
+    except (TypeError, ValueError) as error:
+        raise TopologyError(
+            f"Json: {type!r} is no type: {error}; a type that JSON can be checked against is needed"
+        ) from error
     hashable = type is not Any and type in {str, int, float, bool}
     name = "json" if type is Any else f"json({getattr(type, '__name__', type)})"
     encode = _json_encoder.encode
     return Serde(
         name,
         encode,
-        msgspec.json.Decoder(type).decode,
+        decode,
         hashable,
         identify=lambda value: encode(_canonical(value)),
         type=None if type is Any else type,
@@ -120,7 +148,7 @@ def Json(type: Any = Any) -> Serde[Any]:  # noqa: N802 - a serde reads as a noun
 def Struct(type: type[S], format: str = "json") -> Serde[S]:  # noqa: N802
     """A `msgspec.Struct`, as JSON or as MessagePack. Make it `frozen=True` to have it in keys and rows.
 
-    Raises: TopologyError where `type` is no Struct or `format` neither of the two.
+    Raises: TopologyError if `type` is no Struct or `format` is neither of the two.
     """
     if not (isinstance(type, msgspec.StructMeta) and format in {"json", "msgpack"}):
         raise TopologyError(
@@ -144,10 +172,7 @@ def _check_native(value: object) -> None:
         for item in value:
             _check_native(item)
     elif type(value) not in _SCALARS:
-        raise TypeError(
-            f"{type(value).__name__} has no native form: {value!r}. Name its serde where the row is made, "
-            "e.g. .map(..., value=eddy.Struct(Node)), or make it a tuple"
-        )
+        raise TypeError(f"{type(value).__name__} has no native form: {value!r}")
 
 
 def _encode_native(value: object) -> bytes:
@@ -157,11 +182,11 @@ def _encode_native(value: object) -> bytes:
 
 
 def _canonical(value: Any) -> Any:
-    """The one of the values equal to `value` that stands for them: 1 for 1, 1.0 and True."""
+    """The canonical value among those equal to `value`: 1 for 1, 1.0 and True."""
     if type(value) is tuple:
         return tuple(map(_canonical, value))
     if type(value) is bool or (type(value) is float and value.is_integer() and -(2**63) <= value < 2**64):
-        return int(value)  # beyond these no int can be written, so that the float stands for itself
+        return int(value)  # beyond this range no int can be encoded, so the float itself is canonical
     return value
 
 
@@ -185,7 +210,7 @@ Native: Serde[Any] = Serde(
 
 
 def Tuple(*parts: Any) -> Serde[tuple[Any, ...]]:  # noqa: N802
-    """Tuples whose items have serdes of their own; None stays None. With `...` as the second one: any number of items.
+    """Tuples whose items each have a serde; None stays None. With `...` as the second one: any number of items.
 
     >>> Tuple(String, Int64).decode(Tuple(String, Int64).encode(("a", None)))
     ('a', None)
@@ -224,9 +249,7 @@ _PLAIN: dict[type, Callable[[Any], bytes]] = {
 def _encode_plain(value: object) -> bytes:
     encode = _PLAIN.get(type(value))
     if encode is None:
-        raise TypeError(
-            f"no plain form of {type(value).__name__}: {value!r}. Name the serde, e.g. to(..., key=eddy.Json())"
-        )
+        raise TypeError(f"{type(value).__name__} has no plain form")
     return encode(value)
 
 
@@ -237,4 +260,33 @@ def _refuse_decode(data: bytes) -> Any:
 
 
 Plain: Serde[Any] = Serde("plain", _encode_plain, _refuse_decode, recipe=(_named, ("Plain",)))
-"""For writing only: str as UTF-8, bytes as they are, int and float as 64 bits big-endian."""
+"""For writing only: str as UTF-8, bytes unchanged, int and float as 64 bits big-endian."""
+
+
+def refusal(serde: Serde[Any], value: Any) -> str:
+    """Why a serde cannot encode a value; empty if it can.
+
+    >>> refusal(Int64, "x"), refusal(Int64, 1)
+    ('required argument is not an integer', '')
+    """
+    try:
+        serde.encode(value)
+    except Exception as error:
+        return str(error) or type(error).__name__
+    return ""
+
+
+def serde_for(value: Any) -> str:
+    """A serde for a value, as code.
+
+    >>> serde_for("x"), serde_for((1, 2))
+    ('eddy.String', 'eddy.Json()')
+    """
+    if isinstance(value, msgspec.Struct):
+        return f"eddy.Struct({type(value).__name__})"
+    if isinstance(value, decimal.Decimal | datetime.date | datetime.time | uuid.UUID):
+        return f"eddy.Json({type(value).__name__})"
+    return _NAMES.get(type(value), "eddy.Json()")
+
+
+_NAMES = {str: "eddy.String", bytes: "eddy.Bytes", int: "eddy.Int64", float: "eddy.Float64"}

@@ -1,7 +1,7 @@
-"""What a worker counts while it works: plain numbers, which other threads may read at any time.
+"""The counters of a worker: plain numbers, which other threads may read at any time.
 
-The worker adds to them in its own thread, at some ten nanoseconds each. A reader in another thread sees each
-number whole; two of them may be of two moments.
+The worker increments them in its own thread, at some ten nanoseconds each. A reader in another thread sees each number
+whole; two numbers may be from two moments.
 """
 
 from bisect import bisect_left
@@ -14,7 +14,7 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 
 
 class Histogram:
-    """How often a duration fell into each bucket; the last bucket is of those beyond all bounds.
+    """The number of durations in each bucket; the last bucket is for those above all bounds.
 
     >>> histogram = Histogram()
     >>> histogram.add(0.001)
@@ -37,10 +37,11 @@ class Histogram:
 
 @dataclass(slots=True)
 class Statistics:
-    """What a worker has done since it was made.
+    """The counters of a worker since it was created.
 
-    `epochs` are commits, those without records included. `aborts` are attempts that were undone, and `fences` those
-    of them that another worker's coming caused. `last_commit` is the clock's time of the latest commit.
+    `epochs` are commits, including those without records. `aborts` are attempts that were undone, `fences` those among
+    them after which another worker had taken over. `set_aside` are rows that came and were set aside, and withheld
+    keys; `kept_aside` those of the last commit. `last_commit` is the clock's time of the latest commit.
     """
 
     records: int = 0
@@ -48,6 +49,9 @@ class Statistics:
     written: int = 0
     aborts: int = 0
     skipped: int = 0
+    set_aside: int = 0
+    kept_aside: int = 0
+    dropped: int = 0
     cut_rows: int = 0
     restored: int = 0
     purges: int = 0

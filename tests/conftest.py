@@ -1,6 +1,6 @@
 """Lets tests share what is under `tests/`, and says how hard the laws are tried: EDDY_EXAMPLES=1000 make test."""
 
-import os
+import signal
 import sys
 from pathlib import Path
 
@@ -11,14 +11,40 @@ ROOT = str(Path(__file__).parent.parent)
 if ROOT not in sys.path:
     sys.path.insert(0, ROOT)
 
+from tests import second_run, seeds  # noqa: E402
 from tests.kafka import broker, brokers_folder, cluster, hold_session, own_broker, secured_broker  # noqa: E402
+from tests.second_run import (  # noqa: E402
+    pytest_addoption,
+    pytest_collection_modifyitems,
+    pytest_runtest_makereport,
+)
 
-__all__ = ["broker", "brokers_folder", "cluster", "own_broker", "secured_broker"]
+__all__ = [
+    "broker",
+    "brokers_folder",
+    "cluster",
+    "own_broker",
+    "pytest_addoption",
+    "pytest_collection_modifyitems",
+    "pytest_runtest_makereport",
+    "secured_broker",
+]
 
-settings.register_profile("eddy", deadline=None, max_examples=int(os.environ.get("EDDY_EXAMPLES", "40")))
+settings.register_profile("eddy", deadline=None, max_examples=seeds.EXAMPLES)
 settings.load_profile("eddy")
 
 
+def pytest_report_header() -> str:
+    """Which seeds are tried."""
+    return f"seeds of day {seeds.DAY}; EDDY_SEED={seeds.DAY} tries them again"
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Let the brokers of `tests/kafka.py` end with this process."""
+    """Let the brokers of `tests/kafka.py` end with this process, and let processes that tests start hear signals.
+
+    A shell starts `make test &` with SIGINT ignored, and what is ignored stays so in all that it starts.
+    """
     hold_session(config)
+    second_run.pytest_configure(config)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

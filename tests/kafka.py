@@ -21,8 +21,8 @@ from pathlib import Path
 
 import pytest
 
-from eddy.broker import Broker, free_port
-from eddy.broker.process import claimed, launch
+from eddy.connectors.broker import Broker, free_port
+from eddy.connectors.broker.process import claimed, launch
 
 SESSION = "EDDY_TESTS_SESSION"
 """The environment variable that tells workers and keeper which file the pytest process has locked."""
@@ -40,8 +40,13 @@ def hold_session(config: pytest.Config) -> None:
     """Lock a file for as long as this process lives, and name it to its workers. Workers themselves lock none."""
     if hasattr(config, "workerinput"):
         return
-    file = tempfile.NamedTemporaryFile(prefix="eddy-tests-")  # noqa: SIM115
-    config.add_cleanup(file.close)
+    file = tempfile.NamedTemporaryFile(prefix="eddy-tests-", delete=False)  # noqa: SIM115
+
+    def let_go() -> None:
+        file.close()
+        Path(file.name).unlink(missing_ok=True)  # the keeper may be quicker
+
+    config.add_cleanup(let_go)
     fcntl.flock(file, fcntl.LOCK_EX)
     os.environ[SESSION] = file.name
 

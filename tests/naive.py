@@ -46,10 +46,12 @@ def table_of(rows: Mapping[Row, int]) -> dict[Any, Any]:
 class Naive:
     """One evaluation of `plan` over `tables`: by source topic the latest value of each key."""
 
-    def __init__(self, plan: Plan, tables: Mapping[str, Mapping[Any, Any]]) -> None:
+    def __init__(self, plan: Plan, tables: Mapping[str, Mapping[Any, Any]], patience: int = PATIENCE) -> None:
+        self._patience = patience
         self._plan, self._tables = plan, tables
         self._known: dict[Node, Bag] = {}
         self._users = _users(plan)
+        self._over: set[tuple[str, Row]] = set()
 
     def __getitem__(self, name: str) -> Bag:
         """The rows of the step called `name`."""
@@ -72,6 +74,10 @@ class Naive:
         for user in self._users[variable]:
             self._known.pop(user, None)
         self._known[variable] = rows
+
+    def inside(self, node: Node) -> bool:
+        """Whether a node lies inside a loop: it sees the loop's variable."""
+        return any(node in users for users in self._users.values())
 
 
 def covers(plan: Plan) -> bool:
@@ -100,7 +106,12 @@ def _one(naive: Naive, node: Any) -> Bag:
 
 
 def _source(naive: Naive, node: Any) -> Bag:
-    return Counter(dict.fromkeys(naive._tables.get(node.topic, {}).items(), 1))
+    return _keyed(Counter(dict.fromkeys(naive._tables.get(node.topic, {}).items(), 1)))
+
+
+def _keyed(rows: Bag) -> Bag:
+    """Rows that have a key: those that a step takes that works by it."""
+    return Counter({row: weight for row, weight in rows.items() if row[0] is not None})
 
 
 def _transform(naive: Naive, node: Any) -> Bag:
@@ -129,7 +140,7 @@ def _merge(naive: Naive, node: Any) -> Bag:
 
 
 def _join(naive: Naive, node: Any) -> Bag:
-    left, right = map(naive.rows, node.inputs)
+    left, right = (_keyed(naive.rows(side)) for side in node.inputs)
     matches: dict[Any, list[tuple[Any, int]]] = {}
     for (key, value), weight in right.items():
         matches.setdefault(key, []).append((value, weight))
@@ -149,12 +160,12 @@ def _table_join(naive: Naive, node: Any) -> Bag:
 
 def _clamp(naive: Naive, node: Any) -> Bag:
     once = node.form == "distinct"
-    return Counter({row: 1 if once else weight for row, weight in _one(naive, node).items() if weight > 0})
+    return Counter({row: 1 if once else weight for row, weight in _keyed(_one(naive, node)).items() if weight > 0})
 
 
 def _groups(rows: Bag) -> dict[Any, dict[Any, int]]:
     groups: dict[Any, dict[Any, int]] = {}
-    for (key, value), weight in rows.items():
+    for (key, value), weight in _keyed(rows).items():
         assert weight > 0, f"a row that is there {weight} times cannot be grouped: {key!r}, {value!r}"
         groups.setdefault(key, {})[value] = weight
     return groups
@@ -170,8 +181,9 @@ def _aggregate(naive: Naive, node: Any) -> Bag:
         total = node.initial()
         for value, weight in values.items():
             for _ in range(weight):
-                total = node.adder(key, value, total)
-        found[key, total] = 1
+                total = node.adder(key, value, node.initial() if total is None else total)
+        if total is not None:
+            found[key, total] = 1
     return found
 
 
@@ -185,7 +197,7 @@ def _recursion(naive: Naive, node: Any) -> Bag:
     leveled = node.bound.max_depth is not None or node.bound.on_limit != "error"
     depth = node.bound.limit if node.bound.max_depth is None else node.bound.max_depth
     x = bag(naive.rows(node.inputs[0]).items())
-    for _ in range(depth if leveled else PATIENCE):
+    for _ in range(depth if leveled else naive._patience):
         naive.bind(node.variable, x)
         after = bag([*naive.rows(node.inputs[0]).items(), *naive.rows(node.result).items()])
         if after == x:
@@ -204,13 +216,16 @@ def _block(naive: Naive, node: Any) -> Bag:
     """All bindings in one bag, each row under its binding's place; at the place behind the last, the errors.
 
     In a round every definition is evaluated with the variables as the last round left them. The errors are
-    the rows that the last round that the limit allows has changed, each once.
+    the rows that the last round that the limit allows has changed, each once. Of a block in no loop they are
+    also those of the blocks inside, whichever round they were evaluated in.
     """
     held = node.bound.on_limit == "rows"
     limited = held or node.bound.max_depth is not None
     last: list[Bag] = [Counter() for _ in node.variables]
     changed: Bag = Counter()
-    for _ in range(node.rounds if limited else PATIENCE):
+    inside, around = naive.inside(node), naive._over
+    naive._over = around if inside else set()
+    for _ in range(node.rounds if limited else naive._patience):
         for variable, rows in zip(node.variables, last, strict=True):
             naive.bind(variable, rows)
         after = [naive.rows(result) for result in node.results]
@@ -222,7 +237,13 @@ def _block(naive: Naive, node: Any) -> Bag:
         raise NoAnswerError(node.name)
     found = bag(_numbered(last, 1))
     if held:
-        found.update({(len(last), (node.variables[i].label, row)): 1 for i, row in changed})
+        errors = {(node.variables[i].label, row) for i, row in changed}
+        found.update({(len(last), error): 1 for error in errors})
+        if inside:
+            naive._over |= {(f"{node.name}.{label}", row) for label, row in errors}
+    if not inside:
+        found.update({(len(last), error): 1 for error in naive._over})
+        naive._over = around
     return found
 
 

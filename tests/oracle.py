@@ -5,6 +5,7 @@ dict, a stream a list of records; nothing here is incremental. Recursion is the 
 X = seed + op(X), iterated from nothing until it stands still.
 """
 
+import graphlib
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from itertools import product
@@ -144,3 +145,38 @@ def is_forest(parents: Mapping[Hashable, Hashable]) -> bool:
 def descendants(parents: Mapping[Hashable, Hashable]) -> dict[Hashable, int]:
     """How many nodes lie below each node, by walking up from every one of them."""
     return dict(Counter(above for node in parents for above in ancestors(parents, node)))
+
+
+def held_recursion(seed: Bag, op: Callable[[Bag], Bag]) -> tuple[Bag, set[Row]]:
+    """X = seed + op(X) where it has an end, without the keys that cycles reach; and the rows that they reach."""
+    made: dict[Row, Bag] = {}
+    left = list(seed)
+    while left:
+        row = left.pop()
+        if row not in made:
+            made[row] = op(bag([(row, 1)]))
+            left += made[row]
+    reached = _reached(made, [row for row in made if row in _reached(made, made[row])])
+    x = {row: seed.get(row, 0) for row in made if row not in reached}
+    for row in _in_order(made, reached):
+        for child, weight in made[row].items():
+            if child in x:
+                x[child] += weight * x[row]
+    held = {key for key, _ in reached}
+    return bag([(row, weight) for row, weight in x.items() if row[0] not in held]), reached
+
+
+def _reached(made: Mapping[Row, Bag], rows: Iterable[Row]) -> set[Row]:
+    reached, left = set(), list(rows)
+    while left:
+        row = left.pop()
+        if row not in reached:
+            reached.add(row)
+            left += made[row]
+    return reached
+
+
+def _in_order(made: Mapping[Row, Bag], without: set[Row]) -> list[Row]:
+    """Each row before those that are made of it."""
+    graph = {row: [child for child in made[row] if child not in without] for row in made if row not in without}
+    return list(graphlib.TopologicalSorter(graph).static_order())[::-1]

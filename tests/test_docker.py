@@ -14,15 +14,15 @@ import pytest
 from ruamel.yaml import YAML
 
 import eddy
-from eddy.broker import free_port, kafka_version
-from eddy.broker.settings import server_settings
 from eddy.cli import lifeline, main
 from eddy.cli.application import user_topics
 from eddy.cli.load import load
+from eddy.connectors.broker import free_port, kafka_version
+from eddy.connectors.broker.settings import server_settings
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import TopicSpec
-from eddy.monitor.endpoint import endpoint_of
-from eddy.monitor.monitor import Monitor, monitored
+from eddy.serve.endpoint import endpoint_of
+from eddy.serve.monitor import Monitor, monitored
 from tests.commandline import parsed, read_by_the_command_line
 from tests.topology.programs import family
 
@@ -211,8 +211,23 @@ class TestCompose:
         worker = SERVICES["worker"]
         places = dict(volume.split(":") for volume in worker["volumes"])
         assert list(places.values()) == instructions("VOLUME")
-        assert {*places, *(volume.split(":")[0] for volume in KAFKA["volumes"])} == COMPOSE["volumes"].keys()
+        named = [volume.split(":")[0] for service in SERVICES.values() for volume in service.get("volumes", [])]
+        assert len(set(named)) == len(named), "a volume each"
+        assert set(named) == COMPOSE["volumes"].keys()
+        assert {*places, *(volume.split(":")[0] for volume in KAFKA["volumes"])} <= set(named)
         assert seconds(worker["stop_grace_period"]) >= lifeline._PATIENCE_S
+
+    def test_serves_tables_to_other_containers_with_a_token_only(self) -> None:
+        serve = SERVICES["serve"]
+        asked = parsed(shell_words(serve)[0]).params
+        (secret,) = serve["secrets"]
+        assert str(asked["http_token_file"]) == f"/run/secrets/{secret}"
+        assert COMPOSE["secrets"].keys() == {secret}
+        assert not endpoint_of("8080").token
+        host, port = asked["http"].split(":")
+        assert (host, serve["healthcheck"]["test"][-1]) == ("0.0.0.0", port)
+        assert serve["profiles"] == ["serve"]
+        assert [volume.split(":")[1] for volume in serve["volumes"]] == instructions("VOLUME")
 
     def test_waits_for_what_can_come_to_pass(self) -> None:
         for service in SERVICES.values():

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from mypy import api
 
 import eddy
 from eddy.driver import InputTopic, KeyValueStore, OutputTopic
@@ -49,10 +50,14 @@ def blocks_of(text: str) -> Iterator[Block]:
 
 
 def run(block: Block, page: str, namespace: dict[str, Any]) -> str:
-    """Run a block, with the page's own line numbers in tracebacks; return what it printed."""
+    """Run a block as a file `program.py` of its own; return what it printed. An error names the page."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        exec(compile("\n" * block.line + block.code, page, "exec"), namespace)
+        try:
+            exec(compile(block.code, "program.py", "exec"), namespace)
+        except Exception as error:
+            error.add_note(f"program.py begins in {page}:{block.line + 1}")
+            raise
     return printed.getvalue()
 
 
@@ -108,3 +113,21 @@ def test_architecture_names_tests_that_exist() -> None:
     assert len(found) >= 16
     for file, name in found:
         assert f"def {name}(" in (tests / file).read_text(encoding="utf-8") or not name, f"{file}::{name}"
+
+
+EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
+
+
+def test_programs_of_the_docs_and_the_examples_pass_mypy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The blocks of a page are programs of a shared namespace, so that a name may become something else."""
+    modules = []
+    for page in PAGES:
+        lines: list[str] = []
+        for block in blocks_of((ROOT / page).read_text(encoding="utf-8")):
+            lines += [""] * (block.line - len(lines)) + block.code.splitlines()  # as it is numbered in the page
+        modules.append(tmp_path / f"{re.sub('[^a-z]', '_', page.lower())}.py")
+        modules[-1].write_text("\n".join([*lines, ""]), encoding="utf-8")
+    monkeypatch.setenv("MYPYPATH", str(ROOT / "examples" / "wordnet"))
+    flags = ["--config-file=", f"--cache-dir={tmp_path / 'cache'}", "--check-untyped-defs", "--allow-redefinition"]
+    out, errors, status = api.run([*flags, *map(str, [*modules, *EXAMPLES])])
+    assert (status, errors) == (0, ""), out

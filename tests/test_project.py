@@ -8,10 +8,13 @@ import re
 import subprocess
 import tokenize
 import tomllib
+import zipfile
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
+from hatchling.builders.wheel import WheelBuilder
 
 import eddy
 
@@ -141,6 +144,21 @@ def test_dead_code_is_told_from_prose(comment: str, dead: bool) -> None:
     assert is_dead_code(comment) is dead
 
 
+def docstrings_of(source: str) -> Iterator[str]:
+    for node in ast.walk(tree_of(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield ast.get_docstring(node) or ""
+
+
+@pytest.mark.parametrize(("word", "most"), [("what", 2.0), ("behind", 0.1)])
+def test_docstrings_name_things(word: str, most: float) -> None:
+    """At most so many in 1,000 words: "what is sent" has a name, and what comes "behind" a step is downstream of it."""
+    words = {source: re.findall(r"[a-z']+", " ".join(docstrings_of(source)).lower()) for source in SOURCES}
+    found = {source: count for source in SOURCES if (count := words[source].count(word))}
+    allowed = most * sum(map(len, words.values())) / 1_000
+    assert sum(found.values()) <= allowed, f"'{word}' in docstrings: {found}"
+
+
 def test_public_names_are_documented() -> None:
     def documented(name: str) -> bool:
         thing = getattr(eddy, name)
@@ -179,6 +197,15 @@ def test_builds_hold_only_the_package() -> None:
     assert targets["wheel"]["packages"] == ["eddy"]
     included = [name for name in targets["sdist"]["include"] if not (ROOT / name.lstrip("/")).is_file()]
     assert included == ["/eddy"]
+
+
+def test_wheel_says_that_the_package_is_typed(tmp_path: Path) -> None:
+    """Without `py.typed` in it type checkers take every name of the package for Any."""
+    (built,) = WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
+    with zipfile.ZipFile(built) as wheel:
+        names = wheel.namelist()
+    assert "eddy/py.typed" in names
+    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"eddy"}
 
 
 def test_no_tracked_file_names_a_path_of_one_machine() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from eddy.broker.ports import listens
+from eddy.connectors.broker.ports import listens
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "wordnet"
 PATIENCE_S = 120.0
@@ -84,7 +84,7 @@ def test_demo_counts_all_concepts_without_spark(start: Start, missing: str, tmp_
     assert [path for path in tmp_path.iterdir() if path.name != "home"] == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.xdist_group("spark")
 @pytest.mark.timeout(1200)
 def test_demo_ends_with_a_verification_where_there_is_spark(start: Start, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from time import perf_counter
 
 import eddy
 from eddy.connectors.kafka import KafkaLog, KafkaSettings
-from eddy.worker import Worker
+from eddy.runtime.worker import Worker
 
 
 def family(application: str, nodes: str, counts: str) -> eddy.Topology:

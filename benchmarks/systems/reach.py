@@ -19,8 +19,8 @@ from benchmarks.systems.process import percentiles_ms, report, settle
 from eddy.operators.batch import EMPTY, Batch
 from eddy.operators.circuit import Circuit
 from eddy.operators.fixpoint import Take
+from eddy.operators.graph.ranked import Ranked
 from eddy.operators.operator import Operator
-from eddy.operators.ranked import Ranked
 from eddy.topology.compile import Environment, compile_plan
 
 _TOP = -1

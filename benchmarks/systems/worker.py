@@ -16,7 +16,7 @@ from benchmarks.embedded import COUNTS, family
 from benchmarks.systems.process import report, settle, write_counts
 from benchmarks.workloads import ROOT
 from eddy.connectors.local import LocalLog
-from eddy.worker import Worker
+from eddy.runtime.worker import Worker
 
 
 def run(log: LocalLog, config: eddy.Config) -> None:

@@ -3,26 +3,88 @@
 Data goes to stdout, everything else to stderr. Exit statuses are those of `exits.py`.
 """
 
+import contextlib
 import importlib.metadata
+import logging
+import os
 import platform
-from typing import Any
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn
 
-import click
+from eddy.cli.importing import signals_end_imports
 
-from eddy.cli import backfill, broker, consume, describe, produce, reset, run, sql, status, topics, verify, wait
-from eddy.cli.exits import INTERRUPTED, exit_status, message
-from eddy.errors import EddyError
+with signals_end_imports():
+    import click
+
+    from eddy.cli import (
+        backfill,
+        broker,
+        consume,
+        describe,
+        get,
+        produce,
+        reset,
+        run,
+        serve,
+        sql,
+        status,
+        topics,
+        verify,
+        wait,
+    )
+    from eddy.cli.exits import INTERRUPTED, PIPE_CLOSED, exit_status, message
+    from eddy.connectors.closing import any_abandoned
+    from eddy.errors import EddyError
 
 __all__ = ["main"]
 
 
+@contextlib.contextmanager
+def _ends_with_its_reader() -> Iterator[None]:
+    """Flush the output; if its reader has gone, as in `| head -1`, end without a message."""
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        with contextlib.suppress(OSError):  # the buffered rest has no reader either
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(PIPE_CLOSED)
+
+
+def _end_at_once(status: object) -> NoReturn:
+    """End this process without cleaning up, since threads of clients that could not be closed still run."""
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(status if isinstance(status, int) else status is not None)
+
+
 class _Commands(click.Group):
-    """A group whose commands end with a message where eddy raised an error on purpose."""
+    """A group whose commands print a message for an error that eddy raises on purpose."""
+
+    def main(self, args: Sequence[str] | None = None, *others: Any, **named: Any) -> Any:
+        """Run the command line; that of the process if `args` is None."""
+        try:
+            return super().main(args, *others, **named)
+        except SystemExit as end:
+            if args is None and any_abandoned():
+                _end_at_once(end.code)
+            raise
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """Parse the command line; print its help if requested."""
+        with _ends_with_its_reader():
+            return super().make_context(*args, **kwargs)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; print an `EddyError` as one message and exit with its status."""
         try:
-            return super().invoke(ctx)
+            with _ends_with_its_reader():
+                return super().invoke(ctx)
         except EddyError as error:
             click.echo(f"error [{error.code}]: {message(error)}", err=True)
             ctx.exit(exit_status(error))
@@ -60,6 +122,21 @@ def version() -> None:
     click.echo(f"eddy {importlib.metadata.version('eddy-streams')} (Python {platform.python_version()})")
 
 
-for _module in (run, produce, consume, status, wait, verify, backfill, reset, topics, describe, sql, broker):
+for _module in (
+    run,
+    produce,
+    consume,
+    get,
+    serve,
+    status,
+    wait,
+    verify,
+    backfill,
+    reset,
+    topics,
+    describe,
+    sql,
+    broker,
+):
     main.add_command(_module.command)
 main.add_command(main.commands.pop("version"))

@@ -1,20 +1,20 @@
-"""What an application has on a log: its inputs and exchanges, by partition, and its internal topics."""
+"""An application on a log: its inputs and exchanges, by partition, and its internal topics."""
 
 from dataclasses import dataclass
 
-from eddy.connectors.internal import InternalTopics, internal_topics, partition_counts
 from eddy.connectors.log import Log, TopicPartition
 from eddy.errors import ConnectorError
 from eddy.operators.circuit import Circuit
+from eddy.runtime.internal_topics import InternalTopics, internal_topics, partition_counts
 from eddy.topology.compile import Environment, compile_plan
 from eddy.topology.topology import Topology
 
-__all__ = ["Application", "compiled", "find", "purposes", "user_topics"]
+__all__ = ["ApplicationTopics", "compiled", "find", "purposes", "user_topics"]
 
 
 @dataclass(frozen=True, slots=True)
-class Application:
-    """The partitions that one application takes in, and which of its exchanges are loops."""
+class ApplicationTopics:
+    """The partitions that one application reads, and which of its exchanges are loops."""
 
     name: str
     inputs: list[TopicPartition]
@@ -23,20 +23,20 @@ class Application:
     internal: InternalTopics
 
     def kind(self, topic: str) -> str:
-        """What a topic is for."""
+        """The purpose of a topic."""
         if topic in self.loops:
             return "loop"
         return "repartition" if topic in self.internal.exchanges else "input"
 
 
 def user_topics(topology: Topology) -> list[str]:
-    """The topics of the user's that a topology reads and writes."""
+    """The user's topics that a topology reads and writes."""
     sources = [source.topic for source in topology.plan.sources()]
     return list(dict.fromkeys([*sources, *(sink.topic for sink in topology.plan.sinks())]))
 
 
 def purposes(topology: Topology, log: Log) -> dict[str, str]:
-    """What each topic of an application is for; internal ones only where those of the user's exist.
+    """The purpose of each topic of an application; of internal ones only if the user's topics exist.
 
     Raises: TopologyError.
     """
@@ -60,7 +60,7 @@ def purposes(topology: Topology, log: Log) -> dict[str, str]:
 
 
 def compiled(topology: Topology, log: Log) -> Circuit:
-    """The circuit over the topics as they are. Raises: ConnectorError for a topic that is missing; TopologyError."""
+    """The circuit over the existing topics. Raises: ConnectorError for a missing topic; TopologyError."""
     specs = partition_counts(log, user_topics(topology), f"application '{topology.name}'")
     return compile_plan(
         topology.plan,
@@ -71,8 +71,8 @@ def compiled(topology: Topology, log: Log) -> Circuit:
     )
 
 
-def find(topology: Topology, log: Log) -> Application:
-    """An application that has run. Raises: ConnectorError where it has not, or a topic is missing; TopologyError."""
+def find(topology: Topology, log: Log) -> ApplicationTopics:
+    """An application that has run. Raises: ConnectorError if it has not, or a topic is missing; TopologyError."""
     circuit = compiled(topology, log)
     internal = internal_topics(topology.name, circuit)
     if missing := sorted(internal.exchanges.keys() - log.topics(internal.exchanges).keys()):
@@ -82,7 +82,7 @@ def find(topology: Topology, log: Log) -> Application:
         )
     sources = [node.topic for node in topology.plan.sources()]
     counts = {name: spec.partitions for name, spec in log.topics(sources).items()}
-    return Application(
+    return ApplicationTopics(
         topology.name,
         [TopicPartition(topic, p) for topic in sources for p in range(counts[topic])],
         [TopicPartition(topic, p) for topic, count in internal.exchanges.items() for p in range(count)],

@@ -16,7 +16,7 @@ __all__ = ["command"]
 @log_options
 @click.option("--replace", is_flag=True, help="Take the states that are there away first, and begin anew.")
 @click.option(
-    "--retained-only", is_flag=True, help="Begin with what topics still hold, where earlier records are gone."
+    "--retained-only", is_flag=True, help="Begin with the records that topics still hold, if earlier ones are gone."
 )
 @batch_options
 def command(
@@ -33,11 +33,11 @@ def command(
 ) -> None:
     """Make an application's states and outputs from the whole history at once, with Spark.
 
-    It takes the inputs up to where they end now, writes what a worker would hold and have written, and sets the
-    positions: eddy run then goes on right behind. No worker may run meanwhile, and there may be no states yet, unless
-    --replace says to take them away. Killed, it is run again and goes on. Exit status 0, or 2 with the reason.
+    It reads the inputs up to their current ends, writes the states and outputs that a worker would have by then, and
+    sets the positions: eddy run then continues from there. No worker may run meanwhile, and there may be no states yet,
+    unless --replace deletes them. If it is killed, run it again: it continues. Exit status 0, or 2 with the reason.
 
-    Topics have to be there. Files are .parquet, .csv or .jsonl, with columns key and value, and perhaps timestamp.
+    Topics have to exist. Files are .parquet, .csv or .jsonl, with columns key and value, and optionally timestamp.
 
     \b
     Examples:
@@ -66,4 +66,5 @@ def command(
         click.echo(remark, err=True)
     if done.left_out:
         click.echo(f"{done.left_out:,} records were left out", err=True)
-    click.echo(f"{topology.name}: backfilled; eddy run goes on from there", err=True)
+    what = "done already, by an earlier run" if done.already else "backfilled"
+    click.echo(f"{topology.name}: {what}; eddy run goes on from there", err=True)

@@ -1,6 +1,6 @@
-"""What `eddy backfill` and `eddy verify` share: options of Spark, stages on a terminal, how they end.
+"""Common parts of `eddy backfill` and `eddy verify`: options of Spark, stages on a terminal, exit statuses.
 
-Both end with 2 for whatever keeps them from their work, so that 1 says one thing alone: verify found a difference.
+Both exit with 2 if they cannot do their work, so that 1 has one meaning: verify found a difference.
 """
 
 import contextlib
@@ -32,7 +32,11 @@ def batch_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options of Spark, the files of its inputs, and the error policy."""
 
     @click.option(
-        "--input", "inputs", multiple=True, metavar="TOPIC=FILES", help="What came before a topic's first record."
+        "--input",
+        "inputs",
+        multiple=True,
+        metavar="TOPIC=FILES",
+        help="What came before a topic's first record; may be given often, for one topic too.",
     )
     @click.option(
         "--on-error",
@@ -77,13 +81,17 @@ def pairs_of(pairs: tuple[str, ...], what: str) -> dict[str, str]:
     return dict(pair.split("=", 1) for pair in pairs)
 
 
-def inputs_of(pairs: tuple[str, ...]) -> dict[str, str]:
-    """TOPIC=FILES pairs as a dict."""
-    return pairs_of(pairs, "TOPIC")
+def inputs_of(pairs: tuple[str, ...]) -> dict[str, list[str]]:
+    """TOPIC=FILES pairs as a dict: all files of each topic."""
+    inputs: dict[str, list[str]] = {}
+    for pair in pairs:
+        for topic, files in pairs_of((pair,), "TOPIC").items():
+            inputs.setdefault(topic, []).append(files)
+    return inputs
 
 
 def session(master: str, memory: str, confs: tuple[str, ...]) -> Any:
-    """The Spark session that `main` was given as `obj`, or one in this process. Raises: ConfigurationError."""
+    """The Spark session passed to `main` as `obj`, or one in this process. Raises: ConfigurationError."""
     context = click.get_current_context()
     if context.obj is None:
         return local_session(master, memory, pairs_of(confs, "KEY"))
@@ -94,7 +102,7 @@ def session(master: str, memory: str, confs: tuple[str, ...]) -> Any:
 
 @contextlib.contextmanager
 def stages() -> Iterator[Callable[[str], None]]:
-    """A function that is told each stage: on a terminal in a line that goes when all is done, else as messages."""
+    """A function called with each stage: shown on a terminal in a temporary line, else as messages."""
     console = messages_console()
     show_messages(console, "text", "info")
     logging.getLogger("py4j").setLevel(logging.WARNING)
@@ -121,7 +129,7 @@ def _line(console: Console) -> Iterator[Status | None]:
 
 @contextlib.contextmanager
 def ending() -> Iterator[None]:
-    """End with 2 and one message for what eddy raises on purpose."""
+    """Exit with 2 and one message for errors that eddy raises on purpose."""
     try:
         yield
     except EddyError as error:

@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 import click
 
-from eddy.broker import Broker, kafka_version
-from eddy.broker.jars import kept_folder
-from eddy.broker.java import find_java
+from eddy.connectors.broker import Broker, kafka_version
+from eddy.connectors.broker.jars import kept_folder
+from eddy.connectors.broker.java import find_java
 from eddy.errors import ConnectorError
 
 __all__ = ["command"]
@@ -33,7 +33,7 @@ def command() -> None:
     """Start, stop and look at a Kafka broker on this machine, for development.
 
     It is Kafka itself, one node, without a password, reached from this machine only. It needs Java 17 or later. Kafka
-    is fetched at the first start, once for all folders; PySpark does that: pip install 'eddy-streams[spark]'.
+    is downloaded at the first start, once for all folders, by PySpark's Ivy: pip install 'eddy-streams[spark]'.
 
     \b
     Example:
@@ -44,7 +44,7 @@ def command() -> None:
 
 
 def _setting(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    """KEY=VALUE as they were given; the last one of a key wins."""
+    """KEY=VALUE pairs; the last one of a key wins."""
     pairs = [value.partition("=") for value in values]
     for key, equals, value in pairs:
         if not (key.strip() and equals):
@@ -54,7 +54,7 @@ def _setting(context: click.Context, parameter: click.Parameter, values: tuple[s
 
 @contextlib.contextmanager
 def _in_folder(data: pathlib.Path) -> Iterator[None]:
-    """Turn what the system does not allow there into a message."""
+    """Turn errors of the file system into a message."""
     try:
         yield
     except OSError as error:
@@ -93,8 +93,8 @@ def _in_folder(data: pathlib.Path) -> Iterator[None]:
 def start(port: int, data: pathlib.Path, heap: int, settings: dict[str, str], jars: pathlib.Path | None) -> None:
     """Start the broker, unless it runs, and wait until it answers.
 
-    It goes on without this terminal, until eddy broker stop or the end of the machine's session. Topics and records
-    are kept: the next start has them again.
+    It keeps running without this terminal, until eddy broker stop or the end of the login session. Topics and records
+    are kept for the next start.
 
     \b
     Example:

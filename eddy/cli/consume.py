@@ -24,7 +24,7 @@ _BREAKS = str.maketrans({"\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 
 class _Record(NamedTuple):
-    """A decoded record; None where there is no key, or no value."""
+    """A decoded record; key and value may be None."""
 
     key: Any
     value: Any
@@ -33,14 +33,14 @@ class _Record(NamedTuple):
 
 
 class _Decoder:
-    """Decodes records. Warns once of values that are not text although they decode as such."""
+    """Decodes records. Warns once about values that are probably not text although they decode as text."""
 
     def __init__(self, key: FieldType, value: FieldType) -> None:
         self._key, self._value = key, value
         self._warned = False
 
     def records(self, found: Records) -> Iterator[_Record]:
-        """The records, decoded. Raises: DataError naming one that is not of the types."""
+        """The records, decoded. Raises: DataError naming one that is not of the given types."""
         headers: Sequence[Headers] = found.headers or [()] * len(found)
         columns = zip(found.offsets, found.keys, found.values, found.timestamps, headers, strict=True)
         for offset, key, value, timestamp, header in columns:
@@ -132,9 +132,9 @@ def command(
 ) -> None:
     """Print the records of TOPIC: key and value.
 
-    Records of a partition come in their order, one partition after the other. A tombstone, a record without a
-    value, shows as an empty column, in jsonl as null. In tsv, tabs and line breaks inside a text show as \\t, \\n
-    and \\r: take csv or jsonl for an exact copy.
+    Records are printed in partition order, one partition after the other. A tombstone, a record without a value, is
+    printed as an empty column, in jsonl as null. In tsv, tabs and line breaks inside a text show as \\t, \\n and \\r:
+    take csv or jsonl for an exact copy.
 
     \b
     Examples:
@@ -163,9 +163,9 @@ def command(
 
 
 def read_records(log: Log, topic: str, partition: int | None, from_beginning: bool, follow: bool) -> Iterator[Records]:
-    """The records from the beginning or the end on; with `follow`, without end.
+    """The records from the beginning, or from the end; with `follow`, without end.
 
-    Where an open transaction holds the rest of a partition back, its end is waited for, though not for ever.
+    If an open transaction blocks the rest of a partition, its end is awaited, with a time limit.
     """
     if (spec := log.topics([topic]).get(topic)) is None:
         raise ConnectorError(f"topic '{topic}' does not exist; one of the log's is needed. List them: eddy topics")
@@ -187,7 +187,7 @@ def read_records(log: Log, topic: str, partition: int | None, from_beginning: bo
         behind = [tp for tp in partitions if positions[tp] < ends[tp]]
         if not follow and (not behind or time.monotonic() > deadline):
             for tp in behind:
-                text = "an open transaction holds back what is in partition %d from offset %d on"
+                text = "an open transaction blocks partition %d from offset %d on"
                 click.echo(text % (tp.partition, positions[tp]), err=True)
             return
         time.sleep(_POLL_S)
@@ -196,7 +196,7 @@ def read_records(log: Log, topic: str, partition: int | None, from_beginning: bo
 
 
 def latest_records(log: Log, topic: str, partition: int | None) -> Iterator[Records]:
-    """The last record of each key, where it has a value, in the order of the keys' first records."""
+    """The last record of each key that has a value, in the order of the keys' first records."""
     last: dict[bytes, tuple[Any, ...]] = {}
     for found in read_records(log, topic, partition, from_beginning=True, follow=False):
         headers: Sequence[Headers] = found.headers or [()] * len(found)

@@ -14,8 +14,8 @@ __all__ = ["command"]
 def command(program: str, mermaid: bool) -> None:
     """Print the steps of a topology, with their stores and internal topics.
 
-    It needs no log and runs nothing. FILE is a Python file, or a dotted module, that defines a Topology; NAME
-    says which, where there are several.
+    It needs no log and runs nothing. FILE is a Python file, or a dotted module, that defines a Topology; NAME selects
+    one of several.
 
     \b
     Example:

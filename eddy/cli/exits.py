@@ -1,10 +1,12 @@
-"""How a command ends: its exit status, and an error of eddy as one message without a traceback.
+"""Exit statuses of commands, and an error of eddy as one message without a traceback.
 
-    0  done      2   used wrongly            75  it may work if tried again
-    1  failed    70  eddy is wrong           78  topology, settings, topics or rights
-                                            130  interrupted
+    0  done            3   done, and some part has no finite answer    75  temporary failure: try again
+    1  failed         65   stopped because of that                     78  topology, settings, topics or rights
+    2  used wrongly   70   eddy is wrong                              130  interrupted; 143 ended by SIGTERM
+                                                                      141  the reader of the output has gone
 
-70, 75 and 78 are EX_SOFTWARE, EX_TEMPFAIL and EX_CONFIG of sysexits.h, which supervisors know.
+65, 70, 75 and 78 are EX_DATAERR, EX_SOFTWARE, EX_TEMPFAIL and EX_CONFIG of sysexits.h, which supervisors know; 130
+and 141 are a shell's statuses for a process ended by SIGINT or SIGPIPE.
 """
 
 import os
@@ -15,29 +17,36 @@ from eddy.errors import (
     EddyError,
     FencedError,
     InvariantError,
+    NoFiniteAnswerError,
     SlotTakenError,
+    StateInUseError,
     TopologyError,
 )
 
-__all__ = ["INTERRUPTED", "exit_status", "is_temporary", "message"]
+__all__ = ["HELD", "INTERRUPTED", "PIPE_CLOSED", "TERMINATED", "exit_status", "is_temporary", "message"]
 
+HELD = 3
 INTERRUPTED = 130
+TERMINATED = 143
+PIPE_CLOSED = 141
 
 
 def exit_status(error: EddyError) -> int:
-    """The status of a process that `error` ends."""
+    """The exit status for `error`."""
     if isinstance(error, ConnectorError) and error.retriable:
         return os.EX_TEMPFAIL
     if isinstance(error, TopologyError | ConfigurationError | SlotTakenError):
         return os.EX_CONFIG
-    if isinstance(error, FencedError):
+    if isinstance(error, NoFiniteAnswerError):
+        return os.EX_DATAERR
+    if isinstance(error, FencedError | StateInUseError):
         return os.EX_TEMPFAIL
     return os.EX_SOFTWARE if isinstance(error, InvariantError) else 1
 
 
 def is_temporary(status: int) -> bool:
-    """Whether a process that ended so may do better when started again; a signal is a negative number."""
-    return status < 0 or status in (os.EX_TEMPFAIL, INTERRUPTED)
+    """Whether a restart may succeed after this exit status; a signal is a negative number."""
+    return status < 0 or status in (os.EX_TEMPFAIL, INTERRUPTED, TERMINATED)
 
 
 def message(error: EddyError) -> str:

@@ -14,7 +14,7 @@ __all__ = ["FIELD_TYPES", "FieldType"]
 
 @dataclass(frozen=True, slots=True)
 class FieldType:
-    """One type. `parse` and `show` turn its values from and into text; `json` is its type in JSON."""
+    """One type. `parse` and `show` convert between values and text; `json` is its type in JSON."""
 
     serde: Serde[Any]
     parse: Callable[[str], Any]
@@ -29,7 +29,7 @@ class FieldType:
             raise DataError(f"{text!r} is no {self.serde.name}: {error}") from error
 
     def encode_json(self, value: Any) -> bytes:
-        """The bytes of a value that came from JSON. Raises: DataError."""
+        """The bytes of a value read from JSON. Raises: DataError."""
         try:
             converted = msgspec.convert(value, self.json)
             return self.serde.encode(self.parse(converted) if self.serde is Bytes else converted)
@@ -37,7 +37,7 @@ class FieldType:
             raise DataError(f"{value!r} is no {self.serde.name}: {error}") from error
 
     def to_json(self, value: Any) -> Any:
-        """A decoded value as JSON can hold it."""
+        """A decoded value as a JSON value."""
         return value.hex() if self.serde is Bytes else value
 
 

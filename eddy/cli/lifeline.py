@@ -1,7 +1,7 @@
-"""A pipe between a supervisor and its workers: when nobody holds its one end any more, they stop.
+"""A pipe between a supervisor and its workers: the workers stop when its write end is closed.
 
-It ends when the supervisor closes it, and when the supervisor dies of whatever; so no worker outlives
-it. Other than a signal it can be told twice without harm: a service manager signals workers as well.
+It is closed by the supervisor, or when the supervisor dies for any reason; so no worker outlives the supervisor. Unlike
+a signal it can be received twice without harm: a service manager signals workers as well.
 """
 
 import os
@@ -12,7 +12,7 @@ from collections.abc import Callable
 __all__ = ["Lifeline", "watch_lifeline"]
 
 _VARIABLE = "EDDY_SUPERVISED_FD"
-_PATIENCE_S = 60.0
+_PATIENCE_S = 35.0
 
 
 class Lifeline:
@@ -24,15 +24,15 @@ class Lifeline:
 
     @property
     def descriptor(self) -> int:
-        """The end that workers inherit."""
+        """The read end, which workers inherit."""
         return self._read
 
     def environment(self) -> dict[str, str]:
-        """What tells a worker of its end."""
+        """The environment variable that names the read end for a worker."""
         return {_VARIABLE: str(self._read)}
 
     def let_go(self) -> None:
-        """Ask all workers to stop; the second time, do nothing."""
+        """Ask all workers to stop; the second call does nothing."""
         if self.held:
             self.held = False
             os.close(self._write)
@@ -40,7 +40,7 @@ class Lifeline:
 
 
 def watch_lifeline(stop: Callable[[str], None], patience_s: float = _PATIENCE_S) -> None:
-    """In a worker: call `stop` when the supervisor lets go, and end the process if it is there `patience_s` later.
+    """In a worker: call `stop` when the supervisor closes the pipe, and end the process after `patience_s` more.
 
     Without a supervisor it does nothing.
     """

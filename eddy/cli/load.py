@@ -1,6 +1,6 @@
 """FILE[:NAME]: from a Python file, or a dotted module, to the topology in it.
 
-What goes wrong in the author's file is told as a message with the line, not as a traceback of ours.
+An error in the author's file is reported as a message with the line, not as a traceback of eddy.
 """
 
 import importlib
@@ -17,6 +17,7 @@ import click
 
 import eddy
 from eddy.errors import EddyError, TopologyError
+from eddy.topology.compile import check_reads
 from eddy.topology.topology import Topology
 
 __all__ = ["MODULE_NAME", "Program", "load"]
@@ -28,20 +29,20 @@ _PACKAGE = Path(eddy.__file__).resolve().parent
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A topology, and the directory that its author's files are in."""
+    """A topology, and the directory of its author's files."""
 
     topology: Topology
     home: Path
 
     def note_line(self, error: BaseException) -> None:
-        """Note the line of the author's that `error` came from, where there is one."""
+        """Add the author's line that `error` came from as a note, if there is one."""
         _note_line(error, self.home)
 
 
 def load(program: str) -> Program:
-    """The topology that `FILE[:NAME]` names.
+    """The topology named by `FILE[:NAME]`.
 
-    Raises: click.BadParameter where there is none, or more than one; TopologyError for what is wrong in it.
+    Raises: click.BadParameter if there is none, or more than one; TopologyError for an error in it.
     """
     head, _, tail = program.rpartition(":")
     source, name = (head, tail) if head and tail.isidentifier() else (program, None)
@@ -62,11 +63,13 @@ def load(program: str) -> Program:
         failure.__cause__ = error
         _note_line(failure, home)
         raise failure from error
-    return Program(_pick(module, source, name), home)
+    topology = _pick(module, source, name)
+    check_reads(topology.plan)
+    return Program(topology, home)
 
 
 def _import_file(path: Path) -> ModuleType:
-    """Run a file as a module that is not `__main__` and hides no other."""
+    """Run a file as a module that is not `__main__` and shadows no other module."""
     spec = importlib.util.spec_from_file_location(MODULE_NAME, path)
     if spec is None or spec.loader is None:
         raise click.BadParameter(f"'{path}' is no Python file; its name has to end in .py.", param_hint=_HINT)
@@ -115,7 +118,7 @@ def _text_of(error: BaseException) -> str:
 
 
 def _note_line(error: BaseException, home: Path) -> None:
-    """Note `file:line: source` of the innermost frame, of `error` or its causes, in the author's files."""
+    """Add `file:line: source` of the author's innermost frame, of `error` or its causes, as a note."""
     cause: BaseException | None = error
     line = None
     while cause is not None:

@@ -1,10 +1,10 @@
-"""Which log a command works on: the options that name it, and the log itself, opened.
+"""The log of a command: the options that name it, and the opened log.
 
     --data DIR                                              the embedded log in a folder
     --bootstrap HOST:PORT, --config FILE, --set KEY=VALUE   a Kafka cluster
 
-What the command line says goes before what the environment says. The client of Kafka is imported only
-where Kafka is named, so that all else works without it.
+The command line overrides the environment. Kafka's client is imported only if Kafka is named, so that everything else
+works without it.
 """
 
 import contextlib
@@ -75,22 +75,22 @@ class Target:
         return f"kafka {self.bootstrap}" if self.bootstrap else f"the cluster that {self.config or '--set'} names"
 
     def exists(self) -> bool:
-        """Whether there is a log to open; of a cluster, only a request can tell."""
+        """Whether there is a log to open; for a cluster, only a request can tell."""
         return self.kafka or self.data.is_dir()
 
     def kafka_settings(self) -> "KafkaSettings":
-        """How to reach the cluster. Raises: ConfigurationError."""
+        """The settings of the connection to the cluster. Raises: ConfigurationError."""
         from eddy.connectors.kafka import KafkaSettings
 
         return KafkaSettings.of(self.bootstrap, [self.config] if self.config else [], self.settings)
 
     def with_setting(self, pair: str) -> "Target":
-        """The same with one setting more, `KEY=VALUE`."""
+        """The same target with one more setting, `KEY=VALUE`."""
         return replace(self, settings=(*self.settings, pair))
 
 
 def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options that name a log, as one argument `target`."""
+    """Decorate a command with the options that select the log; it gets them as one argument, `target`."""
 
     @_data
     @_bootstrap
@@ -127,9 +127,9 @@ def _target(
 
 @contextlib.contextmanager
 def opened(target: Target, *, create: bool = False, patience_s: float = _WRITER_PATIENCE_S) -> Iterator[Log]:
-    """The log, closed afterwards. `create` and `patience_s`, for other writers, are of the embedded one.
+    """The log, closed afterwards. `create` and `patience_s`, the wait for other writers, apply to the embedded log.
 
-    Raises: ConnectorError where there is no embedded log to read; ConfigurationError.
+    Raises: ConnectorError if there is no embedded log to read; ConfigurationError.
     """
     with contextlib.closing(_log(target, create, patience_s)) as log:
         yield log
@@ -149,7 +149,7 @@ def _log(target: Target, create: bool, patience_s: float) -> Log:
 
 
 def opener(target: Target) -> Callable[[], Log]:
-    """A function that opens the log, which can be sent to other processes. Raises: ConfigurationError."""
+    """A picklable function that opens the log. Raises: ConfigurationError."""
     if not target.kafka:
         return functools.partial(LocalLog, target.data.resolve(), busy_timeout_s=_WRITER_PATIENCE_S)
     from eddy.connectors.kafka import KafkaLog
@@ -158,7 +158,7 @@ def opener(target: Target) -> Callable[[], Log]:
 
 
 def create_missing(log: Log, names: list[str], partitions: int) -> list[str]:
-    """Create those topics that do not exist. Returns their names."""
+    """Create the missing ones of these topics. Returns their names."""
     existing = log.topics(names)
     missing = [name for name in names if name not in existing]
     try:

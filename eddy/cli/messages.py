@@ -16,10 +16,10 @@ LogFormat = Literal["text", "json"]
 
 
 class _Messages(Console):
-    """Prints on stderr. Where nobody reads it any more, work goes on in silence."""
+    """Prints on stderr. If its reader has gone, the work continues without messages."""
 
     def on_broken_pipe(self) -> None:
-        """In place of an exit in the midst of an epoch."""
+        """Ignore it, in place of an exit in the middle of an epoch."""
         self.quiet = True
 
 
@@ -55,12 +55,12 @@ class _Json(logging.Formatter):
 
 
 def messages_console() -> Console:
-    """The console on which people see messages."""
+    """The console for messages to people."""
     return _Messages(stderr=True, highlight=False)
 
 
 def show_messages(console: Console, form: LogFormat, level: str) -> None:
-    """Show what eddy and the author's functions log, from `level` on."""
+    """Show the log messages of eddy and of the author's functions, from `level` on."""
     handler: logging.Handler = _Text(console)
     if form == "json":
         handler = logging.StreamHandler(sys.stderr)

@@ -1,4 +1,4 @@
-"""The options that several commands share, but for those that name a log."""
+"""Options common to several commands, except those that name a log."""
 
 import pathlib
 from collections.abc import Callable
@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 import click
 
 from eddy.cli.fields import FIELD_TYPES
+from eddy.config import Config
 
-__all__ = ["key_type_option", "state_option", "topology_argument", "value_type_option"]
+__all__ = ["epoch_options", "key_type_option", "state_option", "topology_argument", "value_type_option"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -24,6 +25,41 @@ state_option = click.option(
     show_envvar=True,
     help="Where states are kept, one folder an application, and in it one a worker.",
 )
+
+_DEFAULTS = Config()
+_EPOCH_OPTIONS = (
+    click.option(
+        "--epoch-records",
+        type=click.IntRange(min=1),
+        metavar="N",
+        default=_DEFAULTS.max_epoch_records,
+        show_default=True,
+        help="Records that one epoch, which is one transaction, takes at most.",
+    ),
+    click.option(
+        "--epoch-bytes",
+        type=click.IntRange(min=1),
+        metavar="N",
+        default=_DEFAULTS.max_epoch_bytes,
+        show_default=True,
+        help="Bytes of records that it takes at most; a longer record is taken alone. Give less where memory is short.",
+    ),
+    click.option(
+        "--epoch-seconds",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="S",
+        default=_DEFAULTS.max_epoch_s,
+        show_default=True,
+        help="Seconds after which an epoch commits, and its loops continue in the next one.",
+    ),
+)
+
+
+def epoch_options(command: F) -> F:
+    """The limits of one epoch."""
+    for option in reversed(_EPOCH_OPTIONS):
+        command = option(command)
+    return command
 
 
 def _type_option(what: str) -> Callable[[F], F]:

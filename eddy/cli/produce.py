@@ -33,7 +33,7 @@ _SUFFIXES = {
 
 
 class _Writer:
-    """Writes records in transactions of `room`; `written` counts those that are committed."""
+    """Writes records in transactions of `room`; `written` counts the committed ones."""
 
     def __init__(self, log: Log, topic: str, partitions: int, room: int) -> None:
         self._producer = log.producer(None)
@@ -42,13 +42,13 @@ class _Writer:
         self.written = self.tombstones = 0
 
     def add(self, record: FileRecord) -> None:
-        """Take a record, and commit where the transaction is full."""
+        """Add a record, and commit if the transaction is full."""
         self._waiting.append(record)
         if len(self._waiting) >= self._room:
             self.commit()
 
     def commit(self) -> None:
-        """Write what was taken."""
+        """Write the added records."""
         if not self._waiting:
             return
         homes: dict[int, list[FileRecord]] = {}
@@ -114,10 +114,9 @@ def command(
 ) -> None:
     """Write records from FILES, or from stdin, into TOPIC.
 
-    A topic that does not exist is made, on Kafka only with --create. Records of equal key go to the same partition,
-    the one that Kafka's Java producers choose. A tsv has no quotes: its columns are what stands between the tabs.
-    Records are written in transactions of 10,000; at a line that is no record it stops and names the line, with the
-    transactions before it written.
+    A missing topic is created, on Kafka only with --create. Records of equal key go to the same partition, the one that
+    Kafka's Java producers choose. A tsv has no quotes: its columns are separated by tabs alone. Records are written in
+    transactions of 10,000; at an invalid line the command stops and names the line; earlier transactions stay written.
 
     \b
     Examples:
@@ -144,7 +143,7 @@ def command(
 
 
 def _partitions(log: Log, topic: str, wanted: int | None, create: bool) -> int:
-    """How many partitions the topic has, which is made where it does not exist and `create` says so."""
+    """The partition count of the topic, which is created if it is missing and `create` is set."""
     if create and create_missing(log, [topic], wanted or 1):
         plural = "" if (wanted or 1) == 1 else "s"
         click.echo(f"topic '{topic}' did not exist: made with {wanted or 1} partition{plural}", err=True)
@@ -170,7 +169,7 @@ def _format_of(file: str) -> str:
 
 
 def _produce(file: str, form: str, fields: Fields, writer: _Writer, skip_bad: bool) -> int:
-    """Give each record of a file to the writer. Returns the number of bad lines."""
+    """Pass each record of a file to the writer. Returns the number of bad lines."""
     bad = 0
     with _lines(file) as lines, _told(file, writer):
         reader = FORMATS[form](lines, fields)
@@ -188,7 +187,7 @@ def _produce(file: str, form: str, fields: Fields, writer: _Writer, skip_bad: bo
 
 @contextlib.contextmanager
 def _lines(file: str) -> Iterator[TextIO]:
-    """The lines of a file. Bytes that are no UTF-8 pass, to be refused where a field is made of them."""
+    """The lines of a file. Bytes that are not UTF-8 pass, and are refused when a field is made of them."""
     try:
         with _binary(file) as binary:
             yield io.TextIOWrapper(binary, encoding="utf-8", errors="surrogateescape", newline="")
@@ -204,7 +203,7 @@ def _binary(file: str) -> IO[bytes]:
 
 @contextlib.contextmanager
 def _told(file: str, writer: _Writer) -> Iterator[None]:
-    """Let an error name the file, and what was written before it."""
+    """Add the file, and the number of records written, to an error."""
     try:
         yield
     except DataError as error:

@@ -1,4 +1,4 @@
-"""How a worker is getting on: a line that changes on a terminal, else a message every ten seconds."""
+"""The progress of a worker: a changing line on a terminal, else a message every ten seconds."""
 
 import contextlib
 import logging
@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.text import Text
 
 from eddy.errors import ConnectorError
-from eddy.worker import Worker
+from eddy.runtime.worker import Worker
 
 __all__ = ["LiveLine", "LogLines", "Meter", "Progress"]
 
@@ -52,8 +52,8 @@ class Progress(msgspec.Struct, frozen=True):
 class Meter:
     """Samples a worker's statistics; rates are those since the last sample.
 
-    Reading the lag takes calls to the log: at most a twentieth of the time goes there, and where the log does
-    not answer the last figure stands.
+    Reading the lag takes calls to the log: at most a twentieth of the time is spent on them, and if the log does not
+    answer, the last figure is kept.
     """
 
     def __init__(self, worker: Worker, clock: Callable[[], float] = time.monotonic) -> None:
@@ -62,7 +62,7 @@ class Meter:
         self._lag, self._lag_due = 0, float("-inf")
 
     def sample(self, interval_s: float) -> Progress | None:
-        """The figures, where the last sample is `interval_s` ago."""
+        """New figures, if the last sample is `interval_s` ago."""
         now = self._clock()
         if now - self._then < interval_s:
             return None
@@ -92,11 +92,11 @@ class Meter:
 
 
 class LiveLine:
-    """Shows the figures in the last line of a terminal, while it is entered."""
+    """Shows the figures in the last line of a terminal, inside the block."""
 
     def __init__(self, name: str, meter: Meter, console: Console) -> None:
         self._name, self._meter = name, meter
-        # stdout may be a file of data: only what else goes to stderr moves out of the line's way.
+        # stdout may be a file of data: only other output to stderr is printed above the line.
         self._live = Live(console=console, transient=True, auto_refresh=False, redirect_stdout=False)
 
     def __enter__(self) -> Self:
@@ -109,7 +109,7 @@ class LiveLine:
         self._live.stop()
 
     def report(self) -> None:
-        """Renew the line where it is old."""
+        """Refresh the line if it is old."""
         progress = self._meter.sample(_LINE_INTERVAL_S)
         if progress is not None:
             self._live.update(Text(f"{self._name}: {progress}", overflow="ellipsis", no_wrap=True), refresh=True)
@@ -131,7 +131,7 @@ class LogLines:
         pass
 
     def report(self) -> None:
-        """Log the figures where it is time to, and they are not those of an idle worker again."""
+        """Log the figures if they are due, except those of a worker that stays idle."""
         progress = self._meter.sample(_MESSAGE_INTERVAL_S)
         if progress is not None and progress != self._last:
             _log.info("%s: %s", self._name, progress, extra={"fields": msgspec.structs.asdict(progress)})

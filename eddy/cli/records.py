@@ -17,7 +17,7 @@ from eddy.errors import DataError
 
 __all__ = ["FORMATS", "Fields", "FileRecord", "Reader"]
 
-csv.field_size_limit(16 << 20)  # above what a log takes, so that the log's message names the record
+csv.field_size_limit(16 << 20)  # above the limit of a log, so that the log's message names the record
 
 _WHOLE = "."
 
@@ -32,7 +32,7 @@ class FileRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """Which columns or fields make a record, and of what types; None: as the format has them."""
+    """The columns or fields that make a record, and their types; None stands for the format's default."""
 
     key: str | None = None
     value: str | None = None
@@ -47,14 +47,14 @@ class Reader(Protocol):
     """Rows of one file."""
 
     def __iter__(self) -> Iterator[tuple[int, Any]]:
-        """Each row that is not blank, with the number of its last line."""
+        """Each non-blank row, with the number of its last line."""
 
     def record(self, row: Any) -> FileRecord:
         """A row's record. Raises: DataError."""
 
 
 class _Columns:
-    """Columns by number from 1 on, or by the names that the first line gives them."""
+    """Columns by number from 1, or by the names in the first line."""
 
     def __init__(self, lines: Iterable[str], fields: Fields, dialect: dict[str, Any]) -> None:
         self._rows = csv.reader(lines, **dialect)

@@ -1,6 +1,7 @@
-"""`eddy reset`: forgets what an application did, so that its next run begins at the first record.
+"""`eddy reset`: deletes an application's positions, states and internal topics, so that its next run begins at the
+first record.
 
-It removes what eddy made: the group's positions, internal topics and the state directory. Which
+It removes the parts made by eddy: the group's positions, internal topics and the state directory. Which
 topics are internal is told by the plans, the present one and all that the log remembers; never by a
 prefix alone, since a user's topic may begin with the application's name as well.
 
@@ -17,10 +18,10 @@ from eddy.cli.application import compiled, user_topics
 from eddy.cli.load import load
 from eddy.cli.logs import Target, log_options, opened
 from eddy.cli.options import state_option, topology_argument
-from eddy.connectors.internal import InternalTopics
 from eddy.connectors.log import Log
-from eddy.connectors.planlog import read_memory
 from eddy.errors import ConnectorError, EddyError
+from eddy.runtime.internal_topics import InternalTopics
+from eddy.runtime.metadata import read_metadata
 from eddy.state.rocksdb import remove_store
 from eddy.topology.identity import identity, topics_of
 from eddy.topology.topology import Topology
@@ -33,7 +34,7 @@ _SESSION = "; one that has stopped counts until its session has run out, some se
 
 @dataclass(frozen=True, slots=True)
 class _Traces:
-    """What an application has left that a reset removes."""
+    """The parts of an application that a reset removes."""
 
     application: str
     topics: list[str]
@@ -44,7 +45,7 @@ class _Traces:
         return bool(self.topics or self.positions or self.state)
 
     def lines(self) -> list[str]:
-        """One for each."""
+        """One line for each part."""
         return [
             *([f"positions of group {self.application}"] if self.positions else []),
             *(f"topic {name}" for name in self.topics),
@@ -52,7 +53,7 @@ class _Traces:
         ]
 
     def remove(self, log: Log) -> None:
-        """Remove them; the group first, since that fails where a worker has come in between."""
+        """Remove them; the group first, since that fails if a worker has started meanwhile."""
         log.delete_group(self.application)
         log.delete_topics(self.topics)
         if self.state:
@@ -63,16 +64,15 @@ class _Traces:
 @topology_argument
 @log_options
 @state_option
-@click.option("--dry-run", is_flag=True, help="Only print what would be removed.")
+@click.option("--dry-run", is_flag=True, help="Only print the parts that would be removed.")
 @click.option("--yes", is_flag=True, help="Remove it without asking.")
 @click.option("--dead-letter", is_flag=True, help="Remove the records that were left out, too.")
 def command(program: str, target: Target, state: pathlib.Path, dry_run: bool, yes: bool, dead_letter: bool) -> None:
     """Make an application start anew, from the first record of its inputs.
 
-    Removed are its positions, its internal topics and its folder of states on this machine. Your own topics, the
-    inputs and the outputs, are never touched: the next run writes its results behind the old ones. No worker may run
-    meanwhile. Without --yes it asks; where there is no terminal to ask on, it prints what it would remove and exits
-    with 2.
+    It removes the application's positions, its internal topics and its folder of states on this machine. Your own
+    topics, the inputs and the outputs, are never touched: the next run appends its results to the old ones. No worker
+    may run meanwhile. Without --yes it asks; without a terminal it prints the parts it would remove and exits with 2.
 
     \b
     Examples:
@@ -101,10 +101,10 @@ def command(program: str, target: Target, state: pathlib.Path, dry_run: bool, ye
 
 
 def _remove_states(folder: pathlib.Path) -> None:
-    """Remove the folder of an application, in which each worker has one of its own. Raises: StateError."""
+    """Remove the folder of an application, with the folders of all its workers. Raises: StateError."""
     entries = sorted(folder.iterdir())
     if not all(entry.is_dir() for entry in entries):
-        remove_store(folder)  # which tells a state from what is somebody else's
+        remove_store(folder)  # which refuses files of other programs
         return
     for state in entries:
         remove_store(state)
@@ -129,10 +129,13 @@ def _traces(log: Log, topology: Topology, state: pathlib.Path, dead_letter: bool
 
 def _internal_names(log: Log, topology: Topology, dead_letter: bool) -> set[str]:
     internal = InternalTopics(topology.name, {}, {})
-    plans = read_memory(log, internal.plan).plans
+    plans = read_metadata(log, internal.plan).plans
     try:
         plans.append(identity(topology.plan, compiled(topology, log)))
     except EddyError as error:
-        click.echo(f"the topology does not fit the log, so only what earlier runs noted is removed: {error}", err=True)
+        click.echo(
+            f"the topology does not fit the log, so only the topics recorded by earlier runs are removed: {error}",
+            err=True,
+        )
     names = {name for lines in plans for name in topics_of(topology.name, lines)}
     return names | {internal.cuts, internal.plan} | ({internal.dead_letter} if dead_letter else set())

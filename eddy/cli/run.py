@@ -15,18 +15,20 @@ from eddy.cli.lifeline import watch_lifeline
 from eddy.cli.load import load
 from eddy.cli.logs import Target, log_options
 from eddy.cli.messages import LogFormat, messages_console, show_messages
-from eddy.cli.options import state_option, topology_argument
-from eddy.cli.signals import stop_on_signals
+from eddy.cli.options import epoch_options, state_option, topology_argument
+from eddy.cli.signals import Stopped, stop_on_signals
 from eddy.cli.supervise import Supervisor
 from eddy.cli.work import Work
 from eddy.config import Config
 from eddy.errors import EddyError
-from eddy.monitor.endpoint import Endpoint, endpoint_of
+from eddy.serve.endpoint import Endpoint, endpoint_of, is_address
 
 __all__ = ["command"]
 
 _log = logging.getLogger("eddy.cli")
 _MEMBER = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_ORPHAN_S = 5.0
+"""How long a worker may live without its supervisor, beyond the time for stopping."""
 _OF_EACH_WORKER = frozenset({"processes", "member", "http"})
 
 
@@ -35,6 +37,13 @@ def _member(context: click.Context, parameter: click.Parameter, name: str) -> st
     if _MEMBER.fullmatch(name) and name not in (".", ".."):
         return name
     raise click.BadParameter("1 to 100 of the characters A-Z a-z 0-9 . _ - are needed, and neither . nor .. alone.")
+
+
+def _address(context: click.Context, parameter: click.Parameter, address: str | None) -> str | None:
+    """Where to serve HTTP."""
+    if address is None or is_address(address):
+        return address
+    raise click.BadParameter(f"'{address}' is no address; PORT or HOST:PORT is needed, PORT from 0 to 65535.")
 
 
 @click.command("run")
@@ -75,7 +84,7 @@ def _member(context: click.Context, parameter: click.Parameter, name: str) -> st
 @click.option(
     "--no-create-topics",
     is_flag=True,
-    help="Do not make internal topics: where one is missing, say what an administrator has to run, and stop.",
+    help="Do not create internal topics: if one is missing, print the commands for an administrator, and stop.",
 )
 @click.option(
     "--cache",
@@ -86,8 +95,20 @@ def _member(context: click.Context, parameter: click.Parameter, name: str) -> st
     show_default=True,
     help="Memory for a worker's states. What does not fit is read from disk again: give more where tables are large.",
 )
+@epoch_options
+@click.option(
+    "--retry",
+    "retry_s",
+    type=click.FloatRange(min=0),
+    metavar="S",
+    default=Config().retry_s,
+    show_default=True,
+    help="Seconds for which temporary failures (brokers that are away, a rebalance) are retried, at the start and "
+    "later. Then exit with status 75.",
+)
 @click.option(
     "--http",
+    callback=_address,
     metavar="[HOST:]PORT",
     help="Serve health and metrics there, on this machine only where HOST is left out; with --processes, "
     "each worker on a port of its own, from PORT up.",
@@ -100,7 +121,21 @@ def _member(context: click.Context, parameter: click.Parameter, name: str) -> st
     show_envvar=True,
     help="A token that readers of --http have to show; needed where HOST is not this machine alone.",
 )
-@click.option("--until-idle", is_flag=True, help="Stop, with status 0, when everything is taken in and no loop turns.")
+@click.option(
+    "--shutdown-timeout",
+    "shutdown_s",
+    type=click.FloatRange(min=0),
+    metavar="S",
+    default=30.0,
+    show_default=True,
+    help="Seconds that a worker may take to stop when it is asked to: to finish its epoch and to close. Then it is "
+    "ended as it is, and the exit status is 75.",
+)
+@click.option(
+    "--until-idle",
+    is_flag=True,
+    help="Stop when everything is taken in and no loop turns; with status 0, or 3 if something has no finite answer.",
+)
 @click.option(
     "--accept-plan",
     is_flag=True,
@@ -131,8 +166,13 @@ def command(
     partitions: int | None,
     no_create_topics: bool,
     cache_mib: int,
+    retry_s: float,
+    epoch_records: int,
+    epoch_bytes: int,
+    epoch_seconds: float,
     http: str | None,
     http_token_file: pathlib.Path | None,
+    shutdown_s: float,
     until_idle: bool,
     accept_plan: bool,
     log_format: LogFormat,
@@ -140,12 +180,12 @@ def command(
 ) -> None:
     """Run a topology.
 
-    FILE is a Python file, or a dotted module, that defines a Topology; NAME says which, where there are several.
-    Ctrl-C or SIGTERM finishes the epoch and stops; what was done is kept, and the next run goes on from there.
+    FILE is a Python file, or a dotted module, that defines a Topology; NAME selects one of several. Ctrl-C or SIGTERM
+    finishes the epoch and stops; the next run continues from there.
 
-    On the embedded log, topics that the topology reads or writes are made where they do not exist, and one process
-    runs an application at a time; others may produce and consume meanwhile. On Kafka, topics that it reads or writes
-    have to be there, and as many workers share an application as there are partitions.
+    On the embedded log, missing topics that the topology reads or writes are created, and one process at a time runs an
+    application; others may produce and consume meanwhile. On Kafka, topics that it reads or writes have to exist, and
+    up to one worker for each partition can share an application.
 
     \b
     Examples:
@@ -163,40 +203,59 @@ def command(
         state_dir=state,
         on_error=on_error,
         cache_bytes=cache_mib << 20,
+        retry_s=retry_s,
+        max_epoch_records=epoch_records,
+        max_epoch_bytes=epoch_bytes,
+        max_epoch_s=epoch_seconds,
         create_topics=not no_create_topics,
         accept_plan=accept_plan,
     )
     try:
         endpoint = endpoint_of(http, http_token_file) if http else None
         if processes:
-            raise SystemExit(_supervise(program, processes, endpoint, log_format == "text", until_idle))
-        with stop_on_signals() as stop:
-            watch_lifeline(stop.ask)
-            work = Work(target, config, member, partitions, until_idle, endpoint)
-            work.do(load(program), stop, console if log_format == "text" else None)
+            raise SystemExit(_supervise(program, processes, endpoint, log_format == "text", until_idle, shutdown_s))
+        with stop_on_signals(patience_s=shutdown_s) as stop:
+            watch_lifeline(stop.ask, shutdown_s + _ORPHAN_S)
+            try:
+                with stop.interrupts():
+                    loaded = load(program)
+                work = Work(target, config, member, partitions, until_idle, endpoint)
+                status = work.do(loaded, stop, console if log_format == "text" else None)
+            except Stopped:
+                _log.info("stopped by %s before it had started", stop)
+                status = 0
     except EddyError as error:
         if log_format == "text":
             raise
         _log.error("%s", message(error), extra={"fields": {"code": error.code}})
         raise SystemExit(exit_status(error)) from error
+    if status:
+        raise SystemExit(status)
 
 
-def _supervise(program: str, processes: int, endpoint: Endpoint | None, prefixed: bool, until_idle: bool) -> int:
+def _supervise(
+    program: str, processes: int, endpoint: Endpoint | None, prefixed: bool, until_idle: bool, shutdown_s: float
+) -> int:
     """Run the workers of this machine. Returns: the exit status."""
     if endpoint and endpoint.port and endpoint.port + processes > 1 << 16:
         raise click.UsageError(f"--http {endpoint}: {processes} workers need as many ports from there on up to 65535.")
-    load(program)  # a mistake in it is told once
     context = click.get_current_context()
     commands = [_command(context, number, endpoint) for number in range(processes)]
-    supervisor = Supervisor(commands, prefixed=prefixed, until_idle=until_idle)
+    supervisor = Supervisor(commands, prefixed=prefixed, until_idle=until_idle, patience_s=shutdown_s)
     with stop_on_signals(supervisor.kill) as stop:
+        try:
+            with stop.interrupts():
+                load(program)  # a mistake in it is told once
+        except Stopped:
+            _log.info("stopped by %s before workers were started", stop)
+            return 0
         status = supervisor.run(stop)
         _log.info("%d workers have ended%s", processes, f": stopped by {stop}" if stop else "")
         return status
 
 
 def _command(context: click.Context, number: int, endpoint: Endpoint | None) -> list[str]:
-    """The command line of one worker: this one's, with a member's name and a port of its own."""
+    """The command line of one worker: that of this process, with a member's name and a port of its own."""
     said = [
         part
         for parameter in context.command.params
@@ -214,7 +273,7 @@ def _command(context: click.Context, number: int, endpoint: Endpoint | None) -> 
 
 
 def _said(parameter: click.Parameter, value: object) -> list[str]:
-    """How a value is said on a command line."""
+    """A value as command-line text."""
     if isinstance(parameter, click.Argument):
         return [str(value)]
     if isinstance(parameter, click.Option) and parameter.is_flag:

@@ -1,27 +1,60 @@
-"""SIGINT and SIGTERM: the first one asks for a stop, the second one ends the process at once."""
+"""SIGINT and SIGTERM, for a worker and for a supervisor of workers.
+
+    the first             asks for a stop: an epoch is finished, everything else is interrupted
+    the second            ends the process at once, with status 128 + its number
+    a stop that lasts     longer than its deadline ends the process, with status 75
+
+A thread receives signals through the file descriptor that the interpreter's own handler writes to, so that they also
+arrive while the main thread is in a C function. After a request to stop it sends SIGURG to the main thread five times a
+second, which interrupts waiting calls; the main thread then raises `Stopped` if it is inside `interrupts`. If it does
+not within a second, the process is ended: work that may be interrupted may also be killed.
+"""
 
 import contextlib
+import logging
 import os
+import select
 import signal
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-from eddy.cli.exits import INTERRUPTED
+__all__ = ["StopRequest", "Stopped", "signal_status", "stop_on_signals"]
 
-__all__ = ["StopRequest", "stop_on_signals"]
-
+_log = logging.getLogger("eddy.cli")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_REMINDER = signal.SIGURG  # is ignored where nobody asks for it
+_REMIND_S = 0.2
+_DEAF_S = 1.0
+_SAY_S = 0.5
 _SHOW_CURSOR = b"\x1b[?25h"
 
 
-class StopRequest:
-    """True once a stop was asked for. `at_once` is called before a second signal ends the process."""
+class Stopped(BaseException):
+    """A stop was requested while the main thread did work that may be left unfinished."""
 
-    def __init__(self, at_once: Callable[[], None] = lambda: None) -> None:
+
+def signal_status(number: int) -> int:
+    """The exit status of a process ended by a signal, as in shells."""
+    return 128 + number
+
+
+class StopRequest:
+    """True once a stop was requested.
+
+    `at_once` is called before a second signal, or the deadline, ends the process; the deadline is `patience_s` after
+    the request.
+    """
+
+    def __init__(self, at_once: Callable[[], None] = lambda: None, patience_s: float = float("inf")) -> None:
         self._by = ""
         self._signalled = False
-        self._at_once = at_once
+        self._at_once, self._patience_s = at_once, patience_s
+        self._asked = self._deaf_since = float("inf")
+        self._may_interrupt: Callable[[], bool] = lambda: False
+        self._wake: int | None = None
 
     def __bool__(self) -> bool:
         return bool(self._by)
@@ -30,33 +63,105 @@ class StopRequest:
         return self._by or "nothing"
 
     def ask(self, by: str) -> None:
-        """Ask for a stop, from any thread; asking again changes nothing."""
-        self._by = self._by or by
+        """Request a stop, from any thread; a second call does nothing."""
+        if not self._by:
+            self._asked, self._by = time.monotonic(), by
+            if self._wake is not None:
+                os.write(self._wake, b"\0")
 
-    def handle(self, signum: int, frame: FrameType | None) -> None:
-        """Note the signal. What is open at the second one is as after a crash, which costs a restore at most."""
+    @contextlib.contextmanager
+    def interrupts(self, when: Callable[[], bool] = lambda: True) -> Iterator[None]:
+        """Inside the block, a stop raises `Stopped` in the main thread while `when()` is true."""
+        before, self._may_interrupt = self._may_interrupt, when
+        try:
+            yield
+        finally:
+            self._may_interrupt = before
+
+    def interrupt(self, signum: int, frame: FrameType | None) -> None:
+        """The handler of signals in the main thread."""
+        if self._by and self._may_interrupt():
+            raise Stopped
+
+    def listen(self, descriptor: int) -> None:
+        """Receive signal numbers from `descriptor` until its other end is closed."""
+        reminded = 0.0
+        while True:
+            ready, _, _ = select.select([descriptor], [], [], _REMIND_S if self else None)
+            if ready:
+                heard = os.read(descriptor, 64)
+                if not heard:
+                    os.close(descriptor)
+                    return
+                for number in heard:
+                    if number in _SIGNALS:
+                        self._hear(signal.Signals(number))
+            if self and time.monotonic() - reminded >= _REMIND_S:
+                reminded = time.monotonic()
+                self._remind()
+
+    def _hear(self, number: signal.Signals) -> None:
+        """Record a signal. At the second one the process ends like a crash, which costs a restore at most."""
         if self._signalled:
-            _tell(_SHOW_CURSOR)
-            self._at_once()
-            os._exit(INTERRUPTED)
+            self._end(signal_status(number))
         self._signalled = True
-        self.ask(signal.Signals(signum).name)
+        self.ask(number.name)
         _tell(b"\nfinishing the epoch; once more to stop at once\n")
+
+    def _remind(self) -> None:
+        now = time.monotonic()
+        if now - self._asked >= self._patience_s:
+            _say("not stopped within %g s, asked by %s; ended as it is", self._patience_s, self)
+            self._end(os.EX_TEMPFAIL)
+        if not self._may_interrupt():
+            self._deaf_since = float("inf")
+            return
+        self._deaf_since = min(self._deaf_since, now)
+        if now - self._deaf_since >= _DEAF_S:
+            _say("stopped by %s, inside a call that cannot be interrupted", self)
+            self._end(os.EX_OK)
+        signal.pthread_kill(threading.main_thread().ident or 0, _REMINDER)
+
+    def _end(self, status: int) -> None:
+        _tell(_SHOW_CURSOR)
+        self._at_once()
+        os._exit(status)
+
+    def wakes(self, descriptor: int | None) -> None:
+        """Name the descriptor that wakes `listen`."""
+        self._wake = descriptor
 
 
 def _tell(text: bytes) -> None:
-    """Write to the terminal, if there is one. A handler may have interrupted a print: only a plain write is safe."""
+    """Write to the terminal, if there is one."""
     if sys.stderr.isatty():
         os.write(sys.stderr.fileno(), text)
 
 
+def _say(text: str, *values: object) -> None:
+    """Log in a thread: the main thread may hold the lock of a logger."""
+    saying = threading.Thread(target=_log.warning, args=(text, *values), daemon=True)
+    saying.start()
+    saying.join(_SAY_S)
+
+
 @contextlib.contextmanager
-def stop_on_signals(at_once: Callable[[], None] = lambda: None) -> Iterator[StopRequest]:
-    """While entered, signals are noted in what is yielded."""
-    request = StopRequest(at_once)
-    before = {number: signal.signal(number, request.handle) for number in _SIGNALS}
+def stop_on_signals(
+    at_once: Callable[[], None] = lambda: None, patience_s: float = float("inf")
+) -> Iterator[StopRequest]:
+    """Inside the block, signals are recorded in the yielded request, even those that the parent process ignored."""
+    request = StopRequest(at_once, patience_s)
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    request.wakes(write)
+    before = {number: signal.signal(number, request.interrupt) for number in (*_SIGNALS, _REMINDER)}
+    woken = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    threading.Thread(target=request.listen, args=(read,), name="eddy-signals", daemon=True).start()
     try:
         yield request
     finally:
+        signal.set_wakeup_fd(woken)
         for number, handler in before.items():
             signal.signal(number, handler)
+        request.wakes(None)
+        os.close(write)

@@ -45,11 +45,11 @@ def command(
 ) -> None:
     """Answer SQL queries over files and topics.
 
-    FILE holds statements that end with semicolons; without one they come from stdin, on a terminal from a prompt.
-    A SOURCE is a file (.csv, .tsv, .jsonl, also .gz) whose first line names the columns, or a topic: of a compacted
-    topic the last value of each key, else every record, up to its present end; latest:TOPIC and all:TOPIC say
-    which. Types are inferred, unless CREATE TABLE name (column type, …) declares them. Of a topic the columns are
-    key and value, or those that CREATE TABLE declares: then values are JSON objects.
+    FILE holds statements that end with semicolons; without one they come from stdin, on a terminal from a prompt. A
+    SOURCE is a file (.csv, .tsv, .jsonl, also .gz) whose first line names the columns, or a topic, up to its current
+    end: for a compacted topic the last value of each key, else every record; latest:TOPIC and all:TOPIC select one.
+    Types are inferred, unless CREATE TABLE name (column type, …) declares them. The columns of a topic are key and
+    value, or those that CREATE TABLE declares: then values are JSON objects.
 
     \b
     Examples:
@@ -83,7 +83,7 @@ def _content(file: pathlib.Path | None) -> str:
 
 
 def _script(session: "Session", text: str, name: str, form: str) -> None:
-    """Run statements in their order; an empty line is between answers."""
+    """Run statements in order, with an empty line between answers."""
     for number, answer in enumerate(session.answers(text, name)):
         if number:
             click.echo()
@@ -91,7 +91,7 @@ def _script(session: "Session", text: str, name: str, form: str) -> None:
 
 
 def _prompt(session: "Session", form: str) -> None:
-    """Read statements from a terminal, each until its semicolon; errors are told, and the next one is read."""
+    """Read statements from a terminal, each up to its semicolon; an error is printed, and the next one is read."""
     import readline  # noqa: F401 - gives input() its history and its keys
 
     click.echo(_HELP, err=True)
@@ -108,7 +108,7 @@ def _prompt(session: "Session", form: str) -> None:
 
 
 def _statements() -> Iterator[str]:
-    """What was typed, up to `\\q` or the end of input; Ctrl-C drops what has been typed of a statement."""
+    r"""The statements typed, up to `\q` or the end of input; Ctrl-C discards the current one."""
     lines: list[str] = []
     while True:
         try:

@@ -1,7 +1,7 @@
 """A session of `eddy sql`: tables by name, and statements one after the other.
 
-CREATE TABLE name (column type, …) declares the columns of a table that --table names; CREATE VIEW name AS query, or
-CREATE TABLE name AS query, computes one. Anything else is a query.
+CREATE TABLE name (column type, …) declares the columns of a table given by --table; CREATE VIEW name AS query, or
+CREATE TABLE name AS query, computes one. Any other statement is a query.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,9 +12,9 @@ from eddy.cli.sql_sources import Source, load
 from eddy.topology.sql.algebra import Column
 from eddy.topology.sql.answer import Answer, Table
 from eddy.topology.sql.declare import declared_table
-from eddy.topology.sql.head import created_query, split
-from eddy.topology.sql.once import run
-from eddy.topology.sql.text import Text
+from eddy.topology.sql.evaluation import run
+from eddy.topology.sql.parsing import created_query, split
+from eddy.topology.sql.statement_text import StatementText
 from eddy.topology.sql.types import TEXT, parse_type
 
 __all__ = ["Session"]
@@ -30,14 +30,14 @@ class Session:
     tables: dict[str, Table] = field(default_factory=dict)
 
     def answers(self, text: str, name: str) -> Iterator[Answer]:
-        """The answers of the queries among the statements of a text, which messages call `name`."""
-        for statement in split(Text(text, name)):
+        """The answers of the queries in a text, which messages call `name`."""
+        for statement in split(StatementText(text, name)):
             answer = self.run(statement)
             if answer is not None:
                 yield answer
 
-    def run(self, statement: Text) -> Answer | None:
-        """The answer of a query, or None of what declares something. Raises: TopologyError, DataError."""
+    def run(self, statement: StatementText) -> Answer | None:
+        """The answer of a query, or None for a declaration. Raises: TopologyError, DataError."""
         name, query = created_query(statement)
         if query is not None:
             self.tables[name] = _as_table(self._answer(query))
@@ -58,14 +58,14 @@ class Session:
         return self.tables[name]
 
     def names(self) -> list[str]:
-        """The tables that there are."""
+        """The names of the tables."""
         return list(dict.fromkeys([*self.sources, *self.declared, *self.tables]))
 
-    def _answer(self, query: Text) -> Answer:
+    def _answer(self, query: StatementText) -> Answer:
         return run(query, {name: self.table(name) for name in self._named(query)})
 
-    def _named(self, query: Text) -> Sequence[str]:
-        """The tables that a query may mean: those whose names stand in it."""
+    def _named(self, query: StatementText) -> Sequence[str]:
+        """The tables whose names occur in a query."""
         text = query.text.lower()
         found = [name for name in self.names() if name.lower() in text]
         return found or self.names()

@@ -1,10 +1,10 @@
-"""What `eddy sql` reads tables from: files with named columns, and topics up to their present end.
+"""The sources of tables for `eddy sql`: files with named columns, and topics up to their current end.
 
     NAME=FILE[,header=no]                             .csv, .tsv, .jsonl, also .gz; the first line names the columns
     NAME=TOPIC[,key=TYPE][,value=TYPE]                of a compacted topic the last value of each key, else every record
-    NAME=latest:TOPIC, NAME=all:TOPIC                 the one or the other, whatever the topic is
+    NAME=latest:TOPIC, NAME=all:TOPIC                 one of these, for any topic
 
-Columns that CREATE TABLE declares are taken by name; what it does not declare is inferred from the values.
+Columns declared by CREATE TABLE are matched by name; other columns are inferred from the values.
 """
 
 import csv
@@ -37,7 +37,7 @@ _READINGS = {"all", "latest"}
 
 @dataclass(frozen=True)
 class Source:
-    """Where a table comes from: a file, or a topic and how it is read."""
+    """The source of a table: a file, or a topic and how to read it."""
 
     name: str
     path: pathlib.Path | None = None
@@ -50,7 +50,7 @@ class Source:
 
 
 def parse_source(text: str) -> Source:
-    """The source that --table names. Raises: click.BadParameter."""
+    """The source given by --table. Raises: click.BadParameter."""
     name, equals, rest = text.partition("=")
     place, *pairs = rest.split(",")
     if not equals or not name or not place:
@@ -148,7 +148,7 @@ _TEXT_TYPES: list[tuple[re.Pattern[str], Type]] = [
 
 
 def _text_type(values: Iterable[str]) -> Type:
-    """The first type that all values that are there read as; text where none does."""
+    """The first type that all non-null values can be read as; text if none."""
     there = [value for value in values if value]
     for pattern, type in _TEXT_TYPES:
         if there and all(pattern.fullmatch(value) for value in there):
@@ -174,7 +174,7 @@ def _objects(path: pathlib.Path, lines: Iterable[str], declared: Sequence[Column
 
 
 def _named(found: list[tuple[str, dict[str, Any]]], declared: Sequence[Column] | None, first: Sequence[str]) -> Table:
-    """Rows of named values as a table; what SQL has no type for is JSON in text."""
+    """Rows of named values as a table; values without a SQL type become JSON text."""
     names = list(dict.fromkeys([*first, *(name for _, row in found for name in row)]))
     columns = list(declared) if declared else [Column(n, _value_type([row.get(n) for _, row in found])) for n in names]
     rows = []

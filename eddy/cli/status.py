@@ -1,23 +1,22 @@
-"""`eddy status`: how far an application is, read from the log alone."""
+"""`eddy status`: the progress of an application, read from the log only."""
 
 import click
 import msgspec
 
-from eddy.cli.application import Application, find
+from eddy.cli.application import ApplicationTopics, find
 from eddy.cli.load import load
 from eddy.cli.logs import Target, log_options, opened
 from eddy.cli.options import topology_argument
 from eddy.cli.tables import new_table, print_table
-from eddy.connectors.log import Log, TopicPartition
-from eddy.connectors.quiescence import Cut, quiescent, tally
+from eddy.connectors.log import Log
+from eddy.runtime.metadata import read_metadata
+from eddy.runtime.quiescence import Cut, last_cut, quiescent, tally
 
 __all__ = ["command"]
 
-_FIRST_SPAN = 64
-
 
 class _Partition(msgspec.Struct, frozen=True):
-    """One partition that the application takes in; `committed` is None where it has no position yet."""
+    """One input partition of the application; `committed` is None without a position."""
 
     topic: str
     partition: int
@@ -28,20 +27,30 @@ class _Partition(msgspec.Struct, frozen=True):
 
 
 class _Exchange(msgspec.Struct, frozen=True):
-    """Rows that an internal topic was sent and that were taken from it."""
+    """Rows sent to an internal topic, and rows read from it."""
 
     topic: str
     emitted: int
     consumed: int
 
 
+class _Held(msgspec.Struct, frozen=True):
+    """A part without a finite answer: the recursion, the partition of its keys, and the reason."""
+
+    step: str
+    partition: int
+    message: str
+
+
 class _Status(msgspec.Struct, frozen=True):
     application: str
     workers: int
+    session_s: float | None
     quiescent: bool
     partitions: list[_Partition]
     exchanges: list[_Exchange]
     last_cut: Cut | None
+    held: list[_Held]
 
 
 @click.command("status", short_help="Show how far an application is.")
@@ -49,11 +58,12 @@ class _Status(msgspec.Struct, frozen=True):
 @log_options
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def command(program: str, target: Target, form: str) -> None:
-    """Show how far an application is, also while it runs.
+    """Show the progress of an application, also while it runs.
 
-    It says how many workers run, whether everything was taken in ("quiescent"), and for each partition the position
-    that is committed, the end, and the lag between them, in offsets. The last cut names input offsets and the output
-    offsets at which the outputs were exact for them.
+    It prints the number of workers (on Kafka one that has ended counts until its session ends), whether everything was
+    processed ("quiescent"), and for each partition the committed position, the end, and the lag between them, in
+    offsets. The last cut names input offsets and the output offsets at which the outputs were exact for them. Parts
+    without a finite answer, such as a cycle in the data of a recursion, are listed with the way to mend them.
 
     \b
     Example:
@@ -68,7 +78,7 @@ def command(program: str, target: Target, form: str) -> None:
         _print(status)
 
 
-def _status(log: Log, application: Application) -> _Status:
+def _status(log: Log, application: ApplicationTopics) -> _Status:
     wanted = [*application.inputs, *application.exchanges]
     # Positions before ends, so that no lag shows that never was.
     begins, committed, ends = (
@@ -86,34 +96,18 @@ def _status(log: Log, application: Application) -> _Status:
     return _Status(
         application.name,
         log.groups().get(application.name, 0),
+        log.session_s,
         quiescent(log, application.name, application.inputs, application.exchanges, application.internal.anchors),
         partitions,
         [_Exchange(t, rows[t].emitted, rows[t].consumed) if t in rows else _Exchange(t, 0, 0) for t in topics],
-        _last_cut(log, application.internal.cuts),
+        last_cut(log, application.internal.cuts),
+        [_Held(*place, why) for place, why in read_metadata(log, application.internal.plan).held.items()],
     )
 
 
-def _last_cut(log: Log, topic: str) -> Cut | None:
-    """The latest record of the topic of cuts, looked for from its end."""
-    if not log.topics([topic]):
-        return None
-    partition = TopicPartition(topic, 0)
-    begin, end = log.begin_offsets([partition])[partition], log.end_offsets([partition])[partition]
-    span = _FIRST_SPAN
-    while True:
-        start = max(begin, end - span)
-        values = [value for value in log.read(partition, start, end, span).values if value is not None]
-        if values:
-            return Cut.decode(values[-1])
-        if start == begin:
-            return None
-        span *= 16
-
-
 def _print(status: _Status) -> None:
-    running = f"{status.workers} running" if status.workers else "none running"
     click.echo(f"application  {status.application}")
-    click.echo(f"workers      {running}")
+    click.echo(f"workers      {_workers_text(status.workers, status.session_s)}")
     click.echo(f"quiescent    {'yes: everything was taken in' if status.quiescent else 'no'}")
     click.echo(f"last cut     {_cut_text(status.last_cut)}\n")
     table = new_table("topic", "partition", "kind", "committed", "end", "lag", numbers=3)
@@ -121,12 +115,25 @@ def _print(status: _Status) -> None:
         committed = "-" if p.committed is None else f"{p.committed:,}"
         table.add_row(p.topic, str(p.partition), p.kind, committed, f"{p.end:,}", f"{p.lag:,}")
     print_table(table)
+    if status.held:
+        click.echo()
+        table = new_table("no finite answer in", "partition", "why")
+        for h in status.held:
+            table.add_row(h.step, str(h.partition), h.message)
+        print_table(table)
     if status.exchanges:
         click.echo()
         table = new_table("internal topic", "rows emitted", "rows consumed", numbers=2)
         for e in status.exchanges:
             table.add_row(e.topic, f"{e.emitted:,}", f"{e.consumed:,}")
         print_table(table)
+
+
+def _workers_text(count: int, session_s: float | None) -> str:
+    if not count or session_s == 0:
+        return f"{count or 'none'} running"
+    after = "" if session_s is None else f", after {session_s:g} s"
+    return f"{count} in the group; one that has ended counts until its session runs out{after}"
 
 
 def _cut_text(cut: Cut | None) -> str:

@@ -1,11 +1,12 @@
 """`eddy run --processes N`: N workers in processes of their own, kept running.
 
-    ends with 0                    done, where it was to run until idle; else it is started again
-    ends with 75, 130, a signal    started again; not sooner than a back-off after its last start
-    ends otherwise                 the others stop too, and that is the status of all
+    ends with 0 or 3               done if it ran until idle; else it is started again
+    ends with 75, 130, a signal    started again, after a back-off since its last start
+    ends otherwise                 the others stop too, and this is the status of all
+    has not stopped in time        killed; the status of all is 75 then
 
-Workers are started anew, never forked: clients of Kafka have threads. Each has a process group of its own,
-so that Ctrl-C reaches the supervisor alone, which lets go of the lifeline; a second signal kills them.
+Workers are new processes, never forked: clients of Kafka have threads. Each has its own process group, so that Ctrl-C
+reaches only the supervisor, which closes the lifeline; a second signal kills them.
 """
 
 import contextlib
@@ -19,7 +20,7 @@ import time
 from collections.abc import Sequence
 from typing import IO
 
-from eddy.cli.exits import is_temporary
+from eddy.cli.exits import HELD, is_temporary
 from eddy.cli.lifeline import Lifeline
 from eddy.cli.signals import StopRequest
 
@@ -32,7 +33,7 @@ _LAST_WORDS_S = 2.0
 
 
 class _Child:
-    """One worker: its process, if it has one now, and when it may be started again."""
+    """One worker: its current process, if any, and the time of its next start."""
 
     def __init__(self, number: int, command: Sequence[str], backoff_s: float) -> None:
         self.number, self.command, self.backoff_s = number, command, backoff_s
@@ -45,9 +46,10 @@ class Supervisor:
     """Runs one process for each command.
 
     Args:
-        commands: what to start, one a worker.
-        prefixed: whether each line that a worker says begins with its number.
-        until_idle: whether a worker that ends with 0 has done its work.
+        commands: the command of each worker.
+        prefixed: whether each output line of a worker begins with its number.
+        until_idle: whether a worker that ends with 0 or 3 has done its work.
+        patience_s: how long workers that were asked to stop may take; then they are killed.
         backoff_s: the shortest and the longest time between two starts of a worker; a minute of work resets it.
     """
 
@@ -57,11 +59,13 @@ class Supervisor:
         *,
         prefixed: bool = True,
         until_idle: bool = False,
+        patience_s: float = 30.0,
         backoff_s: tuple[float, float] = (1.0, 30.0),
     ) -> None:
         self._first_s, self._last_s = backoff_s
         self._children = [_Child(number, command, self._first_s) for number, command in enumerate(commands)]
-        self._prefixed, self._until_idle = prefixed, until_idle
+        self._prefixed, self._until_idle, self._patience_s = prefixed, until_idle, patience_s
+        self._deadline = float("inf")
         self._lifeline = Lifeline()
         self._speaking = threading.Lock()
         self._relays: list[threading.Thread] = []
@@ -75,7 +79,7 @@ class Supervisor:
         try:
             while not all(child.done for child in self._children):
                 if stop:
-                    self._lifeline.let_go()
+                    self._stop_all()
                 for child in self._children:
                     self._look_after(child)
                 time.sleep(_TICK_S)
@@ -92,6 +96,12 @@ class Supervisor:
                 with contextlib.suppress(ProcessLookupError):
                     child.process.send_signal(signal.SIGKILL)
 
+    def _stop_all(self) -> None:
+        """Ask all workers to stop; their deadline begins with the first request."""
+        if self._lifeline.held:
+            self._deadline = time.monotonic() + self._patience_s
+            self._lifeline.let_go()
+
     def _look_after(self, child: _Child) -> None:
         if child.done:
             return
@@ -103,6 +113,10 @@ class Supervisor:
         elif (status := child.process.poll()) is not None:
             child.process = None
             self._ended(child, status)
+        elif time.monotonic() >= self._deadline:
+            _log.error("worker %d has not stopped within %g s: killed", child.number, self._patience_s)
+            child.process.kill()
+            child.process.wait()
 
     def _start(self, child: _Child) -> None:
         child.started = time.monotonic()
@@ -124,7 +138,7 @@ class Supervisor:
         self._relays = [other for other in self._relays if other.is_alive()] + [relay]
 
     def _relay(self, lines: IO[str], prefix: str) -> None:
-        """Say what a worker says, whole lines at a time."""
+        """Print the output of a worker, whole lines at a time."""
         for line in lines:
             with self._speaking:
                 sys.stderr.write(prefix + line.rstrip("\n") + "\n")
@@ -133,7 +147,7 @@ class Supervisor:
 
     def _ended(self, child: _Child, status: int) -> None:
         how = f"by {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
-        if not self._lifeline.held or (status == 0 and self._until_idle):
+        if not self._lifeline.held or (status in (0, HELD) and self._until_idle):
             child.done = True
             self._status = self._status or (os.EX_TEMPFAIL if status < 0 else status)
         elif status == 0 or is_temporary(status):
@@ -147,4 +161,4 @@ class Supervisor:
             _log.error("worker %d ended %s; the others stop too", child.number, how)
             child.done = True
             self._status = status
-            self._lifeline.let_go()
+            self._stop_all()

@@ -19,7 +19,15 @@ def new_table(*columns: str, numbers: int = 0) -> Table:
     return table
 
 
+class _Tables(Console):
+    """Prints on stdout. The command handles a reader that has gone."""
+
+    def on_broken_pipe(self) -> None:
+        """Ignore it, in place of an exit as after a failure."""
+        raise BrokenPipeError
+
+
 def print_table(table: Table) -> None:
     """Print a table."""
     width = None if sys.stdout.isatty() else _NO_LIMIT
-    Console(width=width, highlight=False, markup=False).print(table)
+    _Tables(width=width, highlight=False, markup=False).print(table)

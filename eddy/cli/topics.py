@@ -1,4 +1,4 @@
-"""`eddy topics`: what is in a log, what an application has there, and new topics."""
+"""`eddy topics`: lists the topics of a log or an application, and creates topics."""
 
 from collections.abc import Iterable, Mapping
 
@@ -17,7 +17,7 @@ _OF_KAFKA = "__"
 
 
 class _Topic(msgspec.Struct, frozen=True):
-    """A topic; what is None is so because it does not exist. `use` is what it is for, in a list of an application's."""
+    """A topic; fields are None if it does not exist. `use` is its purpose, in a list of an application's topics."""
 
     topic: str
     use: str | msgspec.UnsetType = msgspec.UNSET
@@ -27,10 +27,10 @@ class _Topic(msgspec.Struct, frozen=True):
 
 
 class _Topics(click.Group):
-    """Lists where no other command is named, so that `eddy topics` alone does so."""
+    """Lists if no other command is named, as in `eddy topics`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put `list` in front of what is neither for another command nor a request for help."""
+        """Insert `list` unless the arguments name another command or request help."""
         named = args and (args[0] in self.commands or args[0] in ctx.help_option_names)
         return super().parse_args(ctx, args if named else ["list", *args])
 
@@ -57,11 +57,11 @@ def command() -> None:
 )
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def _list(program: str | None, target: Target, every: bool, form: str) -> None:
-    """List the topics of the log, or with FILE those of an application and what each is for.
+    """List the topics of the log, or with FILE those of an application with their purposes.
 
-    "offsets" is how many offsets a topic's records lie in: the end of each transaction takes one too, and so does a
-    record that was compacted away. There are at most that many records. An application's internal topics show once
-    those that it reads and writes exist.
+    "offsets" is the number of offsets from a topic's first to its last: the end of each transaction takes one too, and
+    so does a record removed by compaction. There are at most that many records. An application's internal topics are
+    listed once the topics that it reads and writes exist.
 
     \b
     Examples:
@@ -87,7 +87,7 @@ def _list(program: str | None, target: Target, every: bool, form: str) -> None:
 
 
 def _topics(log: Log, uses: Mapping[str, str] | None = None) -> list[_Topic]:
-    """All topics by name, or those that have a use, in that order."""
+    """All topics by name, or those with a use, in that order."""
     specs = log.topics(uses)
     partitions = [TopicPartition(name, p) for name, spec in specs.items() for p in range(spec.partitions)]
     begins, ends = log.begin_offsets(partitions), log.end_offsets(partitions)
@@ -144,8 +144,8 @@ def _create(
 ) -> None:
     """Create topics, such as those that an application reads and writes.
 
-    Topics whose records meet by key, the sides of a join for example, need equal numbers of partitions. More
-    partitions than one let as many workers share an application.
+    Topics that are joined by key need equal numbers of partitions. With n partitions, up to n workers can share an
+    application.
 
     \b
     Examples:

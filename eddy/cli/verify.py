@@ -1,4 +1,4 @@
-"""`eddy verify`: recomputes what an application holds and has written, with Spark, and compares."""
+"""`eddy verify`: recomputes an application's states and outputs with Spark, and compares."""
 
 import click
 
@@ -7,6 +7,7 @@ from eddy.cli.load import MODULE_NAME, load
 from eddy.cli.logs import Target, log_options, opened, opener
 from eddy.cli.options import topology_argument
 from eddy.connectors.spark import verify
+from eddy.connectors.spark.session import TOLERANCE
 
 __all__ = ["command"]
 
@@ -17,7 +18,7 @@ __all__ = ["command"]
 @click.option(
     "--mismatches",
     metavar="DIR",
-    help="Write all that differs there, as Parquet; what was there is replaced.",
+    help="Write all differences there, as Parquet; existing files are replaced.",
 )
 @click.option("--no-stores", is_flag=True, help="Compare the outputs alone, which takes less.")
 @click.option(
@@ -28,6 +29,14 @@ __all__ = ["command"]
     multiple=True,
     metavar="STEP",
     help="A fold of a stream whose function gives the same in any order; may be given often.",
+)
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(min=0),
+    default=TOLERANCE,
+    show_default="1e-09",
+    metavar="X",
+    help="The tolerance for floats downstream of folds of tables, since order decides their last digits; 0: none.",
 )
 @click.option(
     "--timeout",
@@ -46,6 +55,7 @@ def command(
     repair: bool,
     commutes: tuple[str, ...],
     inputs: tuple[str, ...],
+    tolerance: float,
     timeout: float,
     on_error: str,
     one_task: int,
@@ -53,14 +63,14 @@ def command(
     memory: str,
     confs: tuple[str, ...],
 ) -> None:
-    """Check what an application holds and has written against its inputs, with Spark.
+    """Check an application's states and outputs against its inputs, with Spark.
 
-    A worker notes cuts: offsets of its inputs, and those of outputs and changelogs that are exactly what follows. At
-    the last one everything is computed anew and compared; the worker may go on meanwhile. Exit status 0: all that was
-    compared is equal. 1: something differs, and is named. 2: it could not be told, with the reason.
+    A worker records cuts: offsets of its inputs, with the offsets of outputs and changelogs at which these are exact.
+    At the last cut everything is recomputed and compared; the worker may continue meanwhile. Exit status 0: everything
+    compared is equal. 1: something differs, and is named. 2: undetermined, with the reason.
 
-    With --repair a table of a source that differs is corrected by records in its topic, which the worker takes up like
-    any other: 1, and verify again. Where that would not make all of it right nothing is written, and it ends with 2.
+    With --repair a source table that differs is corrected by records in its topic, which the worker processes like any
+    other: status 1, then verify again. If that would not correct everything, nothing is written, and the status is 2.
 
     \b
     Examples:
@@ -82,6 +92,7 @@ def command(
             wait_s=timeout,
             stores=not no_stores,
             repair=repair,
+            tolerance=tolerance,
             files=files,
             one_task=one_task,
             program=MODULE_NAME,

@@ -8,17 +8,22 @@ from dataclasses import dataclass
 from rich.console import Console
 
 from eddy.cli.application import user_topics
+from eddy.cli.exits import HELD
 from eddy.cli.load import Program
 from eddy.cli.logs import Target, create_missing, opened
+from eddy.cli.patience import insisted
 from eddy.cli.progress import LiveLine, LogLines, Meter
-from eddy.cli.signals import StopRequest
+from eddy.cli.signals import Stopped, StopRequest
 from eddy.config import Config
 from eddy.connectors.log import Log
 from eddy.errors import ConfigurationError, ConnectorError, EddyError
-from eddy.monitor.endpoint import Endpoint
-from eddy.monitor.monitor import Monitor, monitored
+from eddy.runtime.holding import told
+from eddy.runtime.metadata import read_metadata
+from eddy.runtime.worker import Worker
+from eddy.serve.endpoint import Endpoint
+from eddy.serve.monitor import Monitor, monitored
+from eddy.serve.views.views import Views
 from eddy.topology.topology import Topology
-from eddy.worker import Worker
 
 __all__ = ["Work"]
 
@@ -30,7 +35,7 @@ _WRITER_PATIENCE_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a worker is to do. `partitions` is of topics that are made, on the embedded log only."""
+    """The work of a worker. `partitions` is for topics that are created, on the embedded log only."""
 
     target: Target
     config: Config
@@ -39,43 +44,75 @@ class Work:
     until_idle: bool
     endpoint: Endpoint | None = None
 
-    def do(self, program: Program, stop: StopRequest, console: Console | None) -> None:
-        """Run the program's topology; how it gets on shows in the last line of `console`, where that is a terminal."""
+    def do(self, program: Program, stop: StopRequest, console: Console | None) -> int:
+        """Run the program's topology; how it gets on shows in the last line of `console`, where that is a terminal.
+
+        Returns: the exit status.
+        """
         gc.set_threshold(*_GC_THRESHOLDS)  # batches are many small objects and no cycles
         topology = program.topology
-        with opened(self.target, create=True, patience_s=_WRITER_PATIENCE_S) as log:
+        with contextlib.ExitStack() as stack:
+            with stop.interrupts():
+                log = stack.enter_context(opened(self.target, create=True, patience_s=_WRITER_PATIENCE_S))
+                monitor = stack.enter_context(monitored(self.endpoint, topology, lambda: bool(stop)))
+                made = self._started(log, topology, stop)
+            worker = stack.enter_context(contextlib.closing(made))
+            self._serve_tables(stack, monitor, log, topology)
+            gc.collect()
+            gc.freeze()
+            _say_what_runs(topology, self.target)
+            meter = Meter(worker)
+            live = console is not None and console.is_terminal
+            line = LiveLine(topology.name, meter, console) if live and console else LogLines(topology.name, meter)
+            try:
+                with line, monitor.watching(worker):
+                    self._step(worker, stop, line, monitor)
+            except EddyError as error:
+                program.note_line(error)
+                raise
+            reason = f"stopped by {stop}" if stop else "idle: all input is taken in"
+            done = worker.statistics
+            _log.info("%s; %d records in, %d out, %d left out", reason, done.records, done.written, done.skipped)
+            held = [] if stop else told(read_metadata(log, worker.internal.plan).held)
+            for why in held:
+                _log.warning("no finite answer: %s", why)
+            return HELD if held else 0
+
+    def _serve_tables(self, stack: contextlib.ExitStack, monitor: Monitor, log: Log, topology: Topology) -> None:
+        """On the embedded log the tables are served beside health and metrics. A failure of theirs ends no worker."""
+        if self.endpoint is None or self.target.kafka:
+            return
+        try:
+            views = stack.enter_context(Views(topology, log, state_dir=self.config.state_dir))
+        except EddyError as error:
+            _log.warning("tables are not served: %s", error)
+            return
+        monitor.serve_tables(views)
+
+    def _started(self, log: Log, topology: Topology, stop: StopRequest) -> Worker:
+        """The worker. Raises: Stopped if a stop was requested while brokers were away."""
+
+        def start() -> Worker:
             self._prepare_topics(log, topology)
-            with (
-                monitored(self.endpoint, topology, lambda: bool(stop)) as monitor,
-                contextlib.closing(Worker(topology, log, self.config, member=self.member)) as worker,
-            ):
-                gc.collect()
-                gc.freeze()
-                _say_what_runs(topology, self.target)
-                meter = Meter(worker)
-                live = console is not None and console.is_terminal
-                line = LiveLine(topology.name, meter, console) if live and console else LogLines(topology.name, meter)
-                try:
-                    with line, monitor.watching(worker):
-                        self._step(worker, stop, line, monitor)
-                except EddyError as error:
-                    program.note_line(error)
-                    raise
-                reason = f"stopped by {stop}" if stop else "idle: all input is taken in"
-                done = worker.statistics
-                _log.info("%s; %d records in, %d out, %d left out", reason, done.records, done.written, done.skipped)
+            return Worker(topology, log, self.config, member=self.member)
+
+        made = insisted(start, log, self.config.retry_s, stop) if self.target.kafka else start()
+        if made is None:
+            raise Stopped
+        return made
 
     def _step(self, worker: Worker, stop: StopRequest, line: LiveLine | LogLines, monitor: Monitor) -> None:
-        """Take epochs through until told to stop or, with `until_idle`, nothing is left to do."""
-        while not stop:
-            taken = worker.step(_IDLE_POLL_S if self.until_idle else _POLL_S)
-            line.report()
-            monitor.refresh()
-            if self.until_idle and not taken and not worker.restoring and _quiescent(worker):
-                return
+        """Run epochs until a stop is requested or, with `until_idle`, nothing is left to do."""
+        with contextlib.suppress(Stopped), stop.interrupts(lambda: not worker.in_epoch):
+            while not stop:
+                taken = worker.step(_IDLE_POLL_S if self.until_idle else _POLL_S)
+                line.report()
+                monitor.refresh()
+                if self.until_idle and not taken and not worker.restoring and _quiescent(worker):
+                    return
 
     def _prepare_topics(self, log: Log, topology: Topology) -> None:
-        """On the embedded log there is no administrator who would have made the sources and sinks."""
+        """On the embedded log no administrator creates the sources and sinks, so create them here."""
         names = user_topics(topology)
         found = log.topics(names)
         if not self.target.kafka:
@@ -91,7 +128,7 @@ class Work:
 
 
 def _quiescent(worker: Worker) -> bool:
-    """Whether nothing is left to do. A log that does not answer now does not say so."""
+    """Whether nothing is left to do; False if the log does not answer."""
     try:
         return worker.quiescent()
     except ConnectorError as error:

@@ -1,1 +1,1 @@
-"""Where records come from and go to: the port `log`, and the logs behind it."""
+"""Connectors to outside systems: the port `log`, the logs that implement it, and Spark."""

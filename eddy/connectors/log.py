@@ -1,29 +1,32 @@
 """The port between a worker and a log of partitioned topics: Kafka, or the embedded one.
 
-A log is topics of partitions of records, each at an offset that never changes. What the worker
-relies on, and what every implementation has to keep (the suite `tests/connectors/test_log.py`):
+A log is topics of partitions of records, each at an offset that never changes. The worker relies on these rules, and
+every implementation keeps them (the suite `tests/connectors/test_log.py`):
 
-1. *Transactions.* What a producer sends between `begin` and `commit` becomes visible together,
+1. *Transactions.* Records sent between `begin` and `commit` become visible together,
    with the consumer's positions, or not at all. Readers never see a record of an open or an
    aborted transaction.
 2. *Offsets have holes.* A transaction's end takes an offset in each partition it wrote to (a
-   control record), and so does all that was aborted. Positions are compared, never counts.
+   control record), and so does every aborted record. Positions are compared, never counts.
 3. *One owner.* `commit` carries the group's generation as of now: a member that the group has
-   left behind, or a producer whose transactional id another has taken over, gets `FencedError`
+   removed, or a producer whose transactional id another has taken over, gets `FencedError`
    and commits nothing; a consumer whose name another has joined under gets `SlotTakenError`.
 4. *Ownership changes only inside `poll`*, which reports it; no transaction is open at that time,
    since a step ends with its commit. Records of a partition that was revoked are not returned.
 5. *A poll does not commit.* After an abort the worker seeks back to the committed positions.
-6. *Compaction.* Where `compaction_waits`, what a group has read of a compacted topic can be read
-   again as it was: no record goes for the sake of one behind the group's position.
+6. *Compaction.* If `compaction_waits`, the records of a compacted topic that a group has read can be read
+   again: compaction never drops a record in favour of one that the group has not read.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple, Protocol, runtime_checkable
 
 __all__ = [
+    "UNBOUNDED",
     "Consumer",
+    "Follower",
     "Headers",
     "Log",
     "Poll",
@@ -36,6 +39,9 @@ __all__ = [
 
 Headers = tuple[tuple[str, bytes], ...]
 
+UNBOUNDED = 1 << 62
+"""More bytes than any poll returns."""
+
 
 class TopicPartition(NamedTuple):
     """One partition of one topic."""
@@ -45,7 +51,7 @@ class TopicPartition(NamedTuple):
 
 
 class Position(NamedTuple):
-    """Where a group has got to in a partition: the next offset it wants, and a note kept beside it."""
+    """A group's position in a partition: the next offset to read, and metadata stored with it."""
 
     offset: int
     metadata: str = ""
@@ -69,8 +75,8 @@ class TopicSpec:
 class Records:
     """Consecutive records of one partition, in columns of equal length.
 
-    `timestamps` are milliseconds since 1970. `headers` is None where no record has any.
-    `next_offset` is the position behind the last of them and any control records that follow.
+    `timestamps` are milliseconds since 1970. `headers` is None if no record has any.
+    `next_offset` is the position after the last record and any control records that follow it.
     """
 
     topic: str
@@ -85,10 +91,28 @@ class Records:
     def __len__(self) -> int:
         return len(self.offsets)
 
+    def bytes(self) -> int:
+        """The total size of their keys, values and headers."""
+        size = sum(map(len, filter(None, chain(self.keys, self.values))))
+        return size + sum(len(name) + len(data) for pairs in self.headers or () for name, data in pairs)
+
+    def slice(self, start: int, stop: int) -> "Records":
+        """The records from index `start` to before `stop`. The last slice has the `next_offset` of the whole."""
+        return Records(
+            self.topic,
+            self.partition,
+            self.offsets[start:stop],
+            self.timestamps[start:stop],
+            self.keys[start:stop],
+            self.values[start:stop],
+            None if self.headers is None else self.headers[start:stop],
+            self.next_offset if stop >= len(self) else self.offsets[stop],
+        )
+
 
 @dataclass(slots=True)
 class Poll:
-    """What one poll brought: records, and how ownership changed before them."""
+    """The result of one poll: records, and the changes of ownership before them."""
 
     records: list[Records] = field(default_factory=list)
     revoked: frozenset[TopicPartition] = frozenset()
@@ -99,28 +123,29 @@ class Poll:
 class Consumer(Protocol):
     """One member of a group. Partition i of every subscribed topic goes to the same member (`range`)."""
 
-    def poll(self, max_records: int, timeout_s: float) -> Poll:
+    def poll(self, max_records: int, timeout_s: float, max_bytes: int = UNBOUNDED) -> Poll:
         """Return up to `max_records` records of the partitions owned, waiting up to `timeout_s` for one.
 
+        Their keys, values and headers have up to `max_bytes` bytes, or it is a single record.
         A newly assigned partition starts at the group's committed position, or at its first record.
-        An empty `Records` with a higher `next_offset` is returned where only control records came.
-        Raises: SlotTakenError; ConnectorError, also where a position lies before the partition's first offset.
+        If only control records were read, an empty `Records` with a higher `next_offset` is returned.
+        Raises: SlotTakenError; ConnectorError, also if a position lies before the partition's first offset.
         """
 
     def assignment(self) -> frozenset[TopicPartition]:
         """The partitions that this member owns, as of the last poll."""
 
     def seek(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Let the next poll start from these offsets; what was fetched beyond them is dropped."""
+        """Let the next poll start from these offsets; prefetched records after them are dropped."""
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Return no records of these partitions until they are resumed; membership goes on."""
+        """Return no records of these partitions until they are resumed or revoked; the membership continues."""
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Undo `pause`."""
 
     def group_metadata(self) -> object:
-        """The group, member and generation as of now, for `Producer.commit` alone."""
+        """The group, member and generation at this moment, for `Producer.commit` only."""
 
     def close(self) -> None:
         """Leave the group."""
@@ -128,7 +153,7 @@ class Consumer(Protocol):
 
 @runtime_checkable
 class Producer(Protocol):
-    """A transactional producer. Making one fences every earlier one of the same transactional id."""
+    """A transactional producer. Creating one fences every earlier one with the same transactional id."""
 
     def begin(self) -> None:
         """Open a transaction."""
@@ -142,83 +167,117 @@ class Producer(Protocol):
         timestamps: Sequence[int],
         headers: Sequence[Headers] | None = None,
     ) -> None:
-        """Append records to a partition, or each to one of its own, as part of the open transaction.
+        """Append records to a partition, or each to its own partition, in the open transaction.
 
-        Raises: ConnectorError; RecordRefusedError before any is sent, for one that the topic does not take.
+        Raises: ConnectorError; RecordRefusedError, before any record is sent, for one that the topic does not accept.
         """
 
     def flush(self) -> dict[TopicPartition, int]:
-        """Wait until all that was sent is in the log, and return where each partition then ends.
+        """Wait until all records sent are in the log, and return the end offset of each partition.
 
-        The offset is the one behind this transaction's last record there, its control record not counted.
+        The offset is the one after this transaction's last record there, without its control record.
         """
 
     def commit(self, positions: Mapping[TopicPartition, Position], group: object) -> None:
-        """Make all that was sent visible and move the group's positions, in one step.
+        """Make the transaction's records visible and move the group's positions, atomically.
 
-        Raises: FencedError, after which this producer is done; IndeterminateCommitError.
+        Raises: FencedError, after which this producer cannot be used; IndeterminateCommitError.
         """
 
     def abort(self) -> None:
-        """Drop the open transaction; without one, do nothing."""
+        """Drop the open transaction; if there is none, do nothing."""
 
     def close(self) -> None:
-        """Abort what is open and release the transactional id."""
+        """Abort an open transaction and release the transactional id."""
+
+
+@runtime_checkable
+class Follower(Protocol):
+    """Reads partitions side by side from positions of its own, committed records only, without a group."""
+
+    def poll(self, max_records: int, timeout_s: float, max_bytes: int = UNBOUNDED) -> list[Records]:
+        """Return the next records, about `max_records` and `max_bytes` at most, waiting up to `timeout_s` for one.
+
+        An empty `Records` with a higher `next_offset` is returned where only control records came.
+        Raises: ConnectorError, not retriable if a position lies outside of the kept offsets.
+        """
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Return no records of these partitions until they are resumed."""
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Undo `pause`."""
+
+    def close(self) -> None:
+        """Release its client; the second time, do nothing."""
 
 
 @runtime_checkable
 class Log(Protocol):
-    """A place with topics: what a worker, the CLI and the tests need of it."""
+    """A set of topics: the operations that a worker, the CLI and the tests need."""
 
     @property
     def partitioner(self) -> Callable[[bytes, int], int]:
-        """The partition of a key among so many: Kafka's murmur2, by the quickest means there is."""
+        """The partition of a key for a partition count: Kafka's murmur2, in its fastest implementation."""
+
+    @property
+    def session_s(self) -> float | None:
+        """For how many seconds an ended member still counts as one; None if only the broker knows."""
 
     @property
     def compaction_waits(self) -> bool:
         """Whether compaction waits for groups (rule 6), so that a compacted source can restore its table."""
 
+    def reach(self, timeout_s: float) -> None:
+        """Check that the log answers. Raises: ConnectorError, retriable, if it does not within `timeout_s`."""
+
     def topics(self, names: Iterable[str] | None = None) -> dict[str, TopicSpec]:
-        """Those of `names` that exist, or all."""
+        """The topics among `names` that exist, or all."""
 
     def create_topics(self, specs: Iterable[TopicSpec]) -> None:
-        """Make topics. Raises: ConnectorError where one exists already; then none is made."""
+        """Make topics. Raises: ConnectorError if one exists already; then none is made."""
 
     def delete_topics(self, names: Iterable[str]) -> None:
-        """Remove topics with all their records; a name that does not exist is passed over."""
+        """Remove topics with all their records; missing names are ignored."""
 
     def begin_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset that is still kept, by partition."""
+        """The first retained offset, by partition."""
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset behind the last record, control records and open transactions included."""
+        """The offset after the last record, by partition; control records and open transactions count."""
 
     def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
-        """The group's positions, for those partitions that have one; never one of an open transaction."""
+        """The group's positions, for partitions that have one; never one of an open transaction."""
 
     def read(self, partition: TopicPartition, start: int, end: int, max_records: int) -> Records:
         """Return committed records at `start` ≤ offset < `end`, without a group.
 
-        `next_offset` reaches `end` once nothing more lies before it.
+        `next_offset` is `end` when no more records lie before it.
         """
 
+    def follower(self, positions: Mapping[TopicPartition, int]) -> Follower:
+        """Read these partitions from these offsets on, without a group."""
+
+    def reopened(self) -> "Log":
+        """The same topics by clients of their own, for another thread. A log in memory returns itself."""
+
     def delete_records(self, before: Mapping[TopicPartition, int]) -> None:
-        """Drop all records of each partition before the offset given."""
+        """Delete all records of each partition before the given offset."""
 
     def delete_group(self, group: str) -> None:
-        """Forget a group's positions. Raises: ConnectorError while it has members."""
+        """Delete a group's positions. Raises: ConnectorError while it has members."""
 
     def set_positions(self, group: str, positions: Mapping[TopicPartition, int]) -> None:
-        """Let a group without members begin at these offsets. Raises: ConnectorError while it has members."""
+        """Set the positions of a group. Raises: ConnectorError while it has members."""
 
     def groups(self) -> dict[str, int]:
-        """The groups known, each with the number of its members now."""
+        """The known groups, each with its current number of members."""
 
     def consumer(self, group: str, topics: Sequence[str], member: str) -> Consumer:
-        """Join a group. `member` is a stable name: a restart under the same name takes its place."""
+        """Join a group. `member` is a stable name: a restart with the same name takes its place."""
 
     def producer(self, transactional_id: str | None) -> Producer:
-        """Make a producer; with None, one whose transactions have no id to be fenced by."""
+        """Make a producer; with None, one whose transactional id is never used again."""
 
     def close(self) -> None:
-        """Release files and connections. Consumers and producers made here are closed before."""
+        """Release files and connections. Close its consumers and producers first."""

@@ -1,1 +1,1 @@
-"""How deltas flow: Z-sets and the operators on them. No input or output, no clock, no threads."""
+"""Z-sets and the operators on them, incrementally. No input or output, no clock, no threads."""

@@ -1,27 +1,34 @@
-"""Aggregates by key, kept up to date by what is added and what is taken away.
+"""Aggregates by key, updated by inserted and retracted rows.
 
     count      a + Σ weight
-    aggregate  fold `adder` over rows that come, `subtractor` over rows that go
+    aggregate  fold `adder` over inserted rows, `subtractor` over retracted rows
 
-Invariant: a group is in the table while it has rows, and only then; so an aggregate whose rows can
-go away counts them in a second table. Taking away comes before adding, as in Kafka Streams.
+Invariant: a group is in the table while it has rows, unless its function returned None for it; so an aggregate over
+retractable rows counts them in a second table. Subtracting comes before adding, as in Kafka Streams.
+
+Rows without a key, and facts without a value, are in no group. A group's row has the headers of its last record in the
+epoch.
 """
 
+from ast import literal_eval
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter, length_hint
 from typing import Any
 
 from eddy.errors import DataError
 from eddy.operators.batch import Batch, Row, keys_of, unhashable
-from eddy.operators.operator import Operator, State
-from eddy.operators.tables import replacement
+from eddy.operators.keyed import Keyed
+from eddy.operators.operator import State
+from eddy.operators.set_aside import Aside, netted, refused, restored_by_text, unwritten_keys
+from eddy.operators.tables import by_key, replacement
 from eddy.state.table import Table
 
 __all__ = ["Aggregate", "Count"]
 
 
 def weight_by_key(batch: Batch, where: str) -> dict[Any, int]:
-    """The sum of the weights of each key's rows. Raises: DataError where a key cannot be hashed."""
+    """The sum of the weights of each key's rows. Raises: DataError if a key cannot be hashed."""
     try:
         if batch.weights.count(1) == len(batch.weights):
             return Counter(keys_of(batch.rows))
@@ -48,14 +55,11 @@ def add_counts(table: Table[Any, int], deltas: dict[Any, int]) -> tuple[Mapping[
     return news, olds
 
 
-class Count(Operator):
-    """Rows of (K, V) in, the delta of the table K -> number of rows out.
+class Count(Keyed):
+    """Rows of (K, V) in, or `facts`; the delta of the table K -> number of rows out."""
 
-    Cost: three dict operations for each key of a batch.
-    """
-
-    def __init__(self, name: str, table: Table[Any, int]) -> None:
-        self.name, self.table = name, table
+    def __init__(self, name: str, table: Table[Any, int], facts: bool = False) -> None:
+        self.name, self.table, self._facts = name, table, facts
 
     def states(self) -> Sequence[State]:
         """The table of counts."""
@@ -63,20 +67,27 @@ class Count(Operator):
 
     def step(self, *inputs: Batch) -> Batch:
         """Add each key's weights to its count."""
-        (batch,) = inputs
+        batch = self.with_both(inputs[0]) if self._facts else self.with_keys(inputs[0])
         deltas = weight_by_key(batch, f"count '{self.name}'")
         news, olds = add_counts(self.table, deltas)
-        return replacement(news, olds, batch.time)
+        return replacement(news, olds, batch.time, headers_of=by_key(batch, batch.headers))
+
+    def step_apart(self, aside: Aside, *inputs: Batch) -> Batch:
+        """Set the rows aside whose keys the table cannot write."""
+        batch = aside.without_kept(inputs[0])
+        return self.step(aside.without(batch, unwritten_keys(batch, self.table.spec)))
 
 
+_SIGNED = itemgetter(1)
 _MUTABLE = (list, dict, set, bytearray)
 
 
-class Aggregate(Operator):
+class Aggregate(Keyed):
     """Rows of (K, V) in, the delta of the table K -> aggregate out.
 
-    `initial()` begins a group; `adder(key, value, aggregate)` and `subtractor` return the next one.
-    `counts` goes with a subtractor: without both, the input has to be facts, which never go away.
+    `initial()` starts a group; `adder(key, value, aggregate)` and `subtractor` return the next aggregate. None removes
+    the group from the table, and the next row starts it again. `counts` is needed with a subtractor: without both, the
+    input has to be facts, which are never retracted.
     """
 
     def __init__(
@@ -92,12 +103,12 @@ class Aggregate(Operator):
         self._initial, self._adder, self._subtractor = initial, adder, subtractor
 
     def states(self) -> Sequence[State]:
-        """The table of aggregates, and that of their rows' numbers."""
+        """The table of aggregates, and that of their row counts."""
         return (self.table,) if self.counts is None else (self.table, self.counts)
 
     def step(self, *inputs: Batch) -> Batch:
         """Fold the batch in, group by group, in the order of its rows."""
-        (batch,) = inputs
+        batch = self.with_both(inputs[0]) if self.counts is None else self.with_keys(inputs[0])
         deltas = weight_by_key(batch, f"aggregate '{self.name}'")
         keys = list(deltas)
         olds = self.table.get_many(keys)
@@ -106,12 +117,82 @@ class Aggregate(Operator):
         if self.counts is None:
             self._fold(signed, groups)
         else:
-            # A group that is empty can have nothing taken away yet: a delta may hold +row and -row, in any order.
-            self._fold(sorted(signed, key=lambda item: (item[1] > 0) is not (groups[item[0][0]] is None)), groups)
-            counts, _ = add_counts(self.counts, deltas)
+            counts, before = add_counts(self.counts, deltas)
+            # An empty group has nothing to subtract from yet: a delta may hold +row and -row, in any order.
+            empty = {key for key, count in zip(keys, before, strict=True) if count is None}
+            self._fold(sorted(signed, key=lambda item: (item[1] > 0) is not (item[0][0] in empty)), groups)
             groups |= dict.fromkeys(key for key, count in counts.items() if count is None)
         self.table.put_many(groups, olds)
-        return replacement(groups, olds, batch.time)
+        return replacement(groups, olds, batch.time, headers_of=by_key(batch, batch.headers))
+
+    def step_apart(self, aside: Aside, *inputs: Batch) -> Batch:
+        """Set the rows aside on which a function fails; a group whose aggregate cannot be written is withheld."""
+        batch = self.with_both(inputs[0]) if self.counts is None else self.with_keys(inputs[0])
+        batch = aside.without_kept(batch if self.counts is None else netted(aside, batch))
+        batch = aside.without(batch, unwritten_keys(batch, self.table.spec))
+        keys = list(dict.fromkeys(keys_of(batch.rows)))
+        olds = self.table.get_many(keys)
+        groups = {key: self._withheld(aside, key, old) for key, old in zip(keys, olds, strict=True)}
+        empty = set() if self.counts is None else {k for k in keys if self.counts.get(k) is None}
+        indexes: Iterable[int] = range(len(batch))
+        if self.counts is not None:
+            indexes = sorted(indexes, key=lambda i: (batch.weights[i] > 0) is not (batch.rows[i][0] in empty))
+        errors: dict[int, Exception] = {}
+        for index in indexes:
+            try:
+                self._fold([(batch.rows[index], batch.weights[index])], groups)
+            except Exception as error:
+                errors[index] = error
+        batch = aside.without(batch, errors)
+        if self.counts is not None and batch.rows:
+            counts, _ = add_counts(self.counts, weight_by_key(batch, self.name))
+            groups |= dict.fromkeys(key for key, count in counts.items() if count is None)
+        groups = {key: self._shown(aside, key, value) for key, value in groups.items()}
+        self.table.put_many(groups, olds)
+        return replacement(groups, olds, batch.time, headers_of=by_key(batch, batch.headers) if batch.rows else None)
+
+    def _withheld(self, aside: Aside, key: Any, old: Any) -> Any:
+        kept = aside.withheld(key)
+        return old if kept is None else literal_eval(kept.body)
+
+    def _shown(self, aside: Aside, key: Any, value: Any) -> Any:
+        """The value that the table gets, None where it cannot write it: the group goes on in `aside`."""
+        error = None if value is None else refused(self.table.spec, (key, value))
+        if error is None:
+            aside.release(key)
+            return value
+        if not restored_by_text(value):
+            raise error
+        aside.withhold(key, value, error, repr(value))
+        return None
+
+    @property
+    def tells_failures(self) -> bool:
+        """Only for facts: retractable rows are folded in another order."""
+        return self.counts is None
+
+    def failures(self, *inputs: Batch) -> Mapping[int, Exception]:
+        """Fold again, without each row that fails.
+
+        If several rows come from one record, only the first failure is certain: without that record, all of whose rows
+        are rejected, the next rows may not fail.
+        """
+        (batch,) = inputs
+        keys = list(dict.fromkeys(key for key in keys_of(batch.rows) if key is not None))
+        groups = dict(zip(keys, self.table.get_many(keys), strict=True))
+        found: dict[int, Exception] = {}
+        alone = batch.times is not None and len(set(batch.times)) == len(batch.times)
+        numbered = enumerate(zip(batch.rows, batch.weights, strict=True))
+        folded = [item for item in numbered if item[1][0][0] is not None and item[1][0][1] is not None]
+        left = iter(folded)
+        while True:
+            try:
+                self._fold(map(_SIGNED, left), groups)
+                return found
+            except Exception as error:
+                found[folded[-1 - length_hint(left)][0]] = error
+                if not alone:
+                    return found
 
     def _fold(self, signed: Iterable[tuple[Row, int]], groups: dict[Any, Any]) -> None:
         for (key, value), weight in signed:
@@ -125,11 +206,6 @@ class Aggregate(Operator):
             groups[key] = aggregate
 
     def _check(self, new: Any, old: Any, key: Any) -> None:
-        if new is None:
-            raise DataError(
-                f"aggregate '{self.name}': the function returned None for key {key!r}; None means no value. "
-                "Return the next aggregate; to drop groups, filter the table"
-            )
         if new is old and isinstance(new, _MUTABLE):
             raise DataError(
                 f"aggregate '{self.name}': the function changed its argument in place at key {key!r}; "

@@ -1,14 +1,14 @@
-"""A batch: rows (key, value), each with a weight, and when they happened. All that flows is batches.
+"""A batch: rows (key, value) with weights and event times. Operators exchange only batches.
 
 The three kinds of collection give a batch its meaning:
 
-    KStream     weight > 0    this happened, weight times over
+    KStream     weight > 0    this happened, weight times
     KTable      -1 then +1    the row of a key is replaced; at most one of each a key
-    Relation    any weight    the row is there that many times more, or fewer
+    Relation    any weight    the row's weight rises or falls by that much
 
 `time` is the latest event time in the batch, in milliseconds. `times` and `headers`, one a row,
 are kept where a record passes through unmerged; None means that every row has `time` and no
-headers. Consolidating merges equal rows, so it keeps `time` alone.
+headers. Consolidating merges equal rows, so it keeps only `time`, and the headers of the last of them.
 """
 
 from collections import Counter
@@ -31,7 +31,7 @@ keys_of: Callable[[Iterable[Row]], "map[Any]"] = lambda rows: map(itemgetter(0),
 
 
 class Batch:
-    """Columns of equal length. A batch is never changed once it has been handed on."""
+    """Columns of equal length. A batch is never changed after it was passed on."""
 
     __slots__ = ("headers", "rows", "time", "times", "weights")
 
@@ -61,7 +61,7 @@ class Batch:
         return cls(list(zset), list(zset.values()), time)
 
     def select(self, mask: Sequence[Any]) -> "Batch":
-        """The rows at which `mask` is true."""
+        """The rows for which `mask` is true."""
         return Batch(
             list(compress(self.rows, mask)),
             list(compress(self.weights, mask)),
@@ -71,11 +71,11 @@ class Batch:
         )
 
     def with_rows(self, rows: list[Row]) -> "Batch":
-        """The same facts told otherwise: one row for each of ours."""
+        """The same facts with other rows, one for each."""
         return Batch(rows, self.weights, self.time, self.times, self.headers)
 
     def spread(self, many: Sequence[Sequence[Row]]) -> "Batch":
-        """Any number of rows for each of ours, with its weight and time."""
+        """Any number of rows for each row, with its weight and time."""
         counts = list(map(len, many))
 
         def column(values: list[Any]) -> list[Any]:
@@ -98,9 +98,13 @@ class Batch:
         return [()] * len(self.rows) if self.headers is None else self.headers
 
     def consolidated(self, where: str) -> "Batch":
-        """The same as rows that are all different, none with weight 0. Raises: DataError as `zset` does."""
+        """The same rows, merged, without weight 0. Raises: DataError as `zset` does."""
         if len(self.rows) > 1:
-            return Batch.of(self.zset(where), self.time)
+            zset = self.zset(where)
+            whole = Batch.of(zset, self.time)
+            if self.headers is not None:
+                whole.headers = list(map(dict(zip(self.rows, self.headers, strict=True)).__getitem__, zset))
+            return whole
         if not self.rows or not self.weights[0]:
             return EMPTY
         try:
@@ -114,7 +118,7 @@ class Batch:
         return consolidate(self.rows, self.weights, where)
 
 
-_MANY = 16  # rows from which on setting up a C loop pays
+_MANY = 16  # the number of rows from which a C loop is faster
 
 EMPTY = Batch([], [])
 """The batch without rows."""
@@ -137,9 +141,9 @@ def concat(batches: Sequence[Batch]) -> Batch:
 
 
 def consolidate(rows: Sequence[Row], weights: Sequence[int], where: str) -> ZSet:
-    """Merge equal rows, add their weights, drop those that come to 0.
+    """Merge equal rows, add their weights, drop those whose sum is 0.
 
-    Cost: one hash a row; where all weights are equal the counting runs in C.
+    Cost: one hash a row; if all weights are equal, the counting runs in C.
     Raises: DataError naming `where` and the row that cannot be hashed.
     """
     try:
@@ -149,7 +153,7 @@ def consolidate(rows: Sequence[Row], weights: Sequence[int], where: str) -> ZSet
             zset: ZSet = Counter(rows)
             first = weights[0]
             return zset if first == 1 else {row: first * count for row, count in zset.items()}
-        if len(rows) == 2 and 0 not in weights and rows[0] != rows[1]:  # a row for another: most live changes
+        if len(rows) == 2 and 0 not in weights and rows[0] != rows[1]:  # one row replaced by another: most live changes
             return {rows[0]: weights[0], rows[1]: weights[1]}
         zset = {}
         merge_into(zset, rows, weights)
@@ -159,7 +163,7 @@ def consolidate(rows: Sequence[Row], weights: Sequence[int], where: str) -> ZSet
 
 
 def merge_into(zset: ZSet, rows: Iterable[Row], weights: Iterable[int]) -> None:
-    """Add rows with their weights to `zset`, in place. Cost: by the rows that are added."""
+    """Add rows with their weights to `zset`, in place. Cost: proportional to the added rows."""
     get = zset.get
     zeros = []
     for row, weight in zip(rows, weights, strict=True):
@@ -179,7 +183,7 @@ def unhashable(rows: Iterable[Row], where: str) -> DataError:
             hash(row)
         except TypeError:
             return DataError(
-                f"{where}: row {row!r} cannot be hashed; what is merged, joined or grouped has to be. "
+                f"{where}: row {row!r} cannot be hashed; merged, joined and grouped rows have to be. "
                 "Make it a tuple or a frozen struct: class Node(msgspec.Struct, frozen=True)"
             )
     return DataError(f"{where}: a row cannot be hashed")

@@ -1,8 +1,8 @@
 """The circuit: a compiled plan. One object an operator, in topological order, stepped once an epoch.
 
-`step` takes a batch for each source and leaves batches in the sinks and in the outboxes of the
-exchanges. Then `changes` tells what the states have to write; and after the transaction `commit`
-takes it all as done, or `rollback` undoes it: sinks and outboxes emptied, states as they were.
+`step` takes a batch for each source and leaves batches in the sinks and in the outboxes of the exchanges. Then
+`changes` returns the changed rows of the states; and after the transaction `commit` ends the epoch, or `rollback`
+undoes it: sinks and outboxes emptied, states restored.
 
 Invariant: between epochs the slots, sinks and outboxes are empty.
 """
@@ -10,27 +10,38 @@ Invariant: between epochs the slots, sinks and outboxes are empty.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
+from typing import NamedTuple
 
 from eddy.errors import DataError, EddyError
 from eddy.operators.batch import EMPTY, Batch
+from eddy.operators.body import Body, Step
 from eddy.operators.constant import Constant
 from eddy.operators.exchange import Budget, Exchange, Gate, Ownership
+from eddy.operators.fact_waves import FactWaves
 from eddy.operators.fixpoint import Fixpoint, Scope
+from eddy.operators.guarded import Guarded, unguarded
+from eddy.operators.keyed import Keyed
 from eddy.operators.operator import Operator, State
-from eddy.operators.recursion import Body, FactWaves, Step, Waves
+from eddy.operators.outermost import Outermost
+from eddy.operators.recursion import Waves
+from eddy.operators.set_aside import Aside, Care, Kept, Located
+from eddy.source_lines import describe_exception
 from eddy.state.spec import Changes
 
-__all__ = ["Circuit", "LoopStatistics", "Output", "Recursive"]
+__all__ = ["Circuit", "Failure", "LoopStatistics", "Output", "Recursive"]
 
 _ROWS = attrgetter("rows")
 Recursive = Waves | FactWaves | Fixpoint
 
 
 class Output(Operator):
-    """The end of a branch: keeps the epoch's batches for the worker to send."""
+    """The end of a branch: keeps the epoch's batches until the worker sends them.
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    `aside`: the values that the sink cannot write; None where their source records are rejected.
+    """
+
+    def __init__(self, name: str, aside: Aside | None = None) -> None:
+        self.name, self.aside = name, aside
         self.batches: list[Batch] = []
 
     def step(self, *inputs: Batch) -> Batch:
@@ -42,16 +53,42 @@ class Output(Operator):
 
 @dataclass(frozen=True, slots=True)
 class LoopStatistics:
-    """What went round since the circuit was made: waves, and rows in them."""
+    """Counters of a loop since the circuit was created: waves, and rows in them."""
 
     waves: int
     rows: int
 
 
+class Failure(NamedTuple):
+    """The operator whose step has raised, and its inputs."""
+
+    operator: Operator
+    inputs: Sequence[Batch]
+
+    def rows(self) -> dict[int, DataError]:
+        """The failing rows of its first input, by index; see `Operator.failures`."""
+        try:
+            found = self.operator.failures(*self.inputs)
+        except Exception:  # before any function was called: a key that cannot be hashed or encoded
+            return {}
+        return {row: named(self.operator, error) for row, error in found.items()}
+
+
+def named(operator: Operator, error: Exception) -> DataError:
+    """The exception of a function as an error that names its step."""
+    if isinstance(error, DataError):
+        return error
+    told = DataError(f"step '{operator.name}': the function raised {describe_exception(error)}")
+    told.__cause__ = error
+    return told
+
+
 class Circuit:
     """Operators in topological order over numbered slots; `inputs` names those that sources fill.
 
-    `max_cells` bounds what all states hold in memory between epochs.
+    `max_cells` bounds the cells of all states in memory between epochs. `failed` is the operator whose function raised
+    in the last step, if one did. `holding` has the operators that may hold something, each with its number of
+    partitions.
     """
 
     def __init__(
@@ -62,60 +99,99 @@ class Circuit:
         ownership: Ownership,
         budgets: Sequence[Budget],
         max_cells: int | None = None,
+        care: Care | None = None,
     ) -> None:
         self._steps = [(step, last) for step, last in zip(steps, _last_uses(steps), strict=True)]
         self._empty = [EMPTY] * slots
         self._inputs = dict(inputs)
         self.ownership, self.max_cells = ownership, max_cells
         self._budgets = budgets
-        self._running = ""
-        self.operators = operators = list(_with_bodies(step.operator for step in steps))
+        self.failed: Failure | None = None
+        placed = list(_with_bodies(step.operator for step in steps))
+        self.operators = operators = list(map(unguarded, placed))
         self.outputs = {op.name: op for op in operators if isinstance(op, Output)}
         self.recursions: dict[str, Recursive] = {op.name: op for op in operators if isinstance(op, Recursive)}
         self.gates: list[Gate] = [
             op.gate for op in operators if isinstance(op, Exchange | Waves | FactWaves | Constant)
         ]
+        self.care = care or Care()
+        self.asides = [op.aside for op in placed if isinstance(op, Guarded | Output) and op.aside is not None]
         self.loop_topics = frozenset(op.gate.topic for op in operators if isinstance(op, Waves | FactWaves))
         self.constants = [op for op in operators if isinstance(op, Constant)]
+        self._wakers = dict.fromkeys(
+            step.operator for step in steps if type(unguarded(step.operator)).wakes is not Operator.wakes
+        )
+        self._loops = [op for op in map(unguarded, self._wakers) if isinstance(op, Outermost)]
+        self._keyed = [op for op in operators if isinstance(op, Keyed)]
+        self._holding = [
+            op for op in (unguarded(step.operator) for step in steps) if type(op).held is not Operator.held
+        ]
+        self.holding = {op.name: _partitions(op) for op in self._holding}
         self.states: dict[str, State] = {state.spec.name: state for step in steps for state in step.operator.states()}
 
-    def step(self, inputs: Mapping[str, Batch]) -> None:
+    @property
+    def unsettled(self) -> bool:
+        """Whether an epoch without any input is due once nothing is under way anywhere."""
+        return any(recursion.unsettled() for recursion in self.recursions.values())
+
+    def step(self, inputs: Mapping[str, Batch], divisible: bool = False, settling: bool = False) -> None:
         """Run one epoch.
+
+        `divisible`: the caller tries again in parts where it is too much. `settling`: there is no input, and nothing is
+        in flight anywhere.
 
         Raises: DataError naming the step whose function raised; the caller rolls back.
         """
         for budget in self._budgets:
             budget.begin()
+            budget.divisible = divisible
+        self.failed = None
         values = self._empty.copy()
         for name, batch in inputs.items():
             values[self._inputs[name]] = batch
         try:
             for (operator, sources, output), last in self._steps:
                 batches = [values[i] for i in sources]
-                if any(map(_ROWS, batches)) or (not sources and self.due):
-                    self._running = operator.name
+                if (
+                    any(map(_ROWS, batches))
+                    or (operator in self._wakers and unguarded(operator).wakes)
+                    or (settling and unguarded(operator).unsettled())
+                ):
                     values[output] = operator.step(*batches)
                     for slot in last:
                         values[slot] = EMPTY
-        except EddyError:
-            raise
         except Exception as error:
-            raise DataError(f"step '{self._running}': the function raised {error!r}") from error
+            self.failed = Failure(operator, batches)
+            if isinstance(error, EddyError):
+                raise
+            raise named(operator, error) from error
+
+    @property
+    def may_set_aside(self) -> bool:
+        """Whether the last step, or the commit after it, failed where rows are set aside if it is asked for."""
+        return bool(self.asides) and (
+            self.failed is None or isinstance(self.failed.operator, Guarded | Waves | FactWaves)
+        )
 
     @property
     def due(self) -> bool:
-        """Whether there is something to do without any input: rows that are there from the first epoch on."""
-        return any(constant.due for constant in self.constants)
+        """Whether there is something to do without any input: constants to be sent, or tries that are owed."""
+        return any(unguarded(operator).wakes for operator in self._wakers)
 
     @property
     def constants_sent(self) -> list[str]:
         """The topics of the constants whose rows the epoch has sent."""
         return [constant.gate.topic for constant in self.constants if constant.sent_now]
 
-    def changes(self) -> dict[str, Changes]:
-        """What the epoch changed in each state.
+    @property
+    def owed_moves(self) -> dict[str, int]:
+        """By how many the tries that each loop owes have become more in the running epoch."""
+        return {loop.name: loop.queue.moved for loop in self._loops if loop.queue.moved}
 
-        Raises: DataError where a key or value does not fit the serde of its state.
+    def changes(self) -> dict[str, Changes]:
+        """The changed rows of the epoch, by state.
+
+        Raises: DataError if a key or value does not fit the serde of its state.
         """
         changed = {}
         for name, state in self.states.items():
@@ -139,11 +215,13 @@ class Circuit:
             constant.sent_now = False
         for state in self.states.values():
             state.commit()
+        for aside in self.asides:
+            aside.commit()
         self._clear()
         self._fit()
 
     def _fit(self) -> None:
-        """Let the largest states age until all cells are within the bound, or none can."""
+        """Let the largest states drop cells until all are within the bound, or none can."""
         if self.max_cells is None:
             return
         states = list(self.states.values())
@@ -152,9 +230,11 @@ class Circuit:
                 return
 
     def rollback(self) -> None:
-        """Forget the epoch."""
+        """Undo the epoch."""
         for state in self.states.values():
             state.rollback()
+        for aside in self.asides:
+            aside.rollback()
         for recursion in self.recursions.values():
             recursion.forget_waves()
         for constant in self.constants:
@@ -162,14 +242,32 @@ class Circuit:
         self._clear()
 
     def forget(self) -> None:
-        """Empty the memory of every state: ownership has changed, and so has the store."""
+        """Empty the memory of every state after a change of ownership, and so of the store."""
         for state in self.states.values():
             state.forget()
         for constant in self.constants:
             constant.forget()
+        for loop in self._loops:
+            loop.forget_waves()
+
+    def recall(self, memories: Mapping[Located, Kept]) -> None:
+        """Load the rows set aside and the withheld keys of the owned partitions."""
+        owns = self.ownership.owns
+        for aside in self.asides:
+            mine = [m for m in memories.items() if m[0].step == aside.step and owns(m[0].partition, m[0].partitions)]
+            aside.recall(mine)
+
+    def dropped(self) -> dict[str, int]:
+        """The number of rows without a key or a value that steps have dropped in the current epoch, by step."""
+        return {op.name: op.dropped for op in self._keyed if op.dropped}
+
+    def held(self) -> dict[tuple[str, int], str]:
+        """The messages of `Operator.held` in the partitions that this worker owns, by operator name and partition."""
+        owns, counts = self.ownership.owns, self.holding
+        return {(op.name, p): why for op in self._holding for p, why in op.held().items() if owns(p, counts[op.name])}
 
     def statistics(self) -> dict[str, LoopStatistics]:
-        """By loop."""
+        """The counters of each loop."""
         return {name: LoopStatistics(op.waves, op.rows) for name, op in self.recursions.items()}
 
     def _clear(self) -> None:
@@ -177,8 +275,12 @@ class Circuit:
             output.batches = []
         for gate in self.gates:
             gate.outbox = []
+        for operator in self._keyed:
+            operator.dropped = 0
         for recursion in self.recursions.values():
             recursion.cut, recursion.overdue = [], []
+        for loop in self._loops:
+            loop.queue.moved = 0
 
 
 def _with_bodies(operators: Iterable[Operator]) -> Iterable[Operator]:
@@ -189,8 +291,14 @@ def _with_bodies(operators: Iterable[Operator]) -> Iterable[Operator]:
             yield from _with_bodies(step.operator for step in body.steps)
 
 
+def _partitions(operator: Operator) -> int:
+    """The number of partitions of an operator's keys."""
+    gate = getattr(operator, "gate", None)
+    return gate.partitions if isinstance(gate, Gate) else next((s.spec.partitions for s in operator.states()), 1)
+
+
 def _last_uses(steps: Sequence[Step]) -> list[tuple[int, ...]]:
-    """For each step the slots that no later step reads, so that their batches can be let go."""
+    """For each step the slots that no later step reads, so that their batches can be freed."""
     later: set[int] = set()
     found = []
     for step in reversed(steps):

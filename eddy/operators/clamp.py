@@ -11,7 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from eddy.operators.batch import Batch
-from eddy.operators.operator import Operator, State
+from eddy.operators.keyed import Keyed
+from eddy.operators.operator import State
+from eddy.operators.set_aside import Aside, only_written
 from eddy.state.arrangement import Arrangement
 
 __all__ = ["Clamp", "one_if_positive", "positive_part"]
@@ -27,7 +29,7 @@ def positive_part(weight: int) -> int:
     return weight if weight > 0 else 0
 
 
-class Clamp(Operator):
+class Clamp(Keyed):
     """A relation with any weights in, each row with weight f(its total weight) out."""
 
     def __init__(self, name: str, arrangement: Arrangement[Any, Any], f: Callable[[int], int]) -> None:
@@ -39,7 +41,7 @@ class Clamp(Operator):
 
     def step(self, *inputs: Batch) -> Batch:
         """Return f(new) - f(old) for each row of the delta."""
-        (batch,) = inputs
+        batch = self.with_keys(inputs[0])
         delta = batch.zset(self.name)
         rows = list(delta)
         olds = self.arrangement.weights(rows)
@@ -47,3 +49,7 @@ class Clamp(Operator):
         f = self._f
         moves = [f(old + move) - f(old) for old, move in zip(olds, delta.values(), strict=True)]
         return Batch(rows, moves, batch.time).select(moves)
+
+    def step_apart(self, aside: Aside, *inputs: Batch) -> Batch:
+        """Set the rows aside that the arrangement cannot write."""
+        return self.step(only_written(aside, self.with_keys(inputs[0]), self.arrangement.spec))

@@ -1,4 +1,4 @@
-"""Rows that are there from the first epoch on."""
+"""Fixed rows, present from the first epoch on."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,9 +12,9 @@ __all__ = ["Constant"]
 
 
 class Constant(Operator):
-    """Fixed rows. What of them has gone out is remembered, so that a restart sends none of them twice.
+    """Fixed rows. The rows already sent are stored, so that a restart sends none of them twice.
 
-    They are sent by the one owner of partition 0; `gate` is of the topic that says who that is.
+    The owner of partition 0 of the topic of `gate` sends them.
     """
 
     def __init__(self, name: str, rows: Sequence[Row], gate: Gate, sent: Arrangement[Any, Any]) -> None:
@@ -23,17 +23,17 @@ class Constant(Operator):
         self._done = self.sent_now = False
 
     @property
-    def due(self) -> bool:
+    def wakes(self) -> bool:
         """Whether rows have yet to go out here."""
         return not self._done and not self.gate.shared
 
     def states(self) -> Sequence[State]:
-        """The rows that went out."""
+        """The rows that were sent."""
         return (self.sent,)
 
     def step(self, *inputs: Batch) -> Batch:
         """Return what is missing, and take back what is there no longer."""
-        if not self.due:
+        if not self.wakes:
             return EMPTY
         difference = dict(self.rows)
         sent = dict(self.sent.items())
@@ -43,5 +43,5 @@ class Constant(Operator):
         return Batch.of(difference, 0)
 
     def forget(self) -> None:
-        """The epoch is undone, or ownership has changed."""
+        """After a rollback, or a change of ownership."""
         self._done = self.sent_now = False

@@ -1,21 +1,21 @@
 """The exchange: rows go to the worker that owns their key.
 
-A worker is one circuit over all the partitions it owns, so most rows go on in memory. Only rows of
-keys that another worker owns leave, through a topic, and come back in at the same place of that
-worker's circuit. They travel as deltas with weights, so their order across partitions is free.
+A worker is one circuit over all the partitions it owns, so most rows stay in memory. Only rows of keys that another
+worker owns are sent, through a topic, and enter that worker's circuit at the same step. They are deltas with weights,
+so their order across partitions does not matter.
 
-Invariant: rows from one partition to another keep their order, whoever owns the two and whether they
-go in memory or through the topic. So the last value of a key is the last, and no retraction comes
-before its row. For that our own rows of a partition take the topic, too, while earlier ones that
-were sent to it wait there to be read: the partition is *draining*.
+Invariant: rows from one partition to another keep their order, whichever workers own the two and whether they stay in
+memory or use the topic. So the last value of a key is the last, and no retraction precedes its row. Therefore rows of
+owned partitions use the topic, too, while earlier rows of their partition are still in it: the partition is *draining*.
 """
 
 from collections.abc import Callable
 from itertools import compress
 from typing import Any, NamedTuple
 
-from eddy.operators.batch import EMPTY, Batch, concat, keys_of
-from eddy.operators.operator import Operator
+from eddy.operators.batch import EMPTY, Batch, Row, concat, keys_of
+from eddy.operators.keyed import Keyed
+from eddy.operators.set_aside import Aside
 from eddy.serde import Serde
 
 __all__ = ["Budget", "Exchange", "Gate", "Outgoing", "Ownership", "Received", "by_hop"]
@@ -25,10 +25,10 @@ _ROWS_A_LOOK = 256
 
 
 class Ownership:
-    """Which partitions this worker owns, by the number of partitions of a topic.
+    """The partitions owned by this worker, by the partition count of a topic.
 
-    Partition i of every topic with as many partitions belongs to the same worker. A number that is
-    not in `partitions` is owned whole.
+    Partition i of every topic with an equal count belongs to the same worker. A count that is not in `partitions` is
+    owned as a whole.
     """
 
     def __init__(self) -> None:
@@ -42,33 +42,53 @@ class Ownership:
         """Whether one partition of `count` is owned."""
         return partition in self.partitions.get(count, range(count))
 
+    def first_of(self, count: int) -> int:
+        """The first partition of `count` that is owned, -1 for none."""
+        return min(self.partitions.get(count, range(count)), default=-1)
+
 
 class Budget:
-    """How much an epoch may do before it has to commit, for its transaction not to time out.
+    """The work that an epoch may do before it has to commit, so that its transaction does not time out.
 
-    The clock is asked once in a while, not for every wave.
+    The clock is asked once in a while, not for every wave. `divisible`: the epoch may be tried again in parts.
     """
 
     def __init__(self, max_rows: int, expired: Callable[[], bool] = lambda: False) -> None:
-        self.max_rows, self._expired = max_rows, expired
+        self._bound, self._expired = max_rows, expired
+        self.divisible = False
         self.begin()
 
-    def begin(self) -> None:
-        """An epoch begins."""
+    def begin(self, times: int = 1) -> None:
+        """An epoch begins; it may take so many times the rows."""
+        self.max_rows = self._bound * times
         self._rows = self._next = 0
         self._spent = False
 
+    @property
+    def rows(self) -> int:
+        """The rows spent since it began."""
+        return self._rows
+
     def spend(self, rows: int) -> bool:
-        """Count rows that went round a loop; return whether the epoch should end."""
+        """Count rows of a loop; return whether the epoch should end."""
         self._rows += rows
         if self._rows >= self._next and not self._spent:
             self._next = min(self.max_rows, self._rows + _ROWS_A_LOOK)
             self._spent = self._rows >= self.max_rows or self._expired()
         return self._spent
 
+    @property
+    def spent(self) -> bool:
+        """Whether the epoch should end."""
+        return self._spent
+
+    def exceeded(self, rows: int) -> bool:
+        """Whether so many additional rows, not counted yet, are too many, or the time is over."""
+        return self._spent or self._rows + rows >= self.max_rows or self._expired()
+
 
 class Received(Batch):
-    """Rows that came through an exchange's topic. `hops`: how often each has been round its loop."""
+    """Rows received through an exchange's topic. `hops` has the number of loop iterations of each row."""
 
     __slots__ = ("hops",)
 
@@ -78,7 +98,7 @@ class Received(Batch):
 
 
 class Outgoing(NamedTuple):
-    """Rows that leave through an exchange's topic, each with its partition."""
+    """Rows to send through an exchange's topic, each with its partition."""
 
     batch: Batch
     partitions: list[int]
@@ -86,7 +106,7 @@ class Outgoing(NamedTuple):
 
 
 class Gate:
-    """Splits batches into rows of ours, which go on, and rows of others, which leave."""
+    """Splits batches into rows of owned partitions, which continue, and others, which are sent."""
 
     def __init__(
         self,
@@ -104,14 +124,14 @@ class Gate:
 
     @property
     def shared(self) -> bool:
-        """Whether some rows have to leave: keys belong to other workers, or partitions are draining."""
+        """Whether some rows have to be sent: other workers own keys, or partitions are draining."""
         return bool(self.draining) or not self._ownership.all_of(self.partitions)
 
     def own(self, batch: Batch, hop: int = 0) -> Batch:
-        """The rows that may go on here; the others go to the outbox."""
+        """The rows that continue here; the others go to the outbox."""
         if not batch.rows or not self.shared:
             return batch
-        homes = self._homes(batch)
+        homes = self.homes(batch)
         owns, count, draining = self._ownership.owns, self.partitions, self.draining
         mine = [owns(home, count) and home not in draining for home in homes]
         if not all(mine):
@@ -119,36 +139,59 @@ class Gate:
             self.outbox.append(Outgoing(batch.select(theirs), list(compress(homes, theirs)), hop))
         return batch.select(mine)
 
-    def spill(self, batch: Batch, hop: int) -> None:
-        """Send every row out, our own too: the epoch's budget is spent."""
-        self.outbox.append(Outgoing(batch, self._homes(batch), hop))
+    @property
+    def first(self) -> int:
+        """The first partition that this worker owns, -1 for none."""
+        return self._ownership.first_of(self.partitions)
 
-    def _homes(self, batch: Batch) -> list[int]:
+    def mine(self, rows: list[Row]) -> list[Row]:
+        """Those of the rows whose partitions this worker owns."""
+        owns, count = self._ownership.owns, self.partitions
+        if self._ownership.all_of(count):
+            return rows
+        homes = self.homes(Batch(rows, [1] * len(rows)))
+        return [row for row, home in zip(rows, homes, strict=True) if owns(home, count)]
+
+    def spill(self, batch: Batch, hop: int) -> None:
+        """Send every row, including our own: the epoch's budget is spent."""
+        self.outbox.append(Outgoing(batch, self.homes(batch), hop))
+
+    def encode(self, row: Row) -> bytes:
+        """The row in the topic's encoding. Raises: any exception of its serdes."""
+        key, value = row
+        return b"".join(
+            b"" if part is None else serde.encode(part) for part, serde in ((key, self.key), (value, self.value))
+        )
+
+    def homes(self, batch: Batch) -> list[int]:
+        """The partition of each row."""
         if self.partitions == 1:
             return [0] * len(batch)
         keys = list(keys_of(batch.rows))
         partitioner, count = self._partitioner, self.partitions
-        if None in keys:  # a record without a key is at home in partition 0
+        if None in keys:  # a record without a key belongs to partition 0
             return [0 if key is None else partitioner(self.key.identify_many([key])[0], count) for key in keys]
         return [partitioner(key, count) for key in self.key.identify_many(keys)]
 
 
-class Exchange(Operator):
-    """Rows from here and rows received in, rows of keys that this worker owns out.
+class Exchange(Keyed):
+    """Local rows and received rows in, rows of owned keys out.
 
-    An epoch's rows leave consolidated, unless they are `facts`: whatever part of them the other worker takes in
-    first, no row is taken back there before it came. Inside a recursion rows are kept apart by hop: what was
-    received waits in `later` for its own.
+    An epoch's rows are sent consolidated, unless they are `facts`: whatever part of them the other worker reads first,
+    no row is retracted there before it was inserted. With `needs_keys`, rows without a key are dropped. Inside a
+    recursion rows are separated by depth: received rows wait in `later` for theirs.
     """
 
-    def __init__(self, name: str, gate: Gate, facts: bool = False) -> None:
-        self.name, self.gate, self._facts = name, gate, facts
+    def __init__(self, name: str, gate: Gate, facts: bool = False, needs_keys: bool = False) -> None:
+        self.name, self.gate, self._facts, self._needs_keys = name, gate, facts, needs_keys
         self.level = 0
         self.later: dict[int, Batch] = {}
 
     def step(self, *inputs: Batch) -> Batch:
-        """Split what is ours; what was received is ours already."""
+        """Split the local rows; received rows are owned already."""
         batch, received = inputs
+        if self._needs_keys:
+            batch = self.with_keys(batch)
         if self.gate.shared and not self._facts:
             batch = batch.consolidated(self.name)
         own = self.gate.own(batch, self.level)
@@ -156,9 +199,28 @@ class Exchange(Operator):
             self.later = by_hop(received)
         return concat((self.later.pop(self.level, EMPTY), own))
 
+    def step_apart(self, aside: Aside, *inputs: Batch) -> Batch:
+        """Set the rows aside that would leave, and that the topic cannot hold."""
+        batch, received = inputs
+        batch = aside.without_kept(batch)
+        if self.gate.shared and aside.care.on:
+            batch = aside.without(batch, self._unwritten(batch))
+        return self.step(batch, received)
+
+    def _unwritten(self, batch: Batch) -> dict[int, Exception]:
+        found: dict[int, Exception] = {}
+        for index, row in enumerate(batch.rows):
+            try:
+                if not self._facts:
+                    hash(row)
+                self.gate.encode(row)
+            except Exception as error:
+                found[index] = error
+        return found
+
 
 def by_hop(received: Batch) -> dict[int, Batch]:
-    """What was received, by how often it has been round."""
+    """The received rows, by depth."""
     if not isinstance(received, Received):
         return {0: received} if received.rows else {}
     return {hop: received.select([h == hop for h in received.hops]) for hop in set(received.hops)}

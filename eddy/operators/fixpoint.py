@@ -1,38 +1,43 @@
-"""Recursion by nested time: the least fixpoint of any `op`, kept exact under retractions and through cycles.
+"""Recursion by nested time: the least fixpoint of any `op`, exact under retractions and with cycles.
 
     bindings     X(0) = ∅       X(n+1) = op(X(n))            until nothing changes
     recursion    X(0) = seed    X(n+1) = seed + op(X(n))
 
-Kept are differences by round. An epoch's deltas enter at round 0; then the least round for which
-anything waits is run, until nothing waits:
+The states hold differences by round, the iterations of the loop. An epoch's deltas enter at round 0; then the least
+round with waiting rows is run, until no rows wait:
 
-    what the definitions make at round n  →  what the bindings bring at round n + 1
+    the results of the definitions in round n  →  the inputs of the bindings in round n + 1
 
-A fact of round n rests on facts of earlier rounds alone, so that no fact supports itself: what was held
-up by a cycle only disappears when the cycle is cut off. Several bindings go round together; one that is
-defined by a collection of this round, not by a binding, sees the new value.
+A fact of round n depends only on facts of earlier rounds, so no fact supports itself: facts supported only by a cycle
+disappear when the cycle is cut off. Several bindings iterate together; a definition that uses a collection of this
+round, instead of a binding, sees the new value.
 
 Bounds: X(rounds) is the answer, and what would make another of it is cut; under `rows` what was cut makes
-rows of an error, too, and nothing leaves before they are gone. With `error` the limit guards against
-recursions that never end, and undoes the epoch.
+rows of an error, too. With `error` the limit guards against recursions that never end. What becomes of a loop that
+meets it is the matter of the outermost one (`operators/outermost.py`).
 
 Sources: McSherry et al., "Differential Dataflow", CIDR 2013; Materialize's WITH MUTUALLY RECURSIVE.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 
-from eddy.errors import LoopLimitError
 from eddy.operators.batch import EMPTY, Batch, Row, ZSet, merge_into
+from eddy.operators.body import Bound, Step, columns_of
+from eddy.operators.endless import FIRST_LOOK, LARGEST_WEIGHT, EndlessError, Repetition, outgrown
 from eddy.operators.exchange import Budget
-from eddy.operators.held import Held
+from eddy.operators.inner_limits import InnerLimit
 from eddy.operators.operator import Operator, State
-from eddy.operators.recursion import Bound, Step
 from eddy.operators.timed import Time, Timed
+from eddy.state.trace import Trace
 
-__all__ = ["Fixpoint", "Results", "Scope", "Take"]
+__all__ = ["ADVICE", "Fixpoint", "Results", "Scope", "Take"]
 
 _ROWS, _TIME = attrgetter("rows"), attrgetter("time")
+ADVICE = (
+    "Mend the data, bound it (max_depth=, or limit= with on_limit='return'), or raise limit=, max_nested_rows, "
+    "max_nested_s"
+)
 
 
 class Scope:
@@ -47,13 +52,13 @@ class Scope:
         self._outside = range(0)
 
     def open(self, externals: Sequence[Batch]) -> None:
-        """What comes from outside is there at round 0 alone."""
+        """Deltas from outside are inputs of round 0 only."""
         first = self._bindings
         self._outside = range(first, first + len(externals))
         self._values[first : first + len(externals)] = externals
 
     def run(self, time: Time, bindings: Sequence[Batch]) -> list[Batch]:
-        """One round: how the definitions differ in it."""
+        """One round: the changes of the definitions in it."""
         values = self._values
         values[: self._bindings] = bindings
         for operator, inputs, output, timed in self._order:
@@ -74,7 +79,7 @@ class Scope:
         return [time for timed in self._timed for time in timed.waiting()]
 
     def forget_waves(self) -> None:
-        """The epoch is undone."""
+        """Undo the epoch."""
         for timed in self._timed:
             timed.forget_wave()
 
@@ -82,9 +87,13 @@ class Scope:
         """The states of the operators inside."""
         return [state for step in self.steps for state in step.operator.states()]
 
+    def loops(self) -> list["Fixpoint"]:
+        """The loops inside."""
+        return [timed for timed in self._timed if isinstance(timed, Fixpoint)]
+
 
 class Results(Batch):
-    """What leaves a loop of several bindings: a batch for each, to be taken by `Take`."""
+    """The output of a loop of several bindings: a batch for each, picked by `Take`."""
 
     __slots__ = ("batches",)
 
@@ -94,13 +103,13 @@ class Results(Batch):
 
 
 class Take(Operator):
-    """One binding's batch out of the results of its loop."""
+    """One binding's batch from the results of its loop."""
 
     def __init__(self, name: str, index: int) -> None:
         self.name, self._index = name, index
 
     def step(self, *inputs: Batch) -> Batch:
-        """Pick it; there are no errors where the bound makes none."""
+        """Pick the batch; there are no errors if the bound makes none."""
         (results,) = inputs
         assert isinstance(results, Results)
         return results.batches[self._index] if self._index < len(results.batches) else EMPTY
@@ -110,7 +119,8 @@ class Fixpoint(Timed):
     """Deltas from outside in, the deltas of all bindings out, and last those of the limit's errors.
 
     `seeded`, it is a recursion of one binding, whose first input is the seed. `depth` is that of its rounds: 1 at the
-    top, where a time is a number. `held` is there where the bound makes rows.
+    top, where a time is a number. `limit` is there where the bound makes rows of a loop inside another one. `encoders`:
+    how each binding's rows are written, None where they are not.
     """
 
     def __init__(
@@ -122,51 +132,68 @@ class Fixpoint(Timed):
         rounds: int,
         bound: Bound,
         budget: Budget,
-        held: Held | None = None,
+        limit: InnerLimit | None = None,
         seeded: bool = False,
+        encoders: Sequence[Callable[[Row], object] | None] = (),
     ) -> None:
         super().__init__()
         self._seeded = seeded
+        self._encoders = encoders or [None] * len(bindings)
         self.name, self.bindings, self.body, self._depth = name, bindings, body, depth
-        self._rounds, self.bound, self._budget, self._held = rounds, bound, budget, held
+        self._rounds, self.bound, self._budget, self._limit = rounds, bound, budget, limit
         self.waves = self.rows = 0
         self.cut: list[Batch] = []
         self.overdue: list[Row] = []
+        self._deepest: int | None = None  # no state has a difference in a later round; None before it was looked up
+        self._repetition: Repetition | None = None
 
     def states(self) -> Sequence[State]:
-        """The states inside, and what is held back."""
+        """The states inside, and those of the loop itself."""
         return [*self.body.states(), *self.own_states()]
 
     def own_states(self) -> Sequence[State]:
-        """What is held back, and why."""
-        return self._held.states() if self._held else ()
+        """The states of the loop itself."""
+        return ()
 
     def due(self, time: Time) -> bool:
-        """Whether something inside waits for a round of the loop around."""
+        """Whether rows inside wait for a round of the enclosing loop."""
         return any(at[:-1] == self._prefix(time) for at in self.body.waiting())
 
     def waiting(self) -> list[Time]:
-        """The rounds of the loop around for which something inside waits."""
+        """The rounds of the enclosing loop for which rows inside wait."""
         return [at[0] if self._depth == 2 else at[:-1] for at in self.body.waiting()]
 
     def _prefix(self, time: Time) -> tuple[int, ...]:
         return (time,) if self._depth == 2 else time
 
     def forget_waves(self) -> None:
-        """The epoch is undone."""
+        """Undo the epoch."""
         self.body.forget_waves()
         self.cut.clear()
+        self._deepest = None
 
     forget_wave = forget_waves
 
     def step(self, *inputs: Batch) -> Batch:
-        """Run rounds until nothing waits.
+        """Run rounds until nothing waits. Raises: EndlessError, see `run_rounds`."""
+        totals, over = self.run_rounds(inputs)
+        time = max(map(_TIME, inputs), default=0)
+        batches = [Batch.of(total, time) if total else EMPTY for total in totals]
+        if self._limit is not None:
+            batches = self._limit.step(batches, over, time)
+        else:
+            self._note_cut(over)
+        return Results(batches, time)
 
-        Raises: LoopLimitError where the guard's rounds, or the epoch's rows or seconds, do not suffice.
+    def run_rounds(self, inputs: Sequence[Batch]) -> tuple[list[ZSet], list[tuple[int, Batch]]]:
+        """Run rounds until nothing waits. Returns the bindings' deltas, and what is beyond the last round.
+
+        Raises: EndlessError where the guard's rounds, or the epoch's rows or seconds, do not suffice.
         """
         nested = self._depth > 1
         prefix = self._prefix(self.time) if nested else ()
         body, none = self.body, [EMPTY] * len(self.bindings)
+        self._repetition = None
         body.open(inputs)
         totals: list[ZSet] = [{} for _ in self.bindings]
         over: list[tuple[int, Batch]] = []
@@ -174,61 +201,101 @@ class Fixpoint(Timed):
         for total, batch in zip(totals, start, strict=True):
             merge_into(total, batch.rows, batch.weights)
         pending: dict[Time, list[Batch]] = {(*prefix, 0) if nested else 0: start}
+        round_ = 0
         while True:
             times = [at for at in body.waiting() if at[:-1] == prefix] if nested else body.waiting()
             if not (pending or times):
                 break
             time = min((*pending, *times))
+            round_ = time[-1] if nested else time
             made = body.run(time, pending.pop(time, none))
-            after = self._feed(time, made, totals, over)
+            after = self._feed(round_, made, totals, over)
             if after:
-                pending[(*prefix, time[-1] + 1) if nested else time + 1] = after
-        return self._results(totals, over, max(map(_TIME, inputs), default=0))
+                pending[(*prefix, round_ + 1) if nested else round_ + 1] = after
+        if self._deepest is not None and round_ > self._deepest:
+            self._deepest = round_
+        return totals, over
 
     def _feed(
-        self, time: Time, made: list[Batch], totals: list[ZSet], over: list[tuple[int, Batch]]
+        self, round_: int, made: list[Batch], totals: list[ZSet], over: list[tuple[int, Batch]]
     ) -> list[Batch] | None:
-        """Add what a round made to the totals; return what the bindings bring in the next one."""
+        """Add a round's results to the totals; return the inputs of the bindings in the next round."""
         after = None
-        round_ = time if type(time) is int else time[-1]
         last = self._rounds if self._seeded else self._rounds - 1  # a seed has needed no round
         for index, batch in enumerate(made):
             if not batch.rows:
                 continue
-            batch = batch.consolidated(self.name)
+            made[index] = batch = batch.consolidated(self.name)
             if not batch.rows:
                 continue
             self.rows += len(batch.rows)
             if self._budget.spend(len(batch.rows)):
-                raise self._error(index, batch, "the epoch's rows or seconds were spent")
+                raise self._error(index, made, "the epoch's rows or seconds were spent", of_work=True)
+            if max(batch.weights) > LARGEST_WEIGHT or min(batch.weights) < -LARGEST_WEIGHT:
+                self._watch(index, made, round_, None)  # the next round might square it
+            elif round_ >= FIRST_LOOK and round_ & (round_ - 1) == 0:
+                self._watch(index, made, round_, self._encoders[index])
             if round_ < self._rounds:
                 merge_into(totals[index], batch.rows, batch.weights)
-            if round_ >= last:
-                self._beyond(index, batch, over)
-            else:
+            if round_ < last:
                 after = after or [EMPTY] * len(made)
                 after[index] = batch
+            elif self.bound.leveled:
+                over.append((index, batch))
+            else:
+                raise self._error(index, made, f"after {self._rounds} rounds it still changed")
+        if after and round_ >= FIRST_LOOK and not self.bound.leveled:
+            self._look_for_repetition(round_, after)
         self.waves += 1
         return after
 
-    def _beyond(self, index: int, batch: Batch, over: list[tuple[int, Batch]]) -> None:
-        if not self.bound.leveled:
-            raise self._error(index, batch, f"after {self._rounds} rounds it still changed")
-        over.append((index, batch))
+    def _look_for_repetition(self, round_: int, made: list[Batch]) -> None:
+        """Raises: EndlessError where the bindings hold what they held some rounds before."""
+        if self._repetition is None:
+            if self._deepest is None:
+                self._deepest = max((self._round_of(time) for time in self._times()), default=0)
+            self._repetition = Repetition(len(made), self._deepest)
+        if self._repetition.met(round_, made):
+            index = next(index for index, batch in enumerate(made) if batch.rows)
+            raise self._error(index, made, f"after {round_} rounds it holds what it held before")
 
-    def _error(self, index: int, batch: Batch, why: str) -> LoopLimitError:
-        row = next((row for row, weight in zip(batch.rows, batch.weights, strict=True) if weight > 0), batch.rows[0])
-        return LoopLimitError(
-            f"recursively '{self.name}': binding '{self.bindings[index]}' does not come to rest: {why}, e.g. by row "
-            f"{row!r}; a recursion that grows without end or goes back and forth has no answer. Mend the data, bound "
-            "it (max_depth=, or limit= with on_limit='return'), or raise limit=, max_nested_rows, max_nested_s"
+    def _times(self) -> Iterator[Time]:
+        """The times of all differences that the body keeps."""
+        for state in self.body.states():
+            if isinstance(state, Trace):
+                yield from {time for (_, time, _), _ in state.items()}
+
+    def _round_of(self, time: Time) -> int:
+        return time if type(time) is int else time[self._depth - 1]
+
+    def _watch(self, index: int, made: list[Batch], round_: int, encode: Callable[[Row], object] | None) -> None:
+        """Raises: EndlessError where rows have outgrown what can be written, for each of them."""
+        errors = [
+            self._error(index, made, f"after {round_} rounds {why}", [row])
+            for row, why in outgrown(made[index], encode)
+        ]
+        if errors:
+            errors[0].others = errors[1:]
+            raise errors[0]
+
+    def _error(
+        self, index: int, made: list[Batch], why: str, rows: Sequence[Row] = (), of_work: bool = False
+    ) -> EndlessError:
+        batch = made[index]
+        there = (row for row, weight in zip(batch.rows, batch.weights, strict=True) if weight > 0)
+        row = rows[0] if rows else next(there, batch.rows[0])
+        sql, subject = self.bound.words is not None, self.bound.where(self.name)
+        if not (sql and self._seeded):
+            subject += f": binding '{self.bindings[index]}'"
+        return EndlessError(
+            f"{subject} does not come to rest: {why}, e.g. by row {columns_of(row) if sql else row!r}; a recursion "
+            f"that grows without end or goes back and forth has no answer. {self.bound.advice(ADVICE)}",
+            rows or [row for batch in made for row in batch.rows],
+            of_work,
         )
 
-    def _results(self, totals: list[ZSet], over: list[tuple[int, Batch]], time: int) -> Batch:
-        batches = [Batch.of(total, time) if total else EMPTY for total in totals]
-        if self._held is not None:
-            batches = self._held.step(batches, over, time)
-        elif self.bound.max_depth is None:
+    def _note_cut(self, over: Sequence[tuple[int, Batch]]) -> None:
+        """What an answer that stops at its limit had to leave out."""
+        if self.bound.max_depth is None and self.bound.on_limit != "rows":
             positive = [batch.select([weight > 0 for weight in batch.weights]) for _, batch in over]
             self.cut += [batch for batch in positive if batch.rows]
-        return Results(batches, time)

@@ -1,14 +1,17 @@
-"""A loop whose limit is an error: nothing of it leaves while there is one.
+"""The errors of a loop whose limit is an error, as rows (binding, (key, value)).
 
 The error is what the loop would have gone on with after its last round, as rows: a function of the
-present data, so that mending the data takes it away. Until then the bindings' deltas are held back,
-summed up, and those behind the loop keep the last answer that was right.
+present data, so that mending the data takes it away. While there is one the loop withholds all its rows
+(`operators/outermost.py`).
+
+Blocks inside the loop whose limit is an error withhold nothing: their errors count here, behind the loop's own.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
-from eddy.operators.batch import EMPTY, Batch, ZSet, merge_into
+from eddy.operators.batch import Batch, ZSet
+from eddy.operators.inner_limits import InnerErrors, numbered
 from eddy.operators.operator import State
 from eddy.state.arrangement import Arrangement
 
@@ -16,46 +19,64 @@ __all__ = ["Held"]
 
 
 class Held:
-    """Two arrangements, of rows with the number of their binding in both key and value."""
+    """Two arrangements of rows, with the number of the binding in both key and value.
 
-    def __init__(self, bindings: Sequence[str], errors: Arrangement[Any, Any], deltas: Arrangement[Any, Any]) -> None:
-        self._bindings, self._errors, self._deltas = bindings, errors, deltas
+    `bindings` are the loop's, then those of the blocks inside whose errors count, each with the number of its first.
+    `deltas` holds what an earlier release held back since the error came; nothing is added to it.
+    """
+
+    def __init__(
+        self,
+        bindings: Sequence[str],
+        errors: Arrangement[Any, Any],
+        deltas: Arrangement[Any, Any],
+        inside: Sequence[tuple[int, InnerErrors]] = (),
+    ) -> None:
+        self._bindings, self._errors, self._deltas, self._inside = bindings, errors, deltas, inside
 
     def states(self) -> Sequence[State]:
-        """Errors, and what is held back."""
+        """The errors, and the withheld rows."""
         return (self._errors, self._deltas)
 
-    def step(self, batches: list[Batch], over: Sequence[tuple[int, Batch]], time: int) -> list[Batch]:
-        """Return what leaves, binding by binding, and how the errors differ: rows (binding, (key, value))."""
-        errors = self._mended(self._numbered(over), time)
-        deltas = self._numbered(enumerate(batches))
-        if next(self._errors.items(), None) is not None:
-            if deltas:
-                self._deltas.integrate(deltas)
-            return [*([EMPTY] * len(batches)), errors]
-        if held := dict(self._deltas.items()):
-            self._deltas.integrate({row: -weight for row, weight in held.items()})
-            merge_into(deltas, held, held.values())
-        return [*self._by_binding(deltas, time), errors]
+    def __bool__(self) -> bool:
+        return next(self._errors.items(), None) is not None
 
-    def _mended(self, changed: ZSet, time: int) -> Batch:
-        """Take in what is beyond the last round; each row that it changes is an error, once."""
+    def rows(self) -> ZSet:
+        """The errors that there are."""
+        return {(self._bindings[index], (key, value)): 1 for ((index, key), (_, value)), _ in self._errors.items()}
+
+    def least(self) -> str:
+        """The binding of one of the errors, and its row: always the same one of the same errors."""
+        return min(
+            f"binding '{name}' still changed in its last round, e.g. by row {row!r}" for name, row in self.rows()
+        )
+
+    def taken_back(self, count: int) -> list[ZSet]:
+        """What an earlier release held back of so many bindings; it is held back no longer."""
+        zsets: list[ZSet] = [{} for _ in range(count)]
+        held = dict(self._deltas.items())
+        for ((index, key), (_, value)), weight in held.items():
+            zsets[index][key, value] = weight
+        if held:
+            self._deltas.integrate({row: -weight for row, weight in held.items()})
+        return zsets
+
+    def take(self, over: Sequence[tuple[int, Batch]]) -> ZSet:
+        """Take in what is beyond the last round: a row that it changes is an error, once. Returns how they differ."""
+        changed = {**numbered(over), **self._of_blocks_inside()}
         if not changed:
-            return EMPTY
+            return {}
         olds = self._errors.weights(list(changed))
         self._errors.integrate(changed)
-        rows = [(self._bindings[index], (key, value)) for (index, key), (_, value) in changed]
-        weights = [(old + move != 0) - (old != 0) for old, move in zip(olds, changed.values(), strict=True)]
-        return Batch(rows, weights, time).select(weights)
+        moves = {
+            (self._bindings[index], (key, value)): (old + move != 0) - (old != 0)
+            for (((index, key), (_, value)), move), old in zip(changed.items(), olds, strict=True)
+        }
+        return {row: move for row, move in moves.items() if move}
 
-    def _numbered(self, batches: Any) -> ZSet:
-        zset: ZSet = {}
-        for index, batch in batches:
-            merge_into(zset, [((index, key), (index, value)) for key, value in batch.rows], batch.weights)
-        return zset
-
-    def _by_binding(self, deltas: ZSet, time: int) -> list[Batch]:
-        zsets: list[ZSet] = [{} for _ in self._bindings]
-        for ((index, key), (_, value)), weight in deltas.items():
-            zsets[index][key, value] = weight
-        return [Batch.of(zset, time) if zset else EMPTY for zset in zsets]
+    def _of_blocks_inside(self) -> ZSet:
+        return {
+            ((first + index, key), (first + index, value)): move
+            for first, errors in self._inside
+            for ((index, key), (_, value)), move in errors.taken_moves().items()
+        }

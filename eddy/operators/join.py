@@ -2,13 +2,15 @@
 
     Δ(L ⋈ R)  =  ΔL ⋈ R  +  L ⋈ ΔR  ±  ΔL ⋈ ΔR
 
-The last term depends on when the two sides take their deltas in. A side whose state is *eager*
-has its delta in it by the time the join runs, a *deferred* one (a recursion's own side) has not:
-with two eager sides ΔL ⋈ ΔR is there twice and is taken off once, with one it is there once, with
-none it is missing.
+The last term depends on when the two sides apply their deltas. An *eager* state contains its delta when the join runs,
+a *deferred* one (a recursion's own side) does not: with two eager sides ΔL ⋈ ΔR is counted twice and subtracted once,
+with one it is counted once, with none it is missing and added.
 
-Inside a recursion that counts depth, the deferred side's values are (level, value) pairs, and what
-L ⋈ ΔR finds at a level waits until the recursion gets there.
+A row without a key matches nothing: no table and no arrangement has such rows, and it is excluded where the two deltas
+are joined.
+
+Inside a recursion that counts depth, the deferred side's values are (level, value) pairs, and rows of L ⋈ ΔR at a level
+wait until the recursion reaches it.
 
 Source: Budiu et al., "DBSP: Automatic Incremental View Maintenance", VLDB 2023, on bilinear operators.
 """
@@ -19,9 +21,11 @@ from operator import itemgetter
 from typing import Any, Literal
 
 from eddy.operators.batch import EMPTY, Batch, Row, concat, keys_of
-from eddy.operators.operator import Operator, State
+from eddy.operators.keyed import Keyed, keyed
+from eddy.operators.operator import Operator, RowWise, State
+from eddy.operators.set_aside import Aside, only_written
 from eddy.operators.stateless import check_rows
-from eddy.operators.tables import replacement
+from eddy.operators.tables import by_key, replacement
 from eddy.state.arrangement import Arrangement, pairs_of
 from eddy.state.table import Table
 
@@ -29,25 +33,28 @@ __all__ = ["Arrange", "Join", "Materialize", "StreamTableJoin", "TableJoin"]
 
 _KEY, _VALUE = itemgetter(0), itemgetter(1)
 Lookup = Table[Any, Any] | Arrangement[Any, Any]
+Merge = Callable[[Any, Any, Any], Row]
+
+
+class _Failed(tuple[Row, Exception | None]):
+    """In place of a row: a pair that cannot be merged; no error where an equal one is set aside already."""
+
+    __slots__ = ()
 
 
 class Join(Operator):
-    """Rows of (K, L) and of (K, R) in, the rows `merge(key, left, right)` of their matches out.
-
-    Cost: one `merge` for each match that has a new member; |L| and |R| never appear.
-    """
+    """Rows of (K, L) and of (K, R) in, the rows `merge(key, left, right)` of their matches out."""
 
     def __init__(
         self,
         name: str,
         left: Lookup,
         right: Lookup,
-        merge: Callable[[Any, Any, Any], Row],
+        merge: Merge,
         eager: int = 2,
         leveled: bool = False,
     ) -> None:
         self.name, self._left, self._right, self._merge = name, left, right, merge
-        self._swapped = lambda key, right, left: merge(key, left, right)
         self._correction = {2: -1, 1: 0, 0: 1}[eager]
         self.leveled, self.level = leveled, 0
         self.later: dict[int, Batch] = {}
@@ -55,53 +62,80 @@ class Join(Operator):
     def step(self, *inputs: Batch) -> Batch:
         """Return the delta of the join, not consolidated."""
         left, right = inputs
-        if not right.rows and not self.leveled:
-            result = matches(left, self._right, self._merge)
-        else:
-            result = concat(self._terms(left, right))
+        result = self._matched(left, right, self._merge)
         check_rows(result.rows, self.name)
         return result
 
-    def _terms(self, left: Batch, right: Batch) -> list[Batch]:
+    def step_apart(self, aside: Aside, *inputs: Batch) -> Batch:
+        """Set the pairs (key, (left, right)) aside on which `merge` fails."""
+
+        def merge(key: Any, left: Any, right: Any) -> Row:
+            pair = (key, (left, right))
+            if aside.kept and aside.reason_of(pair):
+                return _Failed((pair, None))
+            try:
+                row = self._merge(key, left, right)
+                check_rows([row], self.name)
+                return row
+            except Exception as error:
+                return _Failed((pair, error))
+
+        left, right = inputs
+        result = self._matched(left, right, merge)
+        failed = [type(row) is _Failed for row in result.rows]
+        for (pair, error), weight in compress(zip(result.rows, result.weights, strict=True), failed):
+            if error is None:
+                aside.again(pair, weight)
+            else:
+                aside.take(pair, weight, error)
+        return result.select([not one for one in failed]) if any(failed) else result
+
+    def _matched(self, left: Batch, right: Batch, merge: Merge) -> Batch:
+        if not right.rows and not self.leveled:
+            return matches(left, self._right, merge)
+        return concat(self._terms(left, right, merge))
+
+    def _terms(self, left: Batch, right: Batch, merge: Merge) -> list[Batch]:
         terms = []
         if left.rows:
-            terms.append(matches(left, self._right, self._merge))
+            terms.append(matches(left, self._right, merge))
             if right.rows and self._correction:
-                terms.append(self._both(left, right))
+                terms.append(self._both(left, right, merge))
         if self.leveled:
             if right.rows:
-                self._postpone(right)
+                self._postpone(right, merge)
             terms.append(self.later.pop(self.level, EMPTY))
         elif right.rows:
-            terms.append(matches(right, self._left, self._swapped))
+            terms.append(matches(right, self._left, lambda key, right, left: merge(key, left, right)))
         return terms
 
-    def _both(self, left: Batch, right: Batch) -> Batch:
-        by_key: dict[Any, list[tuple[Any, int]]] = {}
+    def _both(self, left: Batch, right: Batch, merge: Merge) -> Batch:
+        matching: dict[Any, list[tuple[Any, int]]] = {}
         for (key, value), weight in zip(right.rows, right.weights, strict=True):
-            by_key.setdefault(key, []).append((value, weight * self._correction))
+            matching.setdefault(key, []).append((value, weight * self._correction))
+        matching.pop(None, None)
         rows, weights = [], []
         for (key, value), weight in zip(left.rows, left.weights, strict=True):
-            for other, factor in by_key.get(key, ()):
-                rows.append(self._merge(key, value, other))
+            for other, factor in matching.get(key, ()):
+                rows.append(merge(key, value, other))
                 weights.append(weight * factor)
         return Batch(rows, weights, max(left.time, right.time))
 
-    def _postpone(self, right: Batch) -> None:
+    def _postpone(self, right: Batch, merge: Merge) -> None:
         """L ⋈ ΔR, by the level of the row on the left."""
         levels: dict[int, tuple[list[Row], list[int]]] = {}
         bags = self._left.get_many(list(keys_of(right.rows)))
         for (key, value), weight, bag in zip(right.rows, right.weights, bags, strict=True):
             for (level, other), factor in pairs_of(bag):
                 rows, weights = levels.setdefault(level, ([], []))
-                rows.append(self._merge(key, other, value))
+                rows.append(merge(key, other, value))
                 weights.append(weight * factor)
         self.later = {level: Batch(rows, weights, right.time) for level, (rows, weights) in levels.items()}
 
 
 def matches(batch: Batch, state: Lookup, merge: Callable[[Any, Any, Any], Row]) -> Batch:
     """The rows merge(key, value, other) of each row of `batch` with each value of its key in `state`."""
-    if len(batch.rows) == 1 and isinstance(state, Table):  # most frontiers of a live change
+    if len(batch.rows) == 1 and isinstance(state, Table):  # most frontiers of a single change
         ((key, value),) = batch.rows
         other = state.get(key)
         return EMPTY if other is None else Batch([merge(key, value, other)], batch.weights, batch.time)
@@ -126,10 +160,9 @@ def matches(batch: Batch, state: Lookup, merge: Callable[[Any, Any, Any], Row]) 
 
 
 class Arrange(Operator):
-    """The identity on a relation, which keeps an arrangement of it for joins to look into.
+    """The identity on a relation; it keeps an arrangement of the rows that have a key, for joins to read.
 
-    Deferred, it takes in what came at the end of a recursion, in `settle`; with levels, as
-    (level, value) pairs.
+    If deferred, it adds an epoch's rows at the end of a recursion, in `settle`; with levels, as (level, value) pairs.
     """
 
     def __init__(
@@ -138,37 +171,42 @@ class Arrange(Operator):
         self.name, self.arrangement = name, arrangement
         self._deferred = deferred
         self.leveled, self.level = leveled, 0
-        self._waiting: list[Batch] = []
+        self.waiting: list[Batch] = []
 
     def states(self) -> Sequence[State]:
         """The arrangement."""
         return (self.arrangement,)
 
     def step(self, *inputs: Batch) -> Batch:
-        """Take the delta in, now or later."""
+        """Apply the delta, now or later."""
         (batch,) = inputs
+        kept = keyed(batch)
         if not self._deferred:
-            self.arrangement.integrate(batch.zset(self.name))
+            self.arrangement.integrate(kept.zset(self.name))
         elif self.leveled:
             level = self.level
-            self._waiting.append(batch.with_rows([(key, (level, value)) for key, value in batch.rows]))
+            self.waiting.append(kept.with_rows([(key, (level, value)) for key, value in kept.rows]))
         else:
-            self._waiting.append(batch)
+            self.waiting.append(kept)
         return batch
 
+    def step_apart(self, aside: Aside, *inputs: Batch) -> Batch:
+        """Set the rows aside that the arrangement cannot write."""
+        return self.step(only_written(aside, inputs[0], self.arrangement.spec))
+
     def settle(self) -> None:
-        """The recursion is at rest: take in what it brought."""
-        if self._waiting:
-            self.arrangement.integrate(concat(self._waiting).zset(self.name))
-            self._waiting = []
+        """The recursion has ended: add its rows."""
+        if self.waiting:
+            self.arrangement.integrate(concat(self.waiting).zset(self.name))
+            self.waiting = []
 
     def forget_wave(self) -> None:
-        """The epoch is undone."""
-        self._waiting = []
+        """Undo the epoch."""
+        self.waiting = []
 
 
 class Materialize(Operator):
-    """The identity on a table's delta, which keeps the table for joins to look into."""
+    """The identity on a table's delta; it keeps the table for joins to read."""
 
     def __init__(self, name: str, table: Table[Any, Any]) -> None:
         self.name, self.table = name, table
@@ -187,11 +225,16 @@ class Materialize(Operator):
         self.table.put_many(news, self.table.get_many(list(news)))
         return batch
 
+    def step_apart(self, aside: Aside, *inputs: Batch) -> Batch:
+        """Set the rows aside that the table cannot write."""
+        return self.step(only_written(aside, inputs[0], self.table.spec))
 
-class StreamTableJoin(Operator):
+
+class StreamTableJoin(Keyed, RowWise):
     """Records (K, V) in, (key, joiner(value, the table's value)) out; the table as of the epoch.
 
-    Left, a key that the table does not hold is joined with None; inner, it is dropped.
+    In a left join, a key that the table does not have, or no key, is joined with None; in an inner join it is dropped.
+    A record without a value is dropped: None tells the joiner that the other side has no value.
     """
 
     def __init__(self, name: str, table: Table[Any, Any], joiner: Callable[[Any, Any], Any], left: bool) -> None:
@@ -199,7 +242,7 @@ class StreamTableJoin(Operator):
 
     def step(self, *inputs: Batch) -> Batch:
         """Look each record's key up. The second input, the table's delta, makes no record."""
-        batch = inputs[0]
+        batch = self.with_values(inputs[0]) if self._left else self.with_both(inputs[0])
         others = self._others(list(keys_of(batch.rows)))
         if not self._left and None in others:
             mask = [other is not None for other in others]
@@ -208,8 +251,8 @@ class StreamTableJoin(Operator):
         return batch.with_rows(list(zip(keys_of(batch.rows), joined, strict=True)))
 
     def _others(self, keys: list[Any]) -> list[Any]:
-        """The table's values; a record without a key finds none."""
-        if None not in keys:
+        """The table's values; None for a record without a key."""
+        if not self._left or None not in keys:
             return self._table.get_many(keys)
         found = iter(self._table.get_many([key for key in keys if key is not None]))
         return [None if key is None else next(found) for key in keys]
@@ -235,11 +278,37 @@ class TableJoin(Operator):
     def step(self, *inputs: Batch) -> Batch:
         """Recompute the keys that a delta names, before and after."""
         left, right = inputs
+        return self._replaced(left, right, lambda keys, lefts, rights, weight: self._joined(lefts, rights))
+
+    def step_apart(self, aside: Aside, *inputs: Batch) -> Batch:
+        """Set the pairs (key, (left, right)) aside on which the joiner fails: their keys have no row."""
+
+        def joined(keys: Sequence[Any], lefts: Sequence[Any], rights: Sequence[Any], weight: int) -> list[Any]:
+            values = []
+            for key, left, right in zip(keys, lefts, rights, strict=True):
+                pair, value = (key, (left, right)), None
+                if aside.kept and aside.reason_of(pair):
+                    aside.again(pair, weight)
+                else:
+                    try:
+                        value = self._join(left, right)
+                    except Exception as error:
+                        aside.take(pair, weight, error)
+                values.append(value)
+            return values
+
+        left, right = inputs
+        return self._replaced(left, right, joined)
+
+    def _replaced(self, left: Batch, right: Batch, joined: "_Joined") -> Batch:
         keys = list(dict.fromkeys([*keys_of(left.rows), *keys_of(right.rows)]))
         lefts, rights = self._left.get_many(keys), self._right.get_many(keys)
-        news = self._joined(lefts, rights)
-        olds = self._joined(before(keys, lefts, left), before(keys, rights, right))
-        return replacement(dict(zip(keys, news, strict=True)), olds, max(left.time, right.time))
+        news = joined(keys, lefts, rights, 1)
+        olds = joined(keys, before(keys, lefts, left), before(keys, rights, right), -1)
+        headed = concat((right, left)) if left.headers or right.headers else EMPTY
+        headers_of = by_key(headed, headed.headers)
+        time = max(left.time, right.time)
+        return replacement(dict(zip(keys, news, strict=True)), olds, time, headers_of=headers_of)
 
     def _joined(self, lefts: Sequence[Any], rights: Sequence[Any]) -> list[Any]:
         return list(starmap(self._join, zip(lefts, rights, strict=True)))
@@ -250,6 +319,10 @@ class TableJoin(Operator):
         if right is None and self._kind == "inner":
             return None
         return self._joiner(left, right)
+
+
+_Joined = Callable[[Sequence[Any], Sequence[Any], Sequence[Any], int], list[Any]]
+"""The joined values of keys whose values come, with weight 1, or go, with weight -1."""
 
 
 def before(keys: Sequence[Any], news: Sequence[Any], delta: Batch) -> list[Any]:

@@ -1,52 +1,135 @@
-"""What an operator is: batches in, one batch out, its memory in states that were handed in."""
+"""The interface of operators: batches in, one batch out, with all memory in states passed to it."""
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
-from eddy.operators.batch import Batch
+from eddy.operators.batch import EMPTY, Batch
 from eddy.state.spec import Changes, StateSpec
 
-__all__ = ["Operator", "State"]
+if TYPE_CHECKING:
+    from eddy.operators.set_aside import Aside
+
+__all__ = ["Operator", "RowWise", "State"]
+
+_PROBED_AT_ONCE = 64
+_NOTHING_HELD: Mapping[int, str] = {}
 
 
 class State(Protocol):
-    """What an epoch's end does with a state. Tables and arrangements are states."""
+    """The operations on a state at the end of an epoch. Tables and arrangements are states."""
 
     spec: StateSpec
 
     @property
     def cells(self) -> int:
-        """How many cells it has in memory."""
+        """The number of cells in memory."""
 
     def age(self) -> int:
-        """Forget half of them, between epochs. Returns how many went."""
+        """Drop half of them, between epochs. Returns the number dropped."""
 
     def changes(self) -> Changes:
-        """The rows that the running epoch has changed."""
+        """The rows changed in the current epoch."""
 
     def commit(self) -> None:
-        """Take them as done."""
+        """End the current epoch."""
 
     def rollback(self) -> None:
-        """Undo them."""
+        """Undo the current epoch."""
 
     def forget(self) -> None:
-        """Read anew from the store from now on."""
+        """Read from the store again from now on."""
 
 
 class Operator:
-    """One step of a circuit. `name` is what errors and pictures call it.
+    """One step of a circuit. `name` is its name in errors and pictures.
 
     Invariant: `step` is called at most once a wave, with at least one batch that is not empty, and
-    between two calls the operator remembers nothing but its states.
+    between two calls the operator has no memory except its states.
     """
 
     name: str
+    dropped = 0
+    """How many inserted rows the current epoch has dropped, if the operator drops rows; see `Keyed`."""
 
     def step(self, *inputs: Batch) -> Batch:
-        """Return the delta of the output that the deltas of the inputs make."""
+        """Return the delta of the output for the deltas of the inputs."""
         raise NotImplementedError
+
+    def step_apart(self, aside: "Aside", *inputs: Batch) -> Batch:
+        """As `step`, but the rows that it cannot take are set aside. An operator that takes every row has none."""
+        return self.step(*inputs)
 
     def states(self) -> Sequence[Any]:
         """The states that this operator writes."""
         return ()
+
+    def held(self) -> Mapping[int, str]:
+        """The message for each partition of this operator's keys that has rows without a finite answer.
+
+        A function of the operator's states after the last `step`, also before its commit, and of restored ones. One
+        deterministic message a partition, for owned partitions; partition 0 for an operator with a single partition.
+        Cost: constant if nothing is held.
+        """
+        return _NOTHING_HELD
+
+    def unsettled(self) -> bool:
+        """Whether a step without any input is due once nothing is under way anywhere. Asked between epochs."""
+        return False
+
+    @property
+    def wakes(self) -> bool:
+        """Whether it has something to do without any input."""
+        return False
+
+    @property
+    def tells_failures(self) -> bool:
+        """Whether `failures` can find the failing rows."""
+        return False
+
+    def failures(self, *inputs: Batch) -> Mapping[int, Exception]:
+        """The rows of the first input, by index, for which the author's function fails, each with its error.
+
+        Called after `step` has raised on the same inputs, before anything is rolled back; changes no state. Times of
+        rows are numbers of records here: rows with one number come of one record.
+        """
+        return {}
+
+
+class RowWise(Operator):
+    """An operator that makes each row of its output from one row of its first input, and from states, only."""
+
+    @property
+    def tells_failures(self) -> bool:
+        """Always: a row that fails in one batch fails in every other."""
+        return True
+
+    def step_apart(self, aside: "Aside", *inputs: Batch) -> Batch:
+        """Set the rows aside on which the function fails."""
+        batch, *others = inputs
+        batch, dropped = aside.without_kept(batch), self.dropped
+        try:
+            return self.step(batch, *others)
+        except Exception:
+            errors = self.failures(batch, *others)
+            if not errors:
+                raise
+        self.dropped = dropped
+        return self.step(aside.without(batch, errors), *others)
+
+    def failures(self, *inputs: Batch) -> Mapping[int, Exception]:
+        """Test many rows at once, and one by one if some of them fail. Cost: a second step over the batch."""
+        batch, others = inputs[0], [EMPTY] * (len(inputs) - 1)
+        found: dict[int, Exception] = {}
+        for start in range(0, len(batch), _PROBED_AT_ONCE):
+            stop = min(start + _PROBED_AT_ONCE, len(batch))
+            if self._error(batch, start, stop, others) is not None:
+                errors = {row: self._error(batch, row, row + 1, others) for row in range(start, stop)}
+                found |= {row: error for row, error in errors.items() if error is not None}
+        return found
+
+    def _error(self, batch: Batch, start: int, stop: int, others: Sequence[Batch]) -> Exception | None:
+        try:
+            self.step(Batch(batch.rows[start:stop], batch.weights[start:stop], batch.time), *others)
+        except Exception as error:
+            return error
+        return None

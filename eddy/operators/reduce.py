@@ -1,40 +1,61 @@
-"""Any function of all values of a key: what its rows make now, less what they made before."""
+"""Any function of all values of a key: its result now, minus its previous result."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from eddy.errors import DataError
 from eddy.operators.batch import Batch
-from eddy.operators.operator import Operator, State
+from eddy.operators.keyed import Keyed
+from eddy.operators.operator import State
+from eddy.operators.set_aside import Aside, only_written
 from eddy.operators.timed import Function
 from eddy.state.arrangement import Arrangement, Bag
 
 __all__ = ["Reduce", "adding_up", "counting", "folding", "making"]
 
 
-class Reduce(Operator):
-    """Rows of (K, V) in, the rows that `function` makes of each key's values out.
+class Reduce(Keyed):
+    """Rows of (K, V) in, the rows that `function` returns for each key's values out.
 
-    Cost: all rows of the keys that a batch touches.
+    Cost: all rows of the keys in a batch.
     """
 
     def __init__(self, name: str, arrangement: Arrangement[Any, Any], function: Function) -> None:
         self.name, self.arrangement, self._function = name, arrangement, function
 
     def states(self) -> Sequence[State]:
-        """The rows that came in."""
+        """The input rows."""
         return (self.arrangement,)
 
     def step(self, *inputs: Batch) -> Batch:
-        """Return what each key makes after the batch, less what it made before."""
-        (batch,) = inputs
+        """Return each key's result after the batch, minus its result before."""
+        return self._step(self.with_keys(inputs[0]), self._made, self._made)
+
+    def step_apart(self, aside: Aside, *inputs: Batch) -> Batch:
+        """Withhold the keys on whose values the function fails: they make no row."""
+
+        def made_before(key: Any, bag: Bag | None) -> dict[Any, int]:
+            return {} if aside.withheld(key) else self._made(key, bag)
+
+        def made(key: Any, bag: Bag | None) -> dict[Any, int]:
+            try:
+                values = self._made(key, bag)
+            except Exception as error:
+                aside.withhold(key, bag, error)
+                return {}
+            aside.release(key)
+            return values
+
+        return self._step(only_written(aside, self.with_keys(inputs[0]), self.arrangement.spec), made_before, made)
+
+    def _step(self, batch: Batch, made_before: "_Make", made: "_Make") -> Batch:
         delta = batch.zset(self.name)
         keys = list(dict.fromkeys(key for key, _ in delta))
-        before = [self._made(key, bag) for key, bag in zip(keys, self.arrangement.get_many(keys), strict=True)]
+        before = [made_before(key, bag) for key, bag in zip(keys, self.arrangement.get_many(keys), strict=True)]
         self.arrangement.integrate(delta)
         rows, weights = [], []
         for key, bag, old in zip(keys, self.arrangement.get_many(keys), before, strict=True):
-            difference = self._made(key, bag)
+            difference = made(key, bag)
             for value, weight in old.items():
                 difference[value] = difference.get(value, 0) - weight
             for value, weight in difference.items():
@@ -50,14 +71,17 @@ class Reduce(Operator):
         if min(values.values()) < 0:
             value, weight = min(values.items(), key=lambda item: item[1])
             raise DataError(
-                f"'{self.name}': row {(key, value)!r} is there {weight} times; only what is there can be taken back. "
+                f"'{self.name}': row {(key, value)!r} is there {weight} times; only present rows can be retracted. "
                 "Use minus() for a difference"
             )
         return self._function(key, values)
 
 
+_Make = Callable[[Any, Bag | None], dict[Any, int]]
+
+
 def making(function: Callable[[Any, Mapping[Any, int]], Iterable[Any]]) -> Function:
-    """The author's function, which returns values, any number of times each."""
+    """The author's function, which returns any number of values, possibly repeated."""
 
     def make(key: Any, values: Mapping[Any, int]) -> dict[Any, int]:
         made: dict[Any, int] = {}
@@ -85,7 +109,7 @@ def folding(initial: Callable[[], Any], adder: Callable[[Any, Any, Any], Any]) -
         aggregate = initial()
         for value, weight in values.items():
             for _ in range(weight):
-                aggregate = adder(key, value, aggregate)
+                aggregate = adder(key, value, initial() if aggregate is None else aggregate)
         return {} if aggregate is None else {aggregate: 1}
 
     return fold

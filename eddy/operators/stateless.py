@@ -1,7 +1,7 @@
-"""Operators without memory. Each is linear: op(A + B) = op(A) + op(B), so a delta goes through as it is.
+"""Stateless operators. Each is linear: op(A + B) = op(A) + op(B), so it is applied to deltas directly.
 
-The author's function is called once for each row of a batch, by C's `map`, never from a loop of
-ours. It has to be a function of the row alone: a retraction is made by calling it again.
+The author's function is called once for each row of a batch, by `map` in C, never in a Python loop. It has to depend on
+the row only: a retraction is computed by calling it again.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,7 +11,7 @@ from typing import Any
 
 from eddy.errors import DataError
 from eddy.operators.batch import Batch, Row, concat
-from eddy.operators.operator import Operator
+from eddy.operators.operator import Operator, RowWise
 
 __all__ = [
     "Filter",
@@ -31,7 +31,7 @@ __all__ = [
 _KEY, _VALUE = itemgetter(0), itemgetter(1)
 
 
-class Filter(Operator):
+class Filter(RowWise):
     """Rows of (K, V) in, those out for which `predicate(key, value)` is `keep`."""
 
     def __init__(self, name: str, predicate: Callable[[Any, Any], Any], keep: bool = True) -> None:
@@ -44,7 +44,7 @@ class Filter(Operator):
         return batch.select(mask if self._keep else [not passed for passed in mask])
 
 
-class Map(Operator):
+class Map(RowWise):
     """Rows of (K, V) in, one row `function(key, value)` out for each."""
 
     def __init__(self, name: str, function: Callable[[Any, Any], Row]) -> None:
@@ -58,8 +58,8 @@ class Map(Operator):
         return batch.with_rows(rows)
 
 
-class MapValues(Operator):
-    """Rows of (K, V) in, (key, function(value)) out for each; of a table, where None is no value, those with one."""
+class MapValues(RowWise):
+    """Rows of (K, V) in, (key, function(value)) out for each; in a table a value of None makes no row."""
 
     def __init__(self, name: str, function: Callable[[Any], Any], table: bool = False) -> None:
         self.name, self._function, self._table = name, function, table
@@ -72,7 +72,7 @@ class MapValues(Operator):
         return out.select([value is not None for value in values]) if self._table and None in values else out
 
 
-class SelectKey(Operator):
+class SelectKey(RowWise):
     """Rows of (K, V) in, (function(key, value), value) out for each."""
 
     def __init__(self, name: str, function: Callable[[Any, Any], Any]) -> None:
@@ -85,7 +85,7 @@ class SelectKey(Operator):
         return batch.with_rows(list(zip(keys, map(_VALUE, batch.rows), strict=True)))
 
 
-class FlatMap(Operator):
+class FlatMap(RowWise):
     """Rows of (K, V) in, all rows of the iterable `function(key, value)` out for each."""
 
     def __init__(self, name: str, function: Callable[[Any, Any], Iterable[Row]]) -> None:
@@ -99,7 +99,7 @@ class FlatMap(Operator):
         return out
 
 
-class FlatMapValues(Operator):
+class FlatMapValues(RowWise):
     """Rows of (K, V) in, (key, w) out for each w of the iterable `function(value)`."""
 
     def __init__(self, name: str, function: Callable[[Any], Iterable[Any]]) -> None:
@@ -112,7 +112,7 @@ class FlatMapValues(Operator):
         return batch.spread([[(key, value) for value in function(v)] for key, v in batch.rows])
 
 
-class Peek(Operator):
+class Peek(RowWise):
     """The identity, after `function(key, value)` was called on each row for its effect."""
 
     def __init__(self, name: str, function: Callable[[Any, Any], object]) -> None:
@@ -150,7 +150,7 @@ class Negate(Operator):
 
 
 class Latest(Operator):
-    """The delta of a table in, the stream of its keys' new values out; None where a key has gone."""
+    """The delta of a table in, the stream of its keys' new values out; None for a deleted key."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -162,9 +162,9 @@ class Latest(Operator):
 
 
 def latest_of(batch: Batch) -> Batch:
-    """The new value of each key in a table's delta: one row a key, None for a key that has gone.
+    """The new value of each key in a table's delta: one row a key, None for a deleted key.
 
-    A key whose new value is equal to its old one makes no row.
+    A key whose new value equals its old one makes no row.
     """
     if -1 not in batch.weights:
         return batch
@@ -183,7 +183,7 @@ _NOTHING = object()
 
 
 def _latest_of_mixed(batch: Batch) -> Batch:
-    """The same where rows that come and rows that go are in any order, with times or headers of their own."""
+    """The same for insertions and retractions in any order, with times or headers of their own."""
     signed = list(zip(batch.rows, batch.weights, strict=True))
     gone: dict[Any, Any] = dict(row for row, weight in signed if weight < 0)
     come = {row[0] for row, weight in signed if weight > 0}
@@ -196,7 +196,7 @@ def _latest_of_mixed(batch: Batch) -> Batch:
 
 
 def check_rows(rows: list[Row], where: str) -> None:
-    """Refuse what is no (key, value). Raises: DataError naming the step and what came."""
+    """Refuse objects that are not (key, value). Raises: DataError naming the step and the object."""
     try:
         if len(rows) == 1 and len(rows[0]) == 2:
             return

@@ -5,17 +5,19 @@ from typing import Any
 
 from eddy.errors import DataError
 from eddy.operators.batch import EMPTY, Batch, Row, keys_of
-from eddy.operators.operator import Operator, State
+from eddy.operators.keyed import Keyed
+from eddy.operators.operator import State
+from eddy.operators.set_aside import Aside, refused, unwritten_keys
 from eddy.state.table import Table
 
-__all__ = ["Upsert", "replacement"]
+__all__ = ["Upsert", "by_key", "replacement"]
 
 
-class Upsert(Operator):
+class Upsert(Keyed):
     """Records (K, V or None) in, the delta of the table of their latest values out; None deletes.
 
-    Invariant: the table is the last value of each key so far. Equal old and new values cancel, so
-    a record that changes nothing causes nothing.
+    Invariant: the table holds the last value of each key so far. Equal old and new values cancel, so a record that
+    changes nothing has no effect; nor has one without a key.
     """
 
     def __init__(self, name: str, table: Table[Any, Any]) -> None:
@@ -26,7 +28,7 @@ class Upsert(Operator):
         return (self.table,)
 
     def step(self, *inputs: Batch) -> Batch:
-        """Fold a batch of records into the table, the last of each key at once."""
+        """Apply a batch of records to the table; only the last record of each key counts."""
         (batch,) = inputs
         try:
             latest = dict(batch.rows)
@@ -35,25 +37,48 @@ class Upsert(Operator):
                 f"table '{self.name}': {error}; keys have to be hashable. "
                 "Use a serde of scalars or of a frozen struct: eddy.Struct(Key)"
             ) from error
+        if None in latest:
+            batch = self.with_keys(batch)
+            latest = dict(batch.rows)
         keys = list(latest)
         olds = self.table.get_many(keys)
         if len(keys) == len(batch) and olds.count(None) == len(olds) and None not in latest.values():
             self.table.put_many(latest, olds)
-            return Batch(batch.rows, [1] * len(keys), batch.time, batch.times)
-        time_of = None
-        if batch.times is not None:
-            time_of = dict(zip(keys_of(batch.rows), batch.times, strict=True))
+            return Batch(batch.rows, [1] * len(keys), batch.time, batch.times, batch.headers)
         self.table.put_many(latest, olds)
-        return replacement(latest, olds, batch.time, time_of)
+        return replacement(latest, olds, batch.time, by_key(batch, batch.times), by_key(batch, batch.headers))
+
+    def step_apart(self, aside: Aside, *inputs: Batch) -> Batch:
+        """A record with a key that the table cannot write is left out; one with such a value withholds its key."""
+        batch = self.with_keys(inputs[0])
+        batch = aside.without(batch, unwritten_keys(batch, self.table.spec))
+        rows = list(batch.rows)
+        for key, index in {row[0]: index for index, row in enumerate(rows)}.items():
+            error = refused(self.table.spec, rows[index])
+            if error is None:
+                aside.release(key)
+            else:
+                aside.withhold(key, rows[index][1], error, time=batch.times_of_rows()[index])
+                rows[index] = (key, None)
+        return self.step(batch.with_rows(rows))
+
+
+def by_key(batch: Batch, column: list[Any] | None) -> dict[Any, Any] | None:
+    """The times or headers of a batch by key: of several rows those of the last one."""
+    return None if column is None else dict(zip(keys_of(batch.rows), column, strict=True))
 
 
 def replacement(
-    news: Mapping[Any, Any], olds: Sequence[Any], time: int, time_of: Mapping[Any, int] | None = None
+    news: Mapping[Any, Any],
+    olds: Sequence[Any],
+    time: int,
+    time_of: Mapping[Any, int] | None = None,
+    headers_of: Mapping[Any, Any] | None = None,
 ) -> Batch:
     """The delta of a table in which the values `olds` of the keys of `news` are replaced; None is no value.
 
-    Retractions come before the rows that replace them; a value that stays makes no row. `time_of` is
-    each key's own time, where it has one.
+    Retractions come before the rows that replace them; an unchanged value makes no row. `time_of` and `headers_of` are
+    each key's own, if it has them.
     """
     deletes: list[Row] = []
     inserts: list[Row] = []
@@ -69,4 +94,5 @@ def replacement(
         return EMPTY
     rows = deletes + inserts
     times = None if time_of is None else list(map(time_of.__getitem__, keys_of(rows)))
-    return Batch(rows, [-1] * len(deletes) + [1] * len(inserts), time, times)
+    headers = None if headers_of is None else list(map(headers_of.__getitem__, keys_of(rows)))
+    return Batch(rows, [-1] * len(deletes) + [1] * len(inserts), time, times, headers)

@@ -1,13 +1,13 @@
-"""Operators inside a loop that goes by nested time: what a join and a reduction do with differences by round.
+"""Operators of nested time: joins and reductions of differences by round.
 
-A *time* is the number of a round, from 0 on; inside loops within loops it is a tuple of them, outermost
-first. A collection at time t is the sum of its differences at all s ≤ t, in every component. So
+A *time* is the number of a round, from 0; in nested loops it is a tuple of them, outermost first. A collection at time
+t is the sum of its differences at all s ≤ t, in every component. So
 
     join     a difference at s meets one at t in round lub(s, t)
-    reduce   what a key's rows make can differ in any round that is an lub of the key's times
+    reduce   a key's results can change in any round that is an lub of the key's times
 
-Both keep what they read, and reductions what they made, as traces, so that a change of an earlier epoch's
-input is worked in at exactly the rounds that it touches; what belongs to a later round waits in `later`.
+Both store their inputs, and reductions also their results, as traces, so that a change of an earlier epoch's input is
+applied at exactly the affected rounds; rows of a later round wait in `later`.
 
 Sources: McSherry et al., "Differential Dataflow", CIDR 2013; Budiu et al., "DBSP", VLDB 2023.
 """
@@ -17,7 +17,10 @@ from typing import Any
 
 from eddy.errors import DataError
 from eddy.operators.batch import Batch, Row, concat, keys_of, unhashable
+from eddy.operators.endless import EndlessError
+from eddy.operators.exchange import Budget
 from eddy.operators.join import Lookup, matches
+from eddy.operators.keyed import Keyed, keyed
 from eddy.operators.operator import Operator, State
 from eddy.operators.stateless import check_rows
 from eddy.state.trace import History, Trace
@@ -28,21 +31,22 @@ Time = Any
 """An int in a loop, a tuple of ints in a loop within a loop."""
 
 Function = Callable[[Any, Mapping[Any, int]], dict[Any, int]]
-"""From a key and its values with their weights to a new dict of values with weights; not asked about no values."""
+"""From a key and its values with their weights to a new dict of values with weights; never called without values."""
 
 
 def lub(one: Time, other: Time) -> Time:
-    """The least time that is not before either."""
+    """The least upper bound of two times."""
     if type(one) is int:
         return max(one, other)
     return tuple(map(max, one, other))
 
 
+_SLICE = 1_000  # rows of one side after whose matches the bounds are checked
 _FEW = 32  # rows up to which merging equal ones costs more than it saves
 
 
 class Timed(Operator):
-    """An operator that is told the time before each step, and may have something waiting for a later one.
+    """An operator that gets the time before each step, and may have rows waiting for a later one.
 
     Invariant: at the end of an epoch nothing waits.
     """
@@ -53,7 +57,7 @@ class Timed(Operator):
         self.later: dict[Time, Any] = {}
 
     def due(self, time: Time) -> bool:
-        """Whether it has to be stepped at this time though nothing comes in."""
+        """Whether it has to run at this time without input."""
         return time in self.later
 
     def waiting(self) -> Iterable[Time]:
@@ -61,12 +65,15 @@ class Timed(Operator):
         return self.later
 
     def forget_wave(self) -> None:
-        """The epoch is undone."""
+        """Undo the epoch."""
         self.later = {}
 
 
+_NO_GUARD = Budget(2**62)
+
+
 class _Pairs:
-    """Matches by the time at which they count."""
+    """Matches by their times."""
 
     def __init__(self) -> None:
         self.by_time: dict[Time, tuple[list[Row], list[int]]] = {}
@@ -81,9 +88,28 @@ class _Pairs:
 
 
 class _Join(Timed):
-    """What the two joins share: matches of now leave, those of later rounds wait."""
+    """Common parts of the two joins: current matches are returned, those of later rounds wait.
+
+    A join of many rows with many checks the bounds while it runs, since one step may exceed the epoch's rows.
+    """
 
     later: dict[Time, list[Batch]]
+    name: str
+
+    def __init__(self, guard: Budget) -> None:
+        super().__init__()
+        self._guard = guard
+
+    def _check(self, matched: int, of: Batch) -> None:
+        """Raises: EndlessError where so many matches of these rows are too many."""
+        if self._guard.exceeded(matched):
+            raise EndlessError(
+                f"join '{self.name}': {matched:,} matches in round {self.time}, and the epoch's rows or seconds were "
+                "spent; a recursion that grows without end has no answer. Mend the data, bound it (max_depth=, or "
+                "limit= with on_limit='return'), or raise max_nested_rows, max_nested_s",
+                of.rows,
+                of_work=True,
+            )
 
     def _leave(self, pairs: _Pairs, now: list[Batch], event_time: int) -> Batch:
         time = self.time
@@ -99,14 +125,21 @@ class _Join(Timed):
 
 
 class TimedLookupJoin(_Join):
-    """The join of rows inside the loop with a collection from outside, which is looked up in its own state.
+    """The join of rows inside the loop with a collection outside, which is read from its own state.
 
-    The outside has its delta in already when the loop begins, so L before the epoch meets the delta and
-    what L gets meets the new state: `ΔL ⋈ R + L ⋈ ΔR`.
+    The state outside already contains its delta when the loop begins, so L before the epoch is joined with the delta,
+    and ΔL with the new state: `ΔL ⋈ R + L ⋈ ΔR`.
     """
 
-    def __init__(self, name: str, left: Trace[Any, Any], right: Lookup, merge: Callable[[Any, Any, Any], Row]) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        name: str,
+        left: Trace[Any, Any],
+        right: Lookup,
+        merge: Callable[[Any, Any, Any], Row],
+        guard: Budget = _NO_GUARD,
+    ) -> None:
+        super().__init__(guard)
         self.name, self._left, self._right, self._merge = name, left, right, merge
 
     def states(self) -> Sequence[State]:
@@ -115,14 +148,26 @@ class TimedLookupJoin(_Join):
 
     def step(self, *inputs: Batch) -> Batch:
         """Return the matches of this round."""
-        left, right = inputs
+        left, right = map(keyed, inputs)
         pairs, now = _Pairs(), []
         if right.rows:
             self._look_back(right, pairs)
         if left.rows:
-            now.append(matches(left, self._right, self._merge))
+            now += self._matches(left)
             self._left.integrate(left.rows, left.weights, self.time)
         return self._leave(pairs, now, max(left.time, right.time))
+
+    def _matches(self, left: Batch) -> list[Batch]:
+        """ΔL ⋈ R, a slice at a time if L is large."""
+        if len(left.rows) <= _SLICE:
+            return [matches(left, self._right, self._merge)]
+        found, count = [], 0
+        for start in range(0, len(left.rows), _SLICE):
+            part = slice(start, start + _SLICE)
+            found.append(matches(Batch(left.rows[part], left.weights[part], left.time), self._right, self._merge))
+            count += len(found[-1].rows)
+            self._check(count, left)
+        return found
 
     def _look_back(self, right: Batch, pairs: _Pairs) -> None:
         merge, add = self._merge, pairs.add
@@ -136,12 +181,17 @@ class TimedLookupJoin(_Join):
 
 
 class TimedJoin(_Join):
-    """The join of two collections inside the loop. Each pair of differences meets once: at the later arrival."""
+    """The join of two collections inside the loop. Each pair of differences is joined once: at the later arrival."""
 
     def __init__(
-        self, name: str, left: Trace[Any, Any], right: Trace[Any, Any], merge: Callable[[Any, Any, Any], Row]
+        self,
+        name: str,
+        left: Trace[Any, Any],
+        right: Trace[Any, Any],
+        merge: Callable[[Any, Any, Any], Row],
+        guard: Budget = _NO_GUARD,
     ) -> None:
-        super().__init__()
+        super().__init__(guard)
         self.name, self._left, self._right, self._merge = name, left, right, merge
 
     def states(self) -> Sequence[State]:
@@ -150,7 +200,7 @@ class TimedJoin(_Join):
 
     def step(self, *inputs: Batch) -> Batch:
         """Return the matches of this round."""
-        left, right = inputs
+        left, right = map(keyed, inputs)
         merge, time = self._merge, self.time
         pairs = _Pairs()
         if left.rows:
@@ -166,19 +216,24 @@ class TimedJoin(_Join):
     ) -> None:
         time, add = self.time, pairs.add
         cells = others.get_many(list(keys_of(batch.rows)))
+        count, looked = 0, _SLICE
         for (key, value), weight, cell in zip(batch.rows, batch.weights, cells, strict=True):
             if cell:
+                count += len(cell)
+                if count >= looked:
+                    self._check(count, batch)
+                    looked = count + _SLICE
                 for other, history in cell.items():
                     row = merge(key, value, other)
                     for at, factor in history:
                         add(lub(time, at), row, weight * factor)
 
 
-class TimedReduce(Timed):
-    """Rows in; for each key the rows that `function` makes of all its values out. Distinct, counts, least values …
+class TimedReduce(Timed, Keyed):
+    """Rows in; for each key the rows that `function` returns for all its values out. Distinct, counts, least values …
 
-    A weight below 0 is an error, unless the input is `signed`: then it counts as not there.
-    Cost: a key that is touched at a round reads all its rows, at that round and at each later one of its own.
+    A weight below 0 is an error, unless the input is `signed`: then such a row counts as absent.
+    Cost: a key changed in a round reads all its rows, at that round and at each of its later ones.
     """
 
     later: dict[Time, dict[Any, None]]
@@ -190,12 +245,12 @@ class TimedReduce(Timed):
         self.name, self._taken, self._made, self._function, self._signed = name, taken, made, function, signed
 
     def states(self) -> Sequence[State]:
-        """What came in and what was made, by round."""
+        """The input rows and the results, by round."""
         return (self._taken, self._made)
 
     def step(self, *inputs: Batch) -> Batch:
-        """Return how what is made differs in this round."""
-        (batch,) = inputs
+        """Return the changes of the results in this round."""
+        batch = self.with_keys(inputs[0])
         time, function = self.time, self._function
         touched = self.later.pop(time, None) or {}
         if batch.rows:
@@ -235,7 +290,7 @@ class TimedReduce(Timed):
 
 
 def _as_of_round(cell: dict[Any, History], time: int, late: list[Time]) -> dict[Any, int]:
-    """The values with their weights at a round; rounds at which there will be others are added to `late`."""
+    """The values with their weights at a round; later rounds with other values are added to `late`."""
     bag = {}
     for value, history in cell.items():
         weight = 0
@@ -250,7 +305,7 @@ def _as_of_round(cell: dict[Any, History], time: int, late: list[Time]) -> dict[
 
 
 def _as_of(cell: dict[Any, History], time: tuple[int, ...], late: list[Time]) -> dict[Any, int]:
-    """The same for loops within loops, whose rounds do not all come one after the other."""
+    """The same for nested loops, whose times are only partially ordered."""
     bag = {}
     for value, history in cell.items():
         weight = 0

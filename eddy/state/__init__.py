@@ -1,1 +1,1 @@
-"""What operators remember: stores of bytes, and above them typed tables and arrangements."""
+"""State: stores of bytes, and typed tables and arrangements on top of them."""

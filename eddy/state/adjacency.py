@@ -1,6 +1,6 @@
-"""Adjacency: an arrangement for graphs, which are followed link by link: every bag is a dict, of one link, too.
+"""Adjacency: an arrangement of graph links for algorithms that follow links one by one.
 
-The rows in the store are those of an arrangement.
+Unlike in `Arrangement`, every bag is a dict, even with one entry. The rows in the store are those of an arrangement.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ class Adjacency(Arrangement[Any, Any]):
     """Nodes to {neighbour: weight}."""
 
     def shift(self, delta: Mapping[tuple[Any, Any], int]) -> list[int]:
-        """Add the weights of `delta`, as `integrate` does; return what the weight of each row was before."""
+        """Add the weights of `delta`, as `integrate` does; return the previous weight of each row."""
         if not self._complete:
             self.get_many([key for key, _ in delta])
             self._touched.update(key for key, _ in delta)

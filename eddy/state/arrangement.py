@@ -1,15 +1,14 @@
-"""An arrangement: the rows (key, value) of a collection with their weights, to be looked up by key.
+"""An arrangement: the rows (key, value) of a collection with their weights, indexed by key.
 
 In memory a key's bag is one pair (value, weight) while it has one row, and a dict from value to
 weight from the second row on. In the store every row is a key of its own,
 
-    len(key)(4) key value  ->  weight (8 bytes, big-endian) value-as-it-came
+    len(key)(4) key value  ->  weight (8 bytes, big-endian) original-value
 
-so that one new row of a key with a million rows writes one row. Rows that are equal in Python, as 1
-and 1.0, lie under the same bytes; how the value came is kept behind the weight where it differs.
+so that one new row of a key with a million rows writes one row. Rows that are equal in Python, such as 1 and 1.0, have
+the same key bytes; the original value is stored after the weight if its bytes differ.
 
-Invariant: `_undo` holds the deltas that the running epoch has added, so what was before is what is there
-less what they say.
+Invariant: `_undo` holds the deltas of the current epoch, so the state before it is the current state minus these.
 """
 
 import struct
@@ -21,7 +20,7 @@ from eddy.state.cache import Cache
 from eddy.state.spec import Changes, StateSpec
 from eddy.state.store import Store
 
-__all__ = ["Arrangement", "Bag", "pairs_of", "weighted_rows"]
+__all__ = ["Arrangement", "Bag", "pairs_of", "weight_in", "weighted_rows"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -33,7 +32,7 @@ _LENGTH = struct.Struct(">I")
 
 
 class Arrangement(Cache[K, Bag], Generic[K, V]):
-    """Bags of values by key. Without a store it is in memory alone and has no bound."""
+    """Bags of values by key. Without a store it is in memory only and unbounded."""
 
     def __init__(self, spec: StateSpec, store: Store | None = None) -> None:
         self._undo: list[Mapping[tuple[K, V], int]] = []
@@ -64,18 +63,20 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
                 del fresh[key]
 
     def weights(self, rows: Sequence[tuple[K, V]]) -> list[int]:
-        """The weight of each row, 0 for one that is not there."""
+        """The weight of each row, 0 for an absent one."""
         bags = self.get_many([key for key, _ in rows])
         return [weight_in(bag, row[1]) for bag, row in zip(bags, rows, strict=True)]
 
     def changes(self) -> Changes:
-        """What the running epoch has changed, as rows for the store and the changelog."""
+        """The changes of the current epoch, as rows for the store and the changelog."""
+        if not self._undo:
+            return _UNCHANGED
         rows = [row for row, weight in self._changed().items() if weight]
         news = [weight_in(self._fresh.get(key), value) for key, value in rows]
         return weighted_rows(self.spec, [key for key, _ in rows], [value for _, value in rows], news)
 
     def commit(self) -> None:
-        """Take the running epoch's changes as done; the store has them."""
+        """End the current epoch; its changes are in the store."""
         self._undo = []
         if not self._complete:
             for key in self._touched:
@@ -90,7 +91,7 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
         self._undo, self._touched = [], set()
 
     def items(self) -> Iterator[tuple[tuple[K, V], int]]:
-        """Yield every ((key, value), weight), the running epoch's included, in no particular order."""
+        """Yield every ((key, value), weight), including the current epoch, in no particular order."""
         if self._complete:
             for key, bag in list(self._fresh.items()):
                 for value, weight in pairs_of(bag):
@@ -108,7 +109,7 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
                 yield row, weight
 
     def _changed(self) -> Mapping[tuple[K, V], int]:
-        """The rows that the running epoch has touched, with what it added to their weights."""
+        """The rows changed in the current epoch, with the change of their weights."""
         if len(self._undo) == 1:
             return self._undo[0]
         total: dict[tuple[K, V], int] = {}
@@ -159,8 +160,11 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
         return self._touched
 
 
+_UNCHANGED = Changes([], [], [])
+
+
 def weighted_rows(spec: StateSpec, keys: Sequence[Any], values: Sequence[Any], weights: Sequence[int]) -> Changes:
-    """Rows with their weights, as the store and the changelog have them; weight 0 is a deletion."""
+    """Rows with their weights, in the format of the store and the changelog; weight 0 is a deletion."""
     key_data, value_data = spec.key.identify_many(keys), spec.value.identify_many(values)
     as_came = spec.value.encode_many(values) if spec.value.identify else value_data
     pack, encode = _LENGTH.pack, Int64.encode
@@ -186,7 +190,7 @@ def pairs_of(bag: Bag | None) -> Collection[tuple[Any, int]]:
 
 
 def weight_in(bag: Bag | None, value: Any) -> int:
-    """The weight of `value` in a bag, 0 where it is not."""
+    """The weight of `value` in a bag, 0 if it is absent."""
     if bag is None:
         return 0
     if type(bag) is tuple:

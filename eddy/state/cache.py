@@ -1,12 +1,11 @@
-"""The part of a state that is in memory: cells by key, in two generations.
+"""The in-memory part of a state: cells by key, in two generations.
 
-A lookup that misses the fresh generation finds its cell in the aged one or in the store and takes
-it over. When there are too many cells the newer half of them becomes the aged generation, and the
-older half is forgotten. No bookkeeping by access, so that whole batches are looked up by one
-`map(dict.get, keys)`.
+A lookup that misses the fresh generation takes the cell from the aged generation or the store and moves it to the fresh
+one. When there are too many cells, the newer half becomes the aged generation, and the older half is dropped. There is
+no bookkeeping by access, so whole batches are looked up by one `map(dict.get, keys)`.
 
-Invariant: while `complete`, a key that is not in memory is nowhere, and the store is not asked.
-Invariant: every cell that the running epoch has changed is in the fresh generation, or absent.
+Invariant: while `complete`, all keys are in memory, and the store is not read.
+Invariant: every cell changed in the current epoch is in the fresh generation, or absent.
 """
 
 from collections.abc import Collection, Container, Iterator, Sequence
@@ -23,7 +22,7 @@ C = TypeVar("C")  # a cell: what one key maps to
 
 
 class Cache(Generic[K, C]):
-    """Cells by key. Subclasses say how a cell is read from the store, and which keys are changed."""
+    """Cells by key. Subclasses define how a cell is read from the store, and which keys have changed."""
 
     def __init__(self, spec: StateSpec, store: Store | None) -> None:
         self.spec = spec
@@ -33,9 +32,9 @@ class Cache(Generic[K, C]):
         self._complete = self._store_is_empty()
 
     def get_many(self, keys: Sequence[K]) -> list[C | None]:
-        """The cell of each key, None where there is none.
+        """The cell of each key, or None.
 
-        Cost: one dict lookup a key while all is in memory; a batched read of the store for the rest.
+        Cost: one dict lookup a key while all cells are in memory; a batched read of the store for the others.
         """
         if not self._fresh and self._complete:
             return [None] * len(keys)
@@ -51,22 +50,23 @@ class Cache(Generic[K, C]):
 
     @property
     def complete(self) -> bool:
-        """Whether all cells are in memory, so that nothing has to be looked up before it is read."""
+        """Whether all cells are in memory, so that no lookup is needed before they are read."""
         return self._complete
 
     def resident(self, keys: Collection[K] = ()) -> dict[K, C]:
-        """The cells in memory, among them all that there are of `keys`: for loops that read many of them."""
+        """The cells in memory, including all of `keys`: for loops that read many of them."""
         if not self._complete:
             self.get_many(list(keys))
         return self._fresh
 
     def forget(self) -> None:
-        """Empty the memory: the store has been written to by someone else."""
+        """Empty the memory after another writer has changed the store."""
         self._fresh, self._aged, self._complete = {}, {}, self._store_is_empty()
 
     def _fill(self, keys: Sequence[K], found: list[C | None]) -> list[C | None]:
         changed = self._changed_keys()
         missing = {key for key, cell in zip(keys, found, strict=True) if cell is None and key not in changed}
+        missing.discard(None)  # no state has a row without a key, and serdes need not encode None
         if missing:
             fresh, aged = self._fresh, self._aged
             for key in [key for key in missing if key in aged]:
@@ -79,11 +79,11 @@ class Cache(Generic[K, C]):
 
     @property
     def cells(self) -> int:
-        """How many cells are in memory."""
+        """The number of cells in memory."""
         return len(self._fresh) + len(self._aged)
 
     def age(self) -> int:
-        """Forget the older half of the cells; all have to be in the store. Returns how many went."""
+        """Drop the older half of the cells; all have to be in the store. Returns the number dropped."""
         if self._store is None:
             return 0
         before, fresh, aged = self.cells, self._fresh, self._aged

@@ -1,14 +1,14 @@
-"""Where the offsets lie in a store: the keys beside the data, written in the same batch as it.
+"""The offsets in a store: rows beside the data, written in the same batch.
 
 The keys of a store, in order:
 
     data                                          up to b"\\xff"
     b"\\xffoffset\\0" topic b"\\0" partition(4)      the next offset to read, 8 bytes big-endian
-    b"\\xffstamp"                                 whose states these are, and when they were written
+    b"\\xffstamp"                                 the incarnation that owns the states, and the time of the last write
     b"\\xff\\xff" …                                 the store's own, hidden and refused (`RESERVED`)
 
-Invariant: data and the offset that it stands for are written by one `Store.write`, so that after
-a crash the pair is older, never torn. Nothing here reads a log or writes a store.
+Invariant: data and its offset are written by one `Store.write`, so after a crash the pair is older, never torn. This
+module neither reads a log nor writes a store.
 """
 
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from eddy.state.store import Store
 __all__ = ["RESERVED", "Stamp", "decode_offset", "encode_offset", "offset_key", "read_offsets", "read_stamp"]
 
 RESERVED = b"\xff\xff"
-"""Keys from here on are the store's own: no write may name them, no scan yields them."""
+"""Keys from here on belong to the store: no write may use them, no scan yields them."""
 
 _PREFIX = b"\xffoffset\x00"
 _STAMP = b"\xffstamp"
@@ -28,24 +28,24 @@ _OFFSET_BYTES = 8
 
 
 class Stamp(NamedTuple):
-    """The life of the application that wrote a store, and the wall clock's time of the last write, in seconds."""
+    """The incarnation of the application that wrote a store, and the wall-clock time of the last write, in seconds."""
 
-    life: str
+    incarnation: str
     written_s: int
 
     def row(self) -> tuple[bytes, bytes]:
         """The row to write with a batch."""
-        return _STAMP, encode_offset(self.written_s) + self.life.encode()
+        return _STAMP, encode_offset(self.written_s) + self.incarnation.encode()
 
 
 def read_stamp(store: Store) -> Stamp | None:
-    """The stamp of a store, None where nothing was written to it yet."""
+    """The stamp of a store, None if nothing was written yet."""
     (value,) = store.get_many([_STAMP])
     return None if value is None else Stamp(value[_OFFSET_BYTES:].decode(), decode_offset(value[:_OFFSET_BYTES]))
 
 
 def offset_key(topic: str, partition: int) -> bytes:
-    """The key under which a store keeps its offset in `partition` of `topic`.
+    """The key of the offset for `partition` of `topic` in a store.
 
     >>> offset_key("orders", 3)
     b'\\xffoffset\\x00orders\\x00\\x00\\x00\\x00\\x03'
@@ -54,7 +54,7 @@ def offset_key(topic: str, partition: int) -> bytes:
 
 
 def encode_offset(offset: int) -> bytes:
-    """Eight bytes, big-endian. Raises: OverflowError for a negative offset, which is no position.
+    """Eight bytes, big-endian. Raises: OverflowError for a negative offset.
 
     >>> encode_offset(258).hex()
     '0000000000000102'
@@ -82,6 +82,6 @@ def read_offsets(store: Store) -> dict[tuple[str, int], int]:
 
 
 def _topic_partition(key: bytes) -> tuple[str, int]:
-    # The partition has a fixed width and stands last, so no topic can be taken for another.
+    # The partition has a fixed width and comes last, so topic names cannot be confused.
     topic, partition = key[len(_PREFIX) : -_PARTITION_BYTES - 1], key[-_PARTITION_BYTES:]
     return topic.decode(), int.from_bytes(partition, "big")

@@ -1,13 +1,12 @@
-"""Ranks: for each node of a graph, what it has from each root: (depth, parent, order, supports).
+"""Ranks: the cells of a graph's nodes by root, each (depth, parent, order, supports).
 
     len(node)(4) node root  ->  cell
 
-A node's cells lie together, so that one lookup tells from which roots it is reached. An operator
-changes them in place, and notes in `notes(root)` what each was before it touches it first.
+A node's cells are adjacent, so one lookup returns all roots that reach it. An operator changes them in place, and
+records in `notes(root)` each cell's previous value before its first change.
 
-Invariant: `_notes` holds the cells before the running epoch of all that it has changed. A node that
-has no cell left is among `emptied`, and stays in memory, with none, until the epoch ends; so the store
-is not asked for it.
+Invariant: `_notes` holds the previous values of all cells changed in the current epoch. A node without cells is in
+`emptied` and stays in memory, as an empty dict, until the epoch ends; so the store is not read for it.
 """
 
 import struct
@@ -22,14 +21,14 @@ from eddy.state.store import Store
 __all__ = ["Cell", "Ranks"]
 
 Cell = tuple[Any, Any, Any, int]
-"""Depth, parent, order, and the number of supports where they are counted."""
+"""Depth, parent, order, and the number of supports if they are counted."""
 
 _LENGTH = struct.Struct(">I")
 _NONE: Set[Any] = frozenset()
 
 
 class Ranks(Cache[Any, dict[Any, Cell]]):
-    """Cells by node, then by root. `root` is the serde of roots; `spec` has those of nodes and of cells."""
+    """Cells by node, then by root. `root` is the serde of roots; `spec` has the serdes of nodes and cells."""
 
     def __init__(self, spec: StateSpec, root: Serde[Any], store: Store | None = None) -> None:
         self._root = root
@@ -38,18 +37,18 @@ class Ranks(Cache[Any, dict[Any, Cell]]):
         super().__init__(spec, store)
 
     def notes(self, root: Any) -> dict[Any, Cell | None]:
-        """Where to note a root's cells before they are changed: by node; None where there was none."""
+        """The previous values of a root's changed cells, by node; None for a new cell. Fill it before a change."""
         found = self._notes.get(root)
         if found is None:
             found = self._notes[root] = {}
         return found
 
     def noted(self) -> dict[Any, dict[Any, Cell | None]]:
-        """All that was noted in the running epoch, by root."""
+        """All previous values of the current epoch, by root."""
         return self._notes
 
     def changes(self) -> Changes:
-        """What the running epoch has changed, as rows for the store and the changelog."""
+        """The changes of the current epoch, as rows for the store and the changelog."""
         moved = [
             (node, root, new)
             for root, notes in self._notes.items()
@@ -66,7 +65,7 @@ class Ranks(Cache[Any, dict[Any, Cell]]):
         )
 
     def commit(self) -> None:
-        """Take the running epoch's changes as done; the store has them."""
+        """End the current epoch; its changes are in the store."""
         if self.emptied:
             for node in self.emptied:
                 if not self._fresh.get(node, True):
@@ -90,7 +89,7 @@ class Ranks(Cache[Any, dict[Any, Cell]]):
         self.commit()
 
     def items(self) -> Iterator[tuple[tuple[Any, Any], Cell]]:
-        """Yield every ((node, root), cell), the running epoch's included, in no particular order."""
+        """Yield every ((node, root), cell), including the current epoch, in no particular order."""
         fresh = self._fresh
         if not self._complete:
             keys = {self.spec.key.decode(self._split(row)[0]) for row, _ in self._rows()}

@@ -2,18 +2,18 @@
 
 Invariants:
 
-- One `write` is one WriteBatch behind the write-ahead log: a killed process loses none that
-  returned and half of none. A loss of power may lose the last ones, up to `flush`.
-- Opening looks before it writes: a directory of another owner, one that eddy did not make and
-  one that is damaged are refused as they were found.
-- A scan never ends early in silence: RocksDB's iterator ends at a block that it cannot read as
-  it does at the last row, and only `status()` tells the two apart.
+- One `write` is one WriteBatch with the write-ahead log: a killed process loses no `write` that
+  returned, and no part of one. A loss of power may lose the last ones, up to `flush`.
+- Opening checks before it writes: a directory of another owner, one not made by eddy, and a damaged
+  one are refused and left unchanged. The check holds the directory's lock: files that another process
+  is writing look damaged.
+- A scan never ends early without an error: RocksDB's iterator ends at an unreadable block as at the
+  last row, and only `status()` distinguishes them.
 - Nothing outlives `close`: a live iterator would keep the directory locked, so the store knows its scans.
 
 It does not repair, retry or wait. Values are never pickled.
 """
 
-import fcntl
 import shutil
 import weakref
 from collections import deque
@@ -37,6 +37,7 @@ from rocksdict import (
 )
 
 from eddy.errors import StateError
+from eddy.state.directory_lock import LOCK, DirectoryLock
 from eddy.state.offsets import RESERVED
 
 __all__ = ["RocksDBStore", "remove_store"]
@@ -54,10 +55,11 @@ class RocksDBStore:
     `cache_bytes` bounds the block cache, which all stores of the process that name the same
     figure share; the memtables of a store take an eighth of it more.
 
-    After a refused write RocksDB may refuse all later ones, even where the cause is gone. So the
-    handle is dropped, and the next use opens the directory anew from what its log holds.
+    After a refused write RocksDB may refuse all later ones, even if the cause is gone. So the handle is dropped, and
+    the next use opens the directory again from its write-ahead log.
 
-    Raises: StateError where the directory cannot be had; nothing in it has changed then.
+    Raises: StateInUseError if another process has the directory open; StateError if it cannot be opened for other
+    reasons. The directory is then unchanged.
     """
 
     def __init__(self, path: Path, owner: str, cache_bytes: int = 64 << 20) -> None:
@@ -67,7 +69,7 @@ class RocksDBStore:
         self._scans: weakref.WeakSet[_Scan] = weakref.WeakSet()
         self._closed = False
         self._sequence = 0  # RocksDB's number of the last write, as of the last refused one
-        self._db: Rdict | None = _open(path, self._owner, cache_bytes)
+        self._handle: _Handle | None = _open(path, self._owner, cache_bytes)
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """The value of each key, None where there is none. Cost: 2 to 4 µs a hit, 0.5 to 1.5 µs a miss."""
@@ -104,6 +106,25 @@ class RocksDBStore:
             del rows
         return [found[prefix] for prefix in prefixes]
 
+    def scan_between(self, start: bytes, stop: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        """The first `limit` pairs with `start` ≤ key < `stop`. Cost: 8 µs and 0.7 µs a row."""
+        until = ReadOptions()  # has to live as long as the iterator does
+        until.set_iterate_upper_bound(min(stop, RESERVED))
+        rows = self._live().iter(until)
+        found: list[tuple[bytes, bytes]] = []
+        try:
+            rows.seek(start)
+            while len(found) < limit and rows.valid():
+                found.append((rows.key(), rows.value()))
+                rows.next()
+            if not rows.valid():
+                rows.status()
+        except Exception as error:
+            raise _unreadable(self._path, error) from error
+        finally:
+            del rows
+        return found
+
     def write(self, changes: Iterable[tuple[bytes, bytes | None]]) -> None:
         """Put or delete each key in one batch: all of them or none. Cost: 1.3 µs a key."""
         rows = list(changes)
@@ -119,7 +140,7 @@ class RocksDBStore:
         self._commit(lambda: _batch([(key, None) for key in keys], ends))
 
     def flush(self) -> None:
-        """Make all that was written survive a loss of power. Cost: one fsync of the log."""
+        """Make all writes survive a loss of power. Cost: one fsync of the log."""
         db = self._live()
         try:
             db.flush_wal(sync=True)
@@ -134,21 +155,21 @@ class RocksDBStore:
     def _live(self) -> Rdict:
         if self._closed:
             raise _closed(self._path)
-        if self._db is None:
-            self._db = self._reopened()
-        return self._db
+        if self._handle is None:
+            self._handle = self._reopened()
+        return self._handle.db
 
-    def _reopened(self) -> Rdict:
-        db = _open(self._path, self._owner, self._cache_bytes)
-        if db.latest_sequence_number() < self._sequence:
-            db.close()
+    def _reopened(self) -> "_Handle":
+        handle = _open(self._path, self._owner, self._cache_bytes)
+        if handle.db.latest_sequence_number() < self._sequence:
+            handle.close()
             raise _older(self._path)
-        return db
+        return handle
 
     def _commit(self, batch: Callable[[], WriteBatch]) -> None:
-        """Write; where the memtables are full, wait for their flush, which fails where the disk is full.
+        """Write; if the memtables are full, wait for their flush, which fails if the disk is full.
 
-        Left to itself RocksDB would wait within the write, on a full disk for ever.
+        RocksDB itself would wait inside the write, on a full disk for ever.
         """
         db = self._live()
         try:
@@ -170,19 +191,31 @@ class RocksDBStore:
     def _release(self) -> None:
         for scan in list(self._scans):
             scan.release()
-        if self._db is not None:
-            # A close that cannot flush the memtables loses nothing: the log has what they hold.
-            with suppress(Exception):
-                self._db.close()
-            self._db = None
+        if self._handle is not None:
+            self._handle.close()
+            self._handle = None
+
+
+class _Handle:
+    """An open RocksDB and the lock on its directory, which is released after RocksDB, even without a close."""
+
+    __slots__ = ("_lock", "db")
+
+    def __init__(self, db: Rdict, lock: DirectoryLock) -> None:
+        self.db, self._lock = db, lock
+
+    def close(self) -> None:
+        """Close both; the second call does nothing."""
+        # A close that cannot flush the memtables loses nothing: the log has their rows.
+        with suppress(Exception):
+            self.db.close()
+        self._lock.release()
+
+    __del__ = close
 
 
 class _Scan(Iterator[tuple[bytes, bytes]]):
-    """A RocksDB iterator that can be taken away. It is at its next row, or ended, or released.
-
-    A class and not a generator, and `rows` in no local variable: a frame, be it a generator's or
-    one in the traceback of an error, would keep the RocksDB iterator beyond `release`.
-    """
+    """A RocksDB iterator that can be released. It is at its next row, at the end, or released."""
 
     __slots__ = ("__weakref__", "_ended", "_path", "_rows", "_until")
 
@@ -190,7 +223,7 @@ class _Scan(Iterator[tuple[bytes, bytes]]):
         self._path = path
         self._ended = False
         # The iterator points into the options and does not keep them: without this reference
-        # its upper bound is whatever the freed memory holds next, and the scan ends anywhere.
+        # its upper bound would be freed memory, and the scan could end anywhere.
         self._until = ReadOptions()
         self._until.set_iterate_upper_bound(_end(prefix))
         self._rows: RdictIter | None = db.iter(self._until)
@@ -205,7 +238,7 @@ class _Scan(Iterator[tuple[bytes, bytes]]):
         return pair
 
     def release(self) -> None:
-        """Let go of RocksDB, which an iterator keeps open and locked."""
+        """Drop the RocksDB iterator, which would keep the database open and locked."""
         self._rows = None
 
     def _check_end(self) -> None:
@@ -244,43 +277,76 @@ def _no_waiting() -> WriteOptions:
     return options
 
 
-def _open(path: Path, owner: bytes, cache_bytes: int) -> Rdict:
+def _open(path: Path, owner: bytes, cache_bytes: int) -> _Handle:
     """The RocksDB in `path`, made there if the directory is new. Invariant: refusing changes nothing."""
-    options = _options(cache_bytes)
     try:
-        new = _is_new(path)
-        options.create_if_missing(new)
-        found = None if new else _owner_in(path, _options(cache_bytes))
-        if found not in (None, owner):
-            raise _foreign_owner(path, found, owner)
-        path.mkdir(parents=True, exist_ok=True)
-        # Without the second mention an existing directory opens with the default cache and no filters.
-        db = Rdict(str(path), options, column_families={"default": options})
-        if found is None:
-            _claim(db, owner)
+        lock = _locked(path)
+        try:
+            return _Handle(_opened(path, owner, cache_bytes), lock)
+        except BaseException:
+            lock.release()
+            raise
     except StateError:
         raise
     except Exception as error:
-        raise _unopened(path, error) from error
+        raise _unreadable(path, error) from error
+
+
+def _locked(path: Path) -> DirectoryLock:
+    """The lock on `path`, which is made if it is missing. The contents are not checked yet."""
+    try:
+        _is_new(path)
+    except (StateError, FileNotFoundError):
+        if not (path / LOCK).exists():  # else another process may be making or removing a store there
+            raise
+    path.mkdir(parents=True, exist_ok=True)
+    return DirectoryLock(path)
+
+
+def _opened(path: Path, owner: bytes, cache_bytes: int) -> Rdict:
+    """Open the directory under its lock, so that no other process changes it during the check."""
+    options = _options(cache_bytes)
+    new = _is_new(path)
+    options.create_if_missing(new)
+    found = None if new else _owner_in(path, _options(cache_bytes))
+    if found not in (None, owner):
+        raise _foreign_owner(path, found, owner)
+    # Without the second mention an existing directory opens with the default cache and no filters.
+    db = Rdict(str(path), options, column_families={"default": options})
+    if found is None:
+        _claim(db, owner)
     return db
 
 
 def remove_store(path: Path) -> None:
-    """Delete the directory of a store, be it damaged; without one, do nothing.
+    """Delete the directory of a store, even a damaged one; if there is none, do nothing.
 
-    Raises: StateError where a process has it open, or where it holds what eddy did not make.
+    Raises: StateInUseError if a process has it open; StateError if it holds other files, or cannot be removed.
     """
     try:
         if path.exists():
-            if not _is_new(path):
-                with open(path / "LOCK", "a") as lock:
-                    fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(path)
+            lock = _locked(path)
+            try:
+                _remove_files(path)
+            finally:
+                lock.release()
     except OSError as error:
         raise StateError(
-            f"state {str(path)!r}: cannot be removed ({error}); a directory that no process has open and that this "
-            "user may delete is needed. Stop the worker that uses it, or check the permissions."
+            f"state {str(path)!r}: cannot be removed ({error}); a directory that this user may delete is needed. "
+            "Check the permissions."
         ) from error
+
+
+def _remove_files(path: Path) -> None:
+    """Remove a locked directory. LOCK is removed last: without it another process could begin a store there."""
+    for entry in path.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        elif entry.name != LOCK:
+            entry.unlink()
+    (path / LOCK).unlink()
+    with suppress(OSError):  # somebody else has begun one, now that there is nothing
+        path.rmdir()
 
 
 def _claim(db: Rdict, owner: bytes) -> None:
@@ -292,15 +358,15 @@ def _claim(db: Rdict, owner: bytes) -> None:
 
 
 def _is_new(path: Path) -> bool:
-    """Whether `path` is missing, empty, or was left by a crash before there was anything in it.
+    """Whether `path` is missing, empty, or was left by a crash before anything was written.
 
-    Raises: StateError where it holds what eddy did not make.
+    Raises: StateError if it holds files not made by eddy.
 
-    Told without RocksDB, which writes to whatever directory it opens, even to read.
+    This is checked without RocksDB, which writes to any directory it opens, even to read.
     """
     if path.is_dir():
         names = sorted(entry.name for entry in path.iterdir())
-        if not names:
+        if not names or names == [LOCK]:
             return True
         config = path / _CONFIG
         if config.is_file() and b'"raw_mode":false' not in config.read_bytes():
@@ -312,9 +378,9 @@ def _is_new(path: Path) -> bool:
 
 
 def _owner_in(path: Path, options: Options) -> bytes | None:
-    """The owner written in `path`; None where a crash came between making the store and writing it.
+    """The owner written in `path`; None if a crash came before it was written.
 
-    Read-only, which takes no lock and finds a missing or damaged file before anything is written.
+    Read-only: takes no lock, and finds a missing or damaged file before anything is written.
     """
     db = Rdict(
         str(path), options, {"default": options}, access_type=AccessType.read_only(error_if_log_file_exist=False)
@@ -329,7 +395,7 @@ def _owner_in(path: Path, options: Options) -> bytes | None:
 
 
 def _options(cache_bytes: int) -> Options:
-    """Bounded in memory, in files open and in logs. An Options serves one open handle."""
+    """Options that bound memory, open files and logs. An Options object serves one open handle."""
     table = BlockBasedOptions()
     table.set_block_cache(_shared_cache(cache_bytes))
     # Without this, indexes and filters grow with the data, outside the cache.
@@ -390,7 +456,7 @@ def _reserved(path: Path, key: bytes) -> StateError:
 
 def _foreign_files(path: Path, names: list[str]) -> StateError:
     return StateError(
-        f"state {str(path)!r}: holds what eddy did not make ({names[0]!r}, {len(names)} in all); "
+        f"state {str(path)!r}: holds files that eddy did not make ({names[0]!r}, {len(names)} in all); "
         "a new or an empty directory is needed. Choose another one: nothing in this one was changed."
     )
 
@@ -408,15 +474,6 @@ def _refused(path: Path, action: str, error: Exception) -> StateError:
         f"state {str(path)!r}: a {action} was refused ({_line(error)}) and nothing of it applied; room and "
         "permission to write are needed. Free space and try again: the store opens itself anew."
     )
-
-
-def _unopened(path: Path, error: Exception) -> StateError:
-    if "lock hold by current process" in str(error) or "While lock file" in str(error):
-        return StateError(
-            f"state {str(path)!r}: is in use by another process, or by another store of this one "
-            f"({_line(error)}); one at a time may have it. Stop the other one, or choose another directory."
-        )
-    return _unreadable(path, error)
 
 
 def _unreadable(path: Path, error: Exception) -> StateError:

@@ -1,8 +1,8 @@
-"""What a state is called and how its rows are laid out in a store and in its changelog.
+"""The name of a state, and the layout of its rows in a store and in its changelog.
 
-A row of state `name` lies in the store at  name 00 partition(2) row-key , so that one prefix scan
-reads a partition, and in the changelog's partition under row-key alone. Prefixes never meet: names
-hold no zero byte and meta keys begin with FF, which no name does.
+A row of state `name` has the key  name 00 partition(2) row-key  in the store, so that one prefix scan reads a
+partition, and row-key in the changelog's partition. Prefixes never collide: names contain no zero byte, and metadata
+keys begin with FF, which no name does.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,7 +31,10 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class StateSpec:
-    """The identity of one state. `changelog` is None where a compacted source topic restores it."""
+    """The identity of one state. `changelog` is None where a compacted source topic restores it.
+
+    `optional`: an application whose states an earlier release wrote without this one may go on; it begins empty.
+    """
 
     name: str
     kind: str
@@ -41,17 +44,18 @@ class StateSpec:
     partitioner: Callable[[bytes, int], int]
     changelog: str | None = None
     source: str | None = None
+    optional: bool = False
 
     def with_key(self, key: Serde[Any]) -> "StateSpec":
-        """The same with other keys."""
+        """The same spec with another key serde."""
         return replace(self, key=key)
 
     def prefix(self, partition: int) -> bytes:
-        """Where the rows of a partition begin in the store."""
+        """The prefix of a partition's rows in the store."""
         return self.name.encode() + b"\x00" + partition.to_bytes(2, "big")
 
     def stored(self, changes: Changes) -> list[tuple[bytes, bytes | None]]:
-        """Changed rows as a store takes them."""
+        """Changed rows in the format of a store."""
         prefixes = {partition: self.prefix(partition) for partition in set(changes.partitions)}
         return [(prefixes[partition] + key, value) for partition, key, value in changes]
 

@@ -1,7 +1,7 @@
 """A store maps bytes to bytes in key order. It is the lowest layer and knows nothing of types.
 
-Everything above writes through `write`, one atomic batch an epoch, so a store is always as of
-some commit: after a crash older, never half.
+All writes go through `write`, one atomic batch an epoch, so a store always holds some commit: after a crash an older
+one, never half of one.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,17 +15,23 @@ class Store(Protocol):
     """Bytes to bytes, ordered by key. One owner at a time, no threads."""
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The value of each key, None where there is none, in the order of `keys`."""
+        """The value of each key, None if absent, in the order of `keys`."""
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Yield the pairs whose key starts with `prefix`, in key order.
 
-        The pairs are those of the call: writes that come meanwhile are not seen.
-        Raises: StateError where a block cannot be read: a scan never ends early in silence.
+        The pairs are those at the time of the call: later writes are not seen.
+        Raises: StateError if a block cannot be read: a scan never ends early without an error.
         """
 
     def scan_many(self, prefixes: Sequence[bytes]) -> list[list[tuple[bytes, bytes]]]:
-        """What `scan` yields for each of `prefixes`, in their order.
+        """The pairs that `scan` yields for each of `prefixes`, in their order.
+
+        Raises: StateError as `scan` does.
+        """
+
+    def scan_between(self, start: bytes, stop: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        """The first `limit` pairs with `start` ≤ key < `stop`, in key order.
 
         Raises: StateError as `scan` does.
         """
@@ -40,7 +46,7 @@ class Store(Protocol):
         """Delete every key that starts with `prefix`."""
 
     def flush(self) -> None:
-        """Make all that was written survive a loss of power."""
+        """Make all writes survive a loss of power."""
 
     def close(self) -> None:
-        """Release the store; its owner may be another one now. Closing twice is fine."""
+        """Release the store, so that another process can own it. Closing twice is allowed."""

@@ -1,8 +1,7 @@
 """A table: the latest value of each key, in memory and, at each commit, in a store.
 
-Invariant: `_undo` holds, in order, the keys that the running epoch has changed with what they were
-before; so `rollback` is exact, `changes` is what the commit writes, and the store never sees an
-open epoch.
+Invariant: `_undo` holds, in order, the keys changed in the current epoch with their previous values; so `rollback` is
+exact, `changes` returns the rows to commit, and the store never sees an open epoch.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +19,7 @@ V = TypeVar("V")
 
 
 class Table(Cache[K, V], Generic[K, V]):
-    """Keys to values; None is no value. Without a store it is in memory alone and has no bound."""
+    """Keys to values; None is no value. Without a store it is in memory only and unbounded."""
 
     def __init__(self, spec: StateSpec, store: Store | None = None) -> None:
         self._undo: list[tuple[list[K], Sequence[V | None]]] = []
@@ -28,7 +27,7 @@ class Table(Cache[K, V], Generic[K, V]):
         super().__init__(spec, store)
 
     def put_many(self, news: Mapping[K, V | None], olds: Sequence[V | None]) -> None:
-        """Replace the values `olds`, as `get_many` gave them for the keys of `news`; None deletes."""
+        """Set the values of `news`; None deletes. `olds` are the values that `get_many` returned for its keys."""
         self._undo.append((list(news), olds))
         self._changed = None
         fresh = self._fresh
@@ -42,7 +41,7 @@ class Table(Cache[K, V], Generic[K, V]):
                 fresh[key] = new
 
     def changes(self) -> Changes:
-        """What the running epoch has changed, as rows for the store and the changelog."""
+        """The changes of the current epoch, as rows for the store and the changelog."""
         keys = list(self._changed_keys())
         news = list(map(self._fresh.get, keys))
         encoded = self.spec.key.identify_many(keys)
@@ -54,7 +53,7 @@ class Table(Cache[K, V], Generic[K, V]):
         return Changes(self.spec.partitions_of(encoded), encoded, values)
 
     def commit(self) -> None:
-        """Take the running epoch's changes as done; the store has them."""
+        """End the current epoch; its changes are in the store."""
         if self._aged:
             for key in self._changed_keys():
                 self._aged.pop(key, None)
@@ -71,7 +70,7 @@ class Table(Cache[K, V], Generic[K, V]):
         self._undo, self._changed = [], None
 
     def items(self) -> Iterator[tuple[K, V]]:
-        """Yield every (key, value), the running epoch's included, in no particular order."""
+        """Yield every (key, value), including the current epoch, in no particular order."""
         if self._complete:
             yield from list(self._fresh.items())
             return

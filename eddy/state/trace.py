@@ -1,15 +1,14 @@
-"""A trace: the rows (key, value) of a collection inside a loop, with how their weights differ from round to round.
+"""A trace: the rows (key, value) of a collection inside a loop, with the changes of their weights by iteration.
 
-In memory a key's cell maps each value to its *history*, pairs (time, weight): from that round on the
-row is there so many times more. In the store every pair is a key of its own,
+In memory a key's cell maps each value to its *history*, pairs (time, weight): from that iteration on, the row's weight
+is higher by that much. In the store every pair is a row of its own,
 
-    len(key)(4) key time value  ->  weight (8 bytes, big-endian) time and value as they came
+    len(key)(4) key time value  ->  weight (8 bytes, big-endian) original time and value
 
-so that one change writes one row, whatever else lies under its key. Epochs are not told apart: what
-earlier ones have left is summed up.
+so that one change writes one row, whatever else its key has. Past epochs are collapsed: their changes are summed.
 
-Invariant: `_undo` holds what the running epoch has added, so what was before is what is there less
-what it says. No weight in a history is 0, no history and no cell is empty.
+Invariant: `_undo` holds the changes of the current epoch, so the state before it is the current state minus these. No
+weight in a history is 0, no history and no cell is empty.
 """
 
 import struct
@@ -42,7 +41,10 @@ class Trace(Cache[K, dict[Any, History]], Generic[K, V]):
         super().__init__(spec, store)
 
     def integrate(self, rows: Sequence[tuple[K, V]], weights: Sequence[int], time: Any) -> None:
-        """Add rows at a time; they are kept until the epoch ends. Cost: a few dict operations a row."""
+        """Add rows at a time; the caller must not change them until the epoch ends.
+
+        Cost: a few dict operations a row.
+        """
         if not rows:
             return
         if not self._complete:
@@ -75,14 +77,14 @@ class Trace(Cache[K, dict[Any, History]], Generic[K, V]):
                 del self._fresh[key]
 
     def changes(self) -> Changes:
-        """What the running epoch has changed, as rows for the store and the changelog."""
+        """The changes of the current epoch, as rows for the store and the changelog."""
         rows = [row for row, weight in self._added().items() if weight]
         stamped = [(time, value) for _, value, time in rows]
-        news = [self._weight(*row) for row in rows]
+        news = [self.weight(*row) for row in rows]
         return weighted_rows(self.spec, [key for key, _, _ in rows], stamped, news)
 
     def commit(self) -> None:
-        """Take the running epoch's changes as done; the store has them."""
+        """End the current epoch; its changes are in the store."""
         self._undo = []
         if not self._complete:
             for key in self._touched:
@@ -98,7 +100,7 @@ class Trace(Cache[K, dict[Any, History]], Generic[K, V]):
         self._undo, self._touched = [], set()
 
     def items(self) -> Iterator[tuple[tuple[K, Any, V], int]]:
-        """Yield every ((key, time, value), weight), the running epoch's included, in no particular order."""
+        """Yield every ((key, time, value), weight), including the current epoch, in no particular order."""
         if self._complete:
             for key, cell in list(self._fresh.items()):
                 for value, history in cell.items():
@@ -107,7 +109,7 @@ class Trace(Cache[K, dict[Any, History]], Generic[K, V]):
             return
         added = self._added()
         for key, value, time in added:
-            if weight := self._weight(key, value, time):
+            if weight := self.weight(key, value, time):
                 yield (key, time, value), weight
         for row_key, data in self._rows():
             end = 4 + _LENGTH.unpack_from(row_key)[0]
@@ -116,17 +118,18 @@ class Trace(Cache[K, dict[Any, History]], Generic[K, V]):
             if (key, value, time) not in added:
                 yield (key, time, value), Int64.decode(data[:8])
 
+    def weight(self, key: K, value: V, time: Any) -> int:
+        """The row's history. Its key was read or changed in this epoch."""
+        history = self._fresh.get(key, {}).get(value, ())
+        return next((weight for at, weight in history if at == time), 0)
+
     def _added(self) -> dict[tuple[K, V, Any], int]:
-        """What the running epoch has added to each weight."""
+        """The changes of weights in the current epoch."""
         added: dict[tuple[K, V, Any], int] = {}
         for rows, weights, time in self._undo:
             for (key, value), weight in zip(rows, weights, strict=True):
                 added[key, value, time] = added.get((key, value, time), 0) + weight
         return added
-
-    def _weight(self, key: K, value: V, time: Any) -> int:
-        history = self._fresh.get(key, {}).get(value, ())
-        return next((weight for at, weight in history if at == time), 0)
 
     def _load(self, keys: list[K]) -> dict[K, dict[Any, History]]:
         assert self._store is not None

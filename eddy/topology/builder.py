@@ -1,25 +1,19 @@
 """How the DSL adds nodes to a plan: names, serdes and the exchanges that a step needs."""
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
 from eddy.errors import TopologyError
 from eddy.serde import Serde
+from eddy.topology.arguments import check_function, check_name, check_serdes, name_or
 from eddy.topology.plan import REKEYING, Exchange, Kind, Node, Plan, Transform
 
-__all__ = ["Builder", "check_name", "same_topology", "serdes"]
+__all__ = ["Builder", "same_topology", "serdes"]
 
 N = TypeVar("N", bound=Node)
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
-
-
-def check_name(name: str, what: str) -> str:
-    """Refuse a name that cannot be part of a topic's name or of a path. Raises: TopologyError."""
-    if not _NAME.fullmatch(name) or name in {".", ".."}:
-        raise TopologyError(f"{what} {name!r}: not a name; letters, digits, '.', '_' and '-' are needed, at most 200")
-    return name
+_VALUE_VERBS = frozenset({"map-values", "flat-map-values"})
+"""The verbs whose function is called with the value alone."""
 
 
 class Builder:
@@ -28,10 +22,12 @@ class Builder:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.open_loops: list[str] = []
+        self.columns: dict[Node, Any] = {}
+        """The names and types of the columns of some nodes, set by the SQL layer."""
 
     @contextmanager
     def inside(self, where: str) -> Iterator[None]:
-        """While the author's function builds the inside of a loop."""
+        """Marks that the author's function is building the body of a loop."""
         self.open_loops.append(where)
         try:
             yield
@@ -39,19 +35,20 @@ class Builder:
             self.open_loops.pop()
 
     def add(self, node_type: type[N], name: str, **fields: Any) -> N:
-        """Add a node under a name that the author wrote, or that follows from what he wrote.
+        """Add a node under a name given by the author, or derived from one.
 
-        It is at one owner where all its inputs are.
+        It has a single partition if all its inputs have.
         """
         check_name(name, "step")
+        check_serdes(f"step '{name}'", key=fields.get("key"), value=fields.get("value"))
         inputs = fields.get("inputs", ())
         fields.setdefault("sole", bool(inputs) and all(source.sole for source in inputs))
         return cast("N", self.plan.add(node_type(name=name, label=fields.pop("label", name), **fields)))
 
     def anonymous(self, node_type: type[N], word: str, kind: Kind, name: str | None, **fields: Any) -> N:
-        """Add a step without state; unnamed, it is called by its number, which nothing depends on."""
+        """Add a stateless step; without a name it is named by its number, which nothing depends on."""
         shown = {"stream": "KSTREAM", "table": "KTABLE", "relation": "RELATION"}[kind]
-        name = name or f"{shown}-{word.upper()}-{len(self.plan.nodes):010d}"
+        name = name_or(name, f"{shown}-{word.upper()}-{len(self.plan.nodes):010d}")
         return self.add(node_type, name, kind=kind, **fields)
 
     def transform(
@@ -64,7 +61,11 @@ class Builder:
         value: Serde[Any] | None = None,
         kind: Kind | None = None,
     ) -> Transform:
-        """Add a transformation: it keeps the serdes of what it does not change."""
+        """Add a transformation: it keeps the serdes of the parts that it does not change."""
+        where = f"{verb.replace('-', '_')} after '{source.label}'"
+        if function is not None:
+            check_function(where, function, *(["value"] if verb in _VALUE_VERBS else ["key", "value"]))
+        check_serdes(where, key=key, value=value)
         rekeys = verb in REKEYING
         keeps_value = verb in {"filter", "filter-not", "peek", "select-key", "negate"}
         return self.anonymous(
@@ -75,14 +76,14 @@ class Builder:
             label=name or source.label,
             inputs=(source,),
             verb=verb,
-            function=_callable(function, verb, name or source.label),
+            function=function,
             key=key if rekeys else source.key,
             value=source.value if keeps_value else value,
             rekeyed=source.rekeyed or rekeys,
         )
 
     def by_key(self, source: Node, name: str, key: Serde[Any] | None = None, value: Serde[Any] | None = None) -> Node:
-        """`source` with its rows at the owners of their keys: itself, or behind an exchange with these serdes."""
+        """`source` with its rows at the owners of their keys: itself, or an exchange with these serdes."""
         if source.sole or not source.rekeyed:
             return source
         return self._exchange(source, name, key, value)
@@ -90,9 +91,9 @@ class Builder:
     def at_one_owner(
         self, source: Node, name: str, key: Serde[Any] | None = None, value: Serde[Any] | None = None
     ) -> Node:
-        """`source` with all its rows at one owner: itself, or behind an exchange of one partition with these serdes.
+        """`source` with all rows in a single partition: itself, or an exchange of one partition with these serdes.
 
-        Serdes are for where the source names none.
+        The serdes are defaults for those that the source does not have.
         """
         if source.sole:
             return source
@@ -101,10 +102,10 @@ class Builder:
             same = node.inputs == (source,) and (node.key, node.value) == (key, value)
             if isinstance(node, Exchange) and node.sole and same:
                 return node
-        return self._exchange(source, name, key, value, partitions=1, sole=True)
+        return self._exchange(source, name, key, value, partitions=1, sole=True, any_key=True)
 
     def met(self, nodes: tuple[Node, ...], names: Sequence[str]) -> tuple[Node, ...]:
-        """Nodes that are to meet: where one of them is at one owner, all are brought there."""
+        """Inputs of one step: if one of them is in a single partition, all are sent there."""
         if not any(node.sole for node in nodes):
             return nodes
         return tuple(self.at_one_owner(node, name) for node, name in zip(nodes, names, strict=True))
@@ -125,7 +126,7 @@ class Builder:
 
 
 def serdes(node: Node) -> dict[str, Any]:
-    """The serdes of a node, to be handed on."""
+    """The serdes of a node, as keyword arguments."""
     return {"key": node.key, "value": node.value}
 
 
@@ -137,9 +138,3 @@ def same_topology(where: str, builder: Builder, others: Sequence[Builder]) -> No
                 f"{where}: one side is of topology '{builder.plan.name}', the other of '{other.plan.name}'; "
                 "both have to be of one. Read the other's output: topology.table('its-topic', ...)"
             )
-
-
-def _callable(function: Any, verb: str, where: str) -> Any:
-    if function is None or callable(function):
-        return function
-    raise TopologyError(f"{verb} after '{where}': {function!r} is no function; a callable is needed")

@@ -1,24 +1,30 @@
 """From plan to circuit: every node becomes operators over numbered slots.
 
-The compiler decides what is remembered: a join looks into the table of its input where that has
-one, into X where its input is a recursion's variable, and else into an arrangement of its own,
-`<join>-left` or `<join>-right`.
+The compiler chooses the states: a join reads the table of its input if there is one, X if the input is a recursion's
+variable, and else an arrangement of its own, `<join>-left` or `<join>-right`.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import singledispatchmethod
 from typing import Any
 
 from eddy.errors import TopologyError
 from eddy.operators import aggregate, clamp, constant, join, reduce, stateless, tables
+from eddy.operators.body import Body
 from eddy.operators.circuit import Circuit, Output
 from eddy.operators.exchange import Budget, Gate, Ownership
 from eddy.operators.exchange import Exchange as ExchangeOperator
-from eddy.operators.fixpoint import Take
+from eddy.operators.fact_waves import FactWaves
+from eddy.operators.fixpoint import Fixpoint, Take
+from eddy.operators.guarded import unguarded
+from eddy.operators.held_errors import HeldErrors
+from eddy.operators.held_waves import HeldWaves
+from eddy.operators.keyed import WithKeys
 from eddy.operators.operator import Operator
-from eddy.operators.recursion import Body, FactWaves, Waves
-from eddy.serde import Int64, Native, Plain, Serde
+from eddy.operators.recursion import Waves
+from eddy.operators.withheld import Stops, Withheld
+from eddy.serde import Int64, Native, Plain, Serde, String
 from eddy.state.arrangement import Arrangement
 from eddy.state.spec import StateSpec
 from eddy.state.store import Store
@@ -26,21 +32,22 @@ from eddy.state.table import Table
 from eddy.topology import plan as nodes
 from eddy.topology.compile_loop import LoopCompiler
 from eddy.topology.compile_reach import reachable, tree_totals
+from eddy.topology.guarding import Guarding
 from eddy.topology.placement import Placement, place
 from eddy.topology.plan import Node, Plan, Recursion, Source, Variable
 from eddy.topology.scopes import Loop, Scopes
 from eddy.topology.slots import Slots, swapped, with_time
 
-__all__ = ["Environment", "compile_part", "compile_plan", "sink_serdes"]
+__all__ = ["Environment", "check_reads", "compile_part", "compile_plan", "sink_serdes"]
 
 
 @dataclass
 class Environment:
-    """What a circuit needs of the world: partition counts, owners, budgets and a place for state.
+    """The environment of a circuit: partition counts, owners, budgets and stores.
 
-    `budget` is what waves may spend before the epoch ends, `guard` what nested time may before it is called endless.
-    `max_cells` bounds the cells of all states in memory together, where there is a store beneath. `peeks` says whether
-    functions that are only to see the rows are called.
+    `budget` limits waves before the epoch ends, `guard` nested time before it is considered endless. `max_cells` bounds
+    the cells of all states in memory together, if there is a store. With `peeks`, functions of `peek` are called.
+    `written` names the states of an earlier run, None if there was none.
     """
 
     topic_partitions: Mapping[str, int]
@@ -52,16 +59,21 @@ class Environment:
     store: Store | None = None
     max_cells: int | None = None
     peeks: bool = True
+    written: frozenset[str] | None = None
+
+    def lacks(self, state: str) -> bool:
+        """Whether the states were written by a plan that did not have this one."""
+        return self.written is not None and state not in self.written
 
 
 def compile_plan(plan: Plan, environment: Environment) -> Circuit:
-    """Compile a plan. Raises: TopologyError where placement or a step's use does not work out."""
+    """Compile a plan. Raises: TopologyError if it cannot be placed or a step is misused."""
     return _Compiler(plan, environment).circuit()
 
 
 def compile_part(plan: Plan, environment: Environment, node: Node) -> Circuit:
-    """Compile one step, with all that is inside it. Its inputs are called after the steps that it reads, its outputs
-    after itself or, of a block, after its bindings.
+    """Compile one step with all steps inside it. Inputs are named after the steps that it reads, outputs after itself
+    or, for a block, after its bindings.
     """
     return _Compiler(plan, environment).part(node)
 
@@ -72,6 +84,7 @@ class _Compiler:
         self._placements = place(plan, environment.topic_partitions)
         self.scopes = Scopes(plan)
         self._inside = self.scopes.around
+        self._guarding = Guarding(plan, self._placements, environment.ownership, environment.partitioner)
         self._scope = Slots()
         self._inputs: dict[str, int] = {}
         self._tables: dict[Node, Table[Any, Any]] = {}
@@ -86,11 +99,17 @@ class _Compiler:
         for node in self._plan.nodes:
             self._check_scope(node)
             if node not in self._inside:
-                self._compile(node)
+                self._place(node)
         return self._circuit()
 
+    def _place(self, node: Node) -> None:
+        """Compile a step of the whole circuit; it sets rows aside where it has to."""
+        start = len(self._scope.steps)
+        self._compile(node)
+        self._guarding.guard(node, self._scope.steps, start)
+
     def part(self, node: Node) -> Circuit:
-        """Compile one step as if what it reads came from outside."""
+        """Compile one step as if its inputs came from outside."""
         scope = self._scope
         for source in self.scopes.reads(node):
             if source not in scope.slots:
@@ -108,7 +127,8 @@ class _Compiler:
     def _circuit(self) -> Circuit:
         scope, world = self._scope, self.world
         budgets = (world.budget, world.guard)
-        return Circuit(scope.steps, scope.count, self._inputs, world.ownership, budgets, world.max_cells)
+        care = self._guarding.care
+        return Circuit(scope.steps, scope.count, self._inputs, world.ownership, budgets, world.max_cells, care)
 
     def _check_scope(self, node: Node) -> None:
         around = self._around(node)
@@ -116,16 +136,16 @@ class _Compiler:
             if source not in self._placements:
                 raise TopologyError(
                     f"step '{node.name}': its input '{source.name}' was built inside a recursion, whose function is "
-                    "called twice; outside, what recursively returns is needed"
+                    "called twice; outside, the result of recursively is needed"
                 )
             if self._inside.get(source) not in around and not isinstance(node, nodes.Binding):
                 raise TopologyError(
                     f"step '{node.name}': its input '{source.name}' lies inside recursively "
-                    f"'{self._inside[source].name}'; outside, what recursively returns is needed"
+                    f"'{self._inside[source].name}'; outside, the result of recursively is needed"
                 )
 
     def _around(self, node: Node) -> list[Node | None]:
-        """The loops around a step, and None for what is around all."""
+        """The innermost loop around a step, or None."""
         loops: list[Node | None] = []
         loop = self._inside.get(node)
         while loop is not None:
@@ -134,7 +154,7 @@ class _Compiler:
         return [*loops, None]
 
     def _topic_of(self, node: Node) -> str:
-        """The topic through which rows of a step reach their owners; empty where there is none."""
+        """The topic through which rows of a step reach their owners; empty if there is none."""
         if isinstance(node, Recursion) and self._by_waves(node):
             return f"{self._plan.name}-{node.name}-loop"
         if isinstance(node, nodes.Constant) or (isinstance(node, nodes.Exchange) and not self._stays(node)):
@@ -145,12 +165,12 @@ class _Compiler:
         return not node.nested and node not in self._inside
 
     def _waves_around(self, node: Node) -> Recursion | None:
-        """The recursion by waves that a step is inside of."""
+        """The enclosing recursion by waves."""
         loop = self._inside.get(node)
         return loop if isinstance(loop, Recursion) and self._by_waves(loop) else None
 
     def _stays(self, node: nodes.Exchange) -> bool:
-        """Whether an exchange sends everything to the one owner at which its rows are already."""
+        """Whether an exchange sends everything to the single partition that has the rows already."""
         return node.sole and self._placements[node.inputs[0]].partitions == 1
 
     @singledispatchmethod
@@ -192,17 +212,21 @@ class _Compiler:
     def _exchange(self, node: nodes.Exchange) -> None:
         (source,) = node.inputs
         if self._stays(node):
-            self._scope.slots[node] = self._scope.slots[source]
+            slot = self._scope.slots[source]
+            keyed = self._plan.needs_keys(node)
+            self._scope.slots[node] = self._scope.emit(WithKeys(node.name), slot) if keyed else slot
             if source in self._tables:
                 self._tables[node] = self._tables[source]
             return
-        operator = ExchangeOperator(node.name, self._gate(node), facts=node.kind == "stream")
+        stream = node.kind == "stream"
+        operator = ExchangeOperator(node.name, self._gate(node), stream, self._plan.needs_keys(node))
         self._scope.slots[node] = self._scope.emit(operator, *self._scope.inputs_of(node), self._scope.received[node])
 
     @_compile.register
     def _count_rows(self, node: nodes.Count) -> None:
         self._scope.slots[node] = self._scope.emit(
-            aggregate.Count(node.name, self._table(node, node.name)), *self._scope.inputs_of(node)
+            aggregate.Count(node.name, self._table(node, node.name), node.inputs[0].kind == "stream"),
+            *self._scope.inputs_of(node),
         )
 
     @_compile.register
@@ -259,7 +283,7 @@ class _Compiler:
 
     @_compile.register
     def _reachable(self, node: nodes.Reachable) -> None:
-        operator = reachable(node, self._plan.name, self.world.store)
+        operator = reachable(node, self._plan.name, self.world.store, self.world.ownership)
         self._scope.slots[node] = self._scope.emit(operator, *self._scope.inputs_of(node))
 
     @_compile.register
@@ -269,11 +293,11 @@ class _Compiler:
 
     @_compile.register
     def _sink(self, node: nodes.Sink) -> None:
-        self._scope.emit(Output(node.name), *self._scope.inputs_of(node))
+        self._scope.emit(Output(node.name, self._guarding.sink(node)), *self._scope.inputs_of(node))
 
     @_compile.register
     def _recursion(self, node: Recursion) -> None:
-        """Compile `op` in a scope of its own: slot 0 is X, then what comes from outside."""
+        """Compile `op` in its own slots: slot 0 is X, then the externals."""
         if node.nested:
             self._scope.slots[node] = self._scope.emit(Take(node.name, 0), self._loop(node))
             return
@@ -292,11 +316,24 @@ class _Compiler:
                 outside.append(outer.received[exchange])
         self._scope = inner
         for step in body:
-            self._compile(step)
+            self._place(step)
         self._scope = outer
         waves = self._waves(node, Body(inner.steps, inner.count, inner.slots[node.result]))
         seed = outer.slots[node.inputs[0]]
         outer.slots[node] = outer.emit(waves, seed, outer.received[node], *outside)
+
+    @_compile.register
+    def _held_errors(self, node: nodes.HeldErrors) -> None:
+        """It also reads what the recursion reads, so that it runs in each epoch in which that runs."""
+        (recursion,) = node.inputs
+        for step in self._scope.steps:
+            operator = unguarded(step.operator)
+            if operator.name == recursion.name and isinstance(operator, Waves | Fixpoint):
+                break
+        spec = self.spec(recursion, node.name, "arrangement", String).with_key(Int64)
+        told = Stops(replace(spec, partitioner=lambda data, _: Int64.decode(data)), self.world.store)
+        errors = HeldErrors(node.name, operator, told, self.world.ownership)
+        self._scope.slots[node] = self._scope.emit(errors, self._scope.slots[recursion], *step.inputs)
 
     @_compile.register
     def _block(self, node: nodes.Block) -> None:
@@ -307,7 +344,7 @@ class _Compiler:
         self._scope.slots[node] = self._scope.emit(Take(node.name, node.index), *self._scope.inputs_of(node))
 
     def _loop(self, node: Loop) -> int:
-        """Compile a loop that goes by nested time; return the slot of its results."""
+        """Compile a loop by nested time; return the slot of its results."""
         compiler = LoopCompiler(self, node)
         operator = compiler.fixpoint()
         slots = self._scope.slots
@@ -315,7 +352,7 @@ class _Compiler:
         return slots[node]
 
     def _prepare_lookups(self, body: list[Node]) -> None:
-        """Make, outside, the states that joins inside look into."""
+        """Create, outside the loop, the states that joins inside it read."""
         for step in body:
             if isinstance(step, nodes.Join | nodes.StreamTableJoin):
                 for side, name in zip(step.inputs, ("left", "right"), strict=True):
@@ -327,10 +364,19 @@ class _Compiler:
         if node.kind == "stream":
             return FactWaves(*shared, node.include_seeds)
         arrangement = self._arrangements.get((node.variable, node.name))
-        return Waves(*shared, arrangement)
+        if node.bound.leveled or (arrangement is None and self.world.lacks(node.name)):
+            return Waves(*shared, arrangement)
+        x = arrangement or self._arrangement(node.variable, node.name)
+        value = node.value or Native
+        specs = [
+            replace(self.spec(node.variable, f"{node.name}-{kind}", "arrangement", value), optional=True)
+            for kind in ("held", "reached")
+        ]
+        waiting, reached = Stops(specs[0], self.world.store), Arrangement[Any, Any](specs[1], self.world.store)
+        return HeldWaves(*shared, x, Withheld(waiting, reached, shared[2].mine))
 
     def lookup(self, node: Node, name: str) -> Any:
-        """What a join looks into for `node`; `name` is that of a state made for it."""
+        """The state that a join reads for `node`; `name` is that of a new state."""
         if node.kind == "table":
             return self._table_of(node, name)
         recursion = self._waves_around(node)
@@ -345,7 +391,7 @@ class _Compiler:
         return self._arrangements[node, name]
 
     def _table_of(self, node: Node, name: str) -> Table[Any, Any]:
-        """The table of a node: its own, or one that is made for a join."""
+        """The table of a node: its own, or one created for a join."""
         if node not in self._tables:
             table = self._tables[node] = Table(self.spec(node, name, "table", node.value), self.world.store)
             self._scope.slots[node] = self._scope.emit(join.Materialize(name, table), self._scope.slots[node])
@@ -386,8 +432,17 @@ class _Compiler:
         )
 
 
+def check_reads(plan: Plan) -> None:
+    """Refuse a plan without any input. Raises: TopologyError."""
+    if not any(isinstance(node, Source | nodes.Constant) for node in plan.nodes):
+        raise TopologyError(
+            f"topology '{plan.name}': it reads nothing; a source is needed. Write topology.stream('topic', …), "
+            ".table(…) or .constant(…)"
+        )
+
+
 def sink_serdes(plan: Plan, topic_partitions: Mapping[str, int]) -> dict[Node, tuple[Serde[Any], Serde[Any]]]:
-    """The serdes of each sink: those named there, or those of what it writes, or `Plain`."""
+    """The serdes of each sink: the given ones, or those of its input, or `Plain`."""
     placements = place(plan, topic_partitions)
     found: dict[Node, tuple[Serde[Any], Serde[Any]]] = {}
     for sink in plan.sinks():

@@ -1,26 +1,32 @@
-"""From the steps of a loop by nested time to a `Fixpoint`: every step becomes an operator that knows rounds.
+"""From the steps of a loop by nested time to a `Fixpoint`: every step becomes an operator over iterations.
 
-Joins with collections from outside all loops look into their states, as elsewhere; what comes out of a
-loop around is kept by round, like what is inside. States are called like those of the same step outside,
-and `<step>-made` is what a reduction made.
+Joins with collections outside all loops read their states, as elsewhere; rows from an enclosing loop are stored by
+iteration, like those inside. States have the names of the same step outside a loop; `<step>-made` holds the results of
+a reduction.
 """
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import singledispatchmethod
 from typing import Any, Protocol
 
 from eddy.operators import reduce
 from eddy.operators.clamp import one_if_positive, positive_part
 from eddy.operators.fixpoint import Fixpoint, Scope, Take
+from eddy.operators.given import Given
 from eddy.operators.held import Held
+from eddy.operators.inner_limits import InnerErrors, InnerLimit
 from eddy.operators.operator import Operator
-from eddy.operators.stateless import Union
+from eddy.operators.outermost import Outermost
+from eddy.operators.queued import Queue
+from eddy.operators.stateless import Map, Union
 from eddy.operators.timed import Function, TimedJoin, TimedLookupJoin, TimedReduce
 from eddy.serde import Native, Serde
 from eddy.state.arrangement import Arrangement
 from eddy.state.spec import StateSpec
 from eddy.state.trace import Trace
 from eddy.topology import plan as nodes
-from eddy.topology.plan import Block, Node, Recursion
+from eddy.topology.plan import Binding, Block, Node, Recursion, Variable
 from eddy.topology.scopes import Loop, Scopes
 from eddy.topology.slots import Slots, swapped, with_time
 
@@ -28,16 +34,16 @@ __all__ = ["LoopCompiler", "Outside"]
 
 
 class Outside(Protocol):
-    """What a loop's compiler needs of the one that compiles what is around."""
+    """The interface to the compiler of the surrounding plan or loop."""
 
     world: Any
     scopes: Scopes
 
     def lookup(self, node: Node, name: str) -> Any:
-        """The state in which joins find the rows of a step outside all loops."""
+        """The state with the rows of a step outside all loops, for joins."""
 
     def spec(self, node: Node, name: str, kind: str, value: Serde[Any] | None) -> StateSpec:
-        """The identity of a state for rows that lie where those of `node` do."""
+        """The identity of a state whose rows are co-partitioned with those of `node`."""
 
 
 class LoopCompiler:
@@ -48,6 +54,8 @@ class LoopCompiler:
         self._scopes = outside.scopes
         self._depth = self._scopes.depth(loop) + 1
         self._inner = Slots()
+        self._errors: dict[Block, InnerErrors] = {}
+        self._traces: dict[Node, Trace[Any, Any]] = {}
 
     def fixpoint(self) -> Fixpoint:
         """The operator of the loop; its inputs are `externals`, in their order."""
@@ -62,12 +70,51 @@ class LoopCompiler:
         bound = loop.bound
         rounds = loop.rounds if isinstance(loop, Block) else bound.depth if bound.leveled else bound.limit
         seeded = isinstance(loop, Recursion)
-        held = self._held(names) if bound.on_limit == "rows" else None
-        return Fixpoint(loop.name, names, scope, self._depth, rounds, bound, self._outside.world.guard, held, seeded)
+        guard = self._outside.world.guard
+        encoders = [self._encoder(*pair) for pair in zip(loop.variables, loop.results, strict=True)]
+        if self._depth > 1:
+            limit = InnerLimit() if bound.on_limit == "rows" else None
+            return Fixpoint(loop.name, names, scope, self._depth, rounds, bound, guard, limit, seeded, encoders)
+        operator = Outermost(loop.name, names, scope, 1, rounds, bound, guard, None, seeded, encoders)
+        limits = self._held() if bound.on_limit == "rows" or self._errors else None
+        return operator.keep(self._queue(), self._given(seeded), limits, self._outside.world.ownership)
+
+    def _queue(self) -> Queue:
+        """Where the loop's inputs wait while a bound is met, with notes by unit."""
+        loop, inputs = self._loop, self.externals
+        keyed = not (loop.variables[0].sole or loop.sole)
+        key = self._key(loop.variables[0]) if keyed else Native
+        keys, values = [*map(self._key, inputs), key], [*(step.value or Native for step in inputs), Native]
+        spec = self._beside(f"{loop.name}-queued", keys, values)
+        return Queue(Arrangement(spec, self._store), len(inputs), keyed)
+
+    def _given(self, seeded: bool) -> Given:
+        """Where the bindings' rows are found: a seed is in no trace of the result, the last round in none of X."""
+        loop, traces = self._loop, []
+        for variable, result in zip(loop.variables, loop.results, strict=True):
+            found = None if seeded else self._traces.get(result)
+            if found is None and (seeded or not loop.bound.leveled):
+                found = self._traces.get(variable)
+            traces.append(found)
+        if None not in traces:
+            return Given(traces, None)
+        keys, values = list(map(self._key, loop.variables)), [step.value or Native for step in loop.variables]
+        return Given(traces, Arrangement(self._beside(f"{loop.name}-given", keys, values), self._store))
+
+    def _key(self, step: Node) -> Serde[Any]:
+        """How keys of a step are written where they lie."""
+        return self._outside.spec(step, step.name, "", None).key
+
+    def _beside(self, name: str, keys: list[Serde[Any]], values: list[Serde[Any]]) -> StateSpec:
+        """The identity of a state of numbered rows that lies where the loop's rows of the same keys do."""
+        spec = self._outside.spec(self._loop.variables[0], name, "arrangement", _by_number(values))
+        home = spec.partitioner
+        at_home = lambda data, count: home(data[1:], count)  # noqa: E731
+        return replace(spec, key=_by_number(keys), partitioner=at_home, optional=True)
 
     @property
     def externals(self) -> list[Node]:
-        """What the loop reads of the steps around it."""
+        """The steps outside that the loop reads."""
         return self._scopes.externals[self._loop]
 
     @singledispatchmethod
@@ -115,11 +162,12 @@ class LoopCompiler:
             merge = swapped(merge)
         kept = self._trace(left, f"{node.name}-{left_name}")
         operator: Operator
+        guard = self._outside.world.guard
         if right in around:
-            operator = TimedJoin(node.name, kept, self._trace(right, f"{node.name}-{right_name}"), merge)
+            operator = TimedJoin(node.name, kept, self._trace(right, f"{node.name}-{right_name}"), merge, guard)
         else:
             found = self._outside.lookup(right, f"{node.name}-{right_name}")
-            operator = TimedLookupJoin(node.name, kept, found, merge)
+            operator = TimedLookupJoin(node.name, kept, found, merge, guard)
         slots = self._inner.slots
         slots[node] = self._inner.emit(operator, slots[left], slots[right])
 
@@ -128,26 +176,66 @@ class LoopCompiler:
         self._inner.slots[node] = self._inner.slots[node.inputs[0]]
 
     @_compile.register
-    def _loop_inside(self, node: Recursion) -> None:
+    def _recursion(self, node: Recursion) -> None:
+        self._inner.slots[node] = self._inner.emit(Take(node.name, 0), self._loop_inside(node))
+
+    @_compile.register
+    def _block(self, node: Block) -> None:
+        self._inner.slots[node] = self._loop_inside(node)
+
+    def _loop_inside(self, node: Loop) -> int:
         compiler = LoopCompiler(self._outside, node)
         operator = compiler.fixpoint()
-        slots = self._inner.slots
-        results = self._inner.emit(operator, *(slots[source] for source in compiler.externals))
-        slots[node] = self._inner.emit(Take(node.name, 0), results)
+        self._errors |= compiler._errors
+        return self._inner.emit(operator, *(self._inner.slots[source] for source in compiler.externals))
+
+    @_compile.register
+    def _binding(self, node: Binding) -> None:
+        (block,) = node.inputs
+        assert isinstance(block, Block)
+        slot = self._inner.emit(Take(node.name, node.index), self._inner.slots[block])
+        if node.index == len(block.variables) and block.bound.on_limit == "rows":
+            traces = [
+                self._numbered(name, "trace", block.variables, self._depth)
+                for name in (node.name, f"{block.name}-errors")
+            ]
+            operator = self._errors[block] = InnerErrors(node.name, *(Trace(spec, self._store) for spec in traces))
+            names = [variable.label for variable in block.variables]
+            named = Map(node.name, lambda key, value: (names[key[0]], (key[1], value[1])))
+            slot = self._inner.emit(named, self._inner.emit(operator, slot))
+        self._inner.slots[node] = slot
+
+    @property
+    def _store(self) -> Any:
+        return self._outside.world.store
+
+    def _encoder(self, variable: Node, result: Node) -> Callable[[tuple[Any, Any]], object] | None:
+        """How rows of a binding are written, where a step keeps them as they are."""
+        if self._traces.keys().isdisjoint({variable, result}):
+            return None
+        key, value = variable.key or Native, variable.value or Native
+        return lambda row: (key.encode(row[0]), value.encode(row[1]))
 
     def _trace(self, node: Node, name: str) -> Trace[Any, Any]:
         spec = self._outside.spec(node, name, "trace", with_time(node.value or Native, self._depth))
-        return Trace(spec, self._outside.world.store)
+        trace = self._traces[node] = Trace[Any, Any](spec, self._store)
+        return trace
 
-    def _held(self, names: list[str]) -> Held:
-        variables = self._loop.variables
-        keys, values = ([getattr(v, part) or Native for v in variables] for part in ("key", "value"))
+    def _held(self) -> Held:
+        loop, found = self._loop, self._scopes.withheld(self._loop)
+        variables = [variable for _, variable in found]
+        specs = [self._numbered(f"{loop.name}-{kind}", "arrangement", variables) for kind in ("errors", "held")]
+        errors, held = (Arrangement[Any, Any](spec, self._store) for spec in specs)
+        first, inside = len(loop.variables), []
+        for block in self._scopes.limits(loop):
+            inside.append((first, self._errors[block]))
+            first += len(block.variables)
+        return Held([name for name, _ in found], errors, held, inside)
 
-        def arrangement(kind: str) -> Arrangement[Any, Any]:
-            spec = self._outside.spec(variables[0], f"{self._loop.name}-{kind}", "arrangement", _by_number(values))
-            return Arrangement(spec.with_key(_by_number(keys)), self._outside.world.store)
-
-        return Held(names, arrangement("errors"), arrangement("held"))
+    def _numbered(self, name: str, kind: str, variables: Sequence[Variable], depth: int = 0) -> StateSpec:
+        """The identity of a state with rows of several bindings, co-partitioned with those of the first."""
+        key, value = (_by_number([getattr(v, part) or Native for v in variables]) for part in ("key", "value"))
+        return self._outside.spec(variables[0], name, kind, with_time(value, depth) if depth else value).with_key(key)
 
 
 def _by_number(serdes: list[Serde[Any]]) -> Serde[Any]:

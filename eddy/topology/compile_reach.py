@@ -1,13 +1,16 @@
-"""From the plan's reachability and tree totals to operators. Their states live at one owner, in one partition."""
+"""From the plan's reachability and tree totals to operators. Their states have a single partition."""
 
+from dataclasses import replace
 from typing import Any
 
-from eddy.operators.cycles import Cycles
-from eddy.operators.depths import Depths
-from eddy.operators.links import Links, PlainLinks, TiedLinks
-from eddy.operators.ranked import Ranked
-from eddy.operators.reached import cell_serde
-from eddy.operators.totals import TreeTotals
+from eddy.operators.exchange import Ownership
+from eddy.operators.graph.beyond import Beyond
+from eddy.operators.graph.cycles import Cycles
+from eddy.operators.graph.depths import Depths
+from eddy.operators.graph.links import Links, PlainLinks, TiedLinks
+from eddy.operators.graph.ranked import Ranked
+from eddy.operators.graph.reached import cell_serde
+from eddy.operators.graph.totals import TreeTotals
 from eddy.serde import Int64, Native, Serde, Tuple
 from eddy.state.adjacency import Adjacency
 from eddy.state.arrangement import Arrangement
@@ -28,7 +31,9 @@ def _spec(application: str, name: str, kind: str, key: Serde[Any], value: Serde[
     return StateSpec(name, kind, key, value, 1, _home, f"{application}-{name}-changelog")
 
 
-def reachable(node: nodes.Reachable, application: str, store: Store | None) -> Ranked:
+def reachable(
+    node: nodes.Reachable, application: str, store: Store | None, ownership: Ownership | None = None
+) -> Ranked:
     """The operator of a fixpoint: plain links where an edge is the child, links with ties else."""
     name, of = node.name, node.node
     roots, edges = node.inputs
@@ -53,7 +58,11 @@ def reachable(node: nodes.Reachable, application: str, store: Store | None) -> R
     sizes = None if node.max_nodes is None else table("sizes", Int64)
     depths = Depths(name, links, ranks, node.max_depth, node.limit, node.counted, node.max_nodes, sizes)
     cycles = Cycles(table("cycles", Tuple(of, ...)), links, ranks, node.max_depth) if node.cycles else None
-    return Ranked(name, adjacency("roots", roots.key or Native), links, ranks, depths, cycles, sizes)
+    beyond = None
+    if sizes is not None or (node.limit is not None and node.max_depth is None):
+        spec = replace(_spec(application, f"{name}-beyond", "table", of, Tuple(Int64, Int64)), optional=True)
+        beyond = Beyond(Table(spec, store), depths, sizes, ownership or Ownership())
+    return Ranked(name, adjacency("roots", roots.key or Native), links, ranks, depths, cycles, sizes, beyond)
 
 
 def tree_totals(node: nodes.TreeTotals, application: str, store: Store | None) -> TreeTotals:

@@ -1,7 +1,8 @@
 """Pictures of a plan: Kafka Streams' `TopologyDescription`, and a Mermaid flowchart."""
 
+from eddy.operators.fact_waves import FactWaves
 from eddy.operators.fixpoint import Fixpoint
-from eddy.operators.recursion import FactWaves, Waves
+from eddy.operators.recursion import Waves
 from eddy.topology.compile import Environment, compile_plan
 from eddy.topology.plan import Block, Exchange, Node, Plan, Reachable, Recursion, Sink, Source, TreeTotals, Variable
 from eddy.topology.scopes import Loop
@@ -45,7 +46,7 @@ def stores_of(plan: Plan) -> dict[str, list[str]]:
 
 
 def successors(plan: Plan) -> dict[Node, list[Node]]:
-    """The nodes behind each node; a recursion's result leads back to its variable."""
+    """The downstream nodes of each node; a recursion's result leads back to its variable."""
     after: dict[Node, list[Node]] = {node: [] for node in plan.nodes}
     for node in plan.nodes:
         for source in node.inputs:
@@ -101,7 +102,7 @@ def _names(nodes: list[Node]) -> str:
 
 
 def _components(plan: Plan, after: dict[Node, list[Node]]) -> list[list[Node]]:
-    """Nodes that hang together, in the order written."""
+    """Connected nodes, in the order written."""
     component = {node: index for index, node in enumerate(plan.nodes)}
     for node, nexts in after.items():
         for other in nexts:

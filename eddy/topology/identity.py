@@ -1,19 +1,19 @@
-"""The identity of a plan: what of it the stored state depends on, and how two of them differ.
+"""The identity of a plan: the parts that stored state depends on, and the difference of two identities.
 
-Lambdas may change, they are the author's to mend. Not without saying so may change: which states
-there are, how their rows are written and placed, and what is read and looped.
+Lambdas may change; the author is responsible for them. Changes of these need a confirmation: the set of states, the
+encoding and partitioning of their rows, the sources and the loops.
 """
 
 import difflib
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from eddy.errors import PlanChangedError
 from eddy.operators.circuit import Circuit
 from eddy.operators.constant import Constant
 from eddy.topology.plan import Plan
 
-__all__ = ["check_identity", "identity", "topics_of"]
+__all__ = ["check_identity", "identity", "optional_states", "states_of", "topics_of"]
 
 
 def identity(plan: Plan, circuit: Circuit) -> list[str]:
@@ -35,6 +35,11 @@ def identity(plan: Plan, circuit: Circuit) -> list[str]:
     return sorted({*sources, *gates, *states, *constants})
 
 
+def optional_states(circuit: Circuit) -> frozenset[str]:
+    """The states that an application of an earlier release may gain; see `StateSpec.optional`."""
+    return frozenset(name for name, state in circuit.states.items() if state.spec.optional)
+
+
 def _digest(constant: Constant) -> int:
     spec = constant.sent.spec
     rows = [(*spec.key.identify_many([key]), *spec.value.identify_many([value])) for key, value in constant.rows]
@@ -51,12 +56,26 @@ def topics_of(application: str, lines: Iterable[str]) -> Iterator[str]:
             yield f"{application}-{name}-changelog"
 
 
-def check_identity(application: str, old: list[str], new: list[str], accept: bool = False) -> None:
-    """Refuse a plan that would orphan or misread what an earlier one wrote.
+def _is_state(line: str, names: Collection[str]) -> bool:
+    what, name, *_ = line.split(" ")
+    return what == "state" and name in names
 
-    With `accept`, sources and states may come and go; what keeps its name has to stay what it was.
+
+def states_of(lines: Iterable[str]) -> Iterator[str]:
+    """The names of the states of the plan with this identity."""
+    return (line.split(" ")[1] for line in lines if line.startswith("state "))
+
+
+def check_identity(
+    application: str, old: list[str], new: list[str], accept: bool = False, optional: Collection[str] = ()
+) -> None:
+    """Refuse a plan that would orphan or misread the states of an earlier one.
+
+    With `accept`, sources and states may come and go; those that keep their names have to stay the same. States in
+    `optional` may be new.
     Raises: PlanChangedError with the difference.
     """
+    new = [line for line in new if line in old or not _is_state(line, optional)]
     if old == new:
         return
     diff = [line for line in difflib.ndiff(old, new) if line[:2] in {"- ", "+ "}]
@@ -72,7 +91,7 @@ def check_identity(application: str, old: list[str], new: list[str], accept: boo
         )
     raise PlanChangedError(
         f"application '{application}': the topology is not the one that wrote its state; states that went would be "
-        "orphaned, and new ones would start empty behind input that was read before:\n"
+        "orphaned, and new ones would start empty after input that was read before:\n"
         + "\n".join(f"    {line}" for line in diff)
         + f"\nStart anew from the input: eddy reset …, give a changed step another name, name the application "
         f"otherwise than '{application}', or accept the change as it is: eddy run … --accept-plan"

@@ -2,12 +2,14 @@
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 from eddy.errors import TopologyError
-from eddy.operators.recursion import Bound
+from eddy.operators.body import Bound, Words
 from eddy.serde import Native, Serde, String
-from eddy.topology.builder import Builder, check_name
+from eddy.topology.arguments import check_choice, check_mapping, check_name, check_serdes, check_whole
+from eddy.topology.builder import Builder
 from eddy.topology.plan import Binding, Block, Node, Variable
 from eddy.topology.recursive import check_inside, moves_rows, refuse_sinks
 from eddy.topology.relation import Relation
@@ -19,10 +21,11 @@ Serdes = Mapping[str, tuple[Serde[Any], Serde[Any]]]
 
 
 class Bindings:
-    """What a block makes: a relation for each binding, by name or in turn, and `errors`.
+    """The results of a block: a relation for each binding, by name or in order, and `errors`.
 
-    `errors` holds rows (binding, (key, value)) while the block's last round has changed something; it is
-    empty where the block has no `limit`, or one with `on_limit="return"`.
+    `errors` holds rows (binding, (key, value)) that the block's last iteration changed; it is empty if the block has no
+    `limit`, or one with `on_limit="return"`. In an outermost block it also holds those of the blocks inside, in any
+    iteration: rows ("block.binding", (key, value)).
     """
 
     def __init__(self, relations: Mapping[str, Relation[Any, Any]], errors: Relation[Any, Any]) -> None:
@@ -49,26 +52,24 @@ def mutually_recursive(
     step: Callable[..., Any],
     name: str,
     limit: int | None = None,
-    on_limit: Literal["error", "return"] = "error",
+    on_limit: Literal["error", "stop", "return"] = "error",
     serdes: Serdes | None = None,
     sole: bool = False,
+    label: str | None = None,
+    words: Words | None = None,
 ) -> Bindings:
-    """Make a block of what `step` returns. `sole`: the block is asked for at one owner, and stays there.
+    """Create a block from the definitions that `step` returns. `sole`: the block has a single partition.
 
-    Raises: TopologyError where step does not return a relation for each binding, or the block lies inside a recursion.
+    Inside a loop it is evaluated again from empty in every iteration of that loop. `label` is its name in errors of
+    enclosing loops, and `words` are texts for a block that is not written as `mutually_recursive(…)`.
+
+    Raises: TopologyError if step does not return a relation for each binding, or contains a step that is not allowed.
     """
     where = f"mutually_recursive '{check_name(name, 'block')}'"
     names = _names(where, step, serdes)
-    if limit is not None and limit < 1:
-        raise TopologyError(f"{where}: limit={limit}; 1 or more is needed")
-    if on_limit not in {"error", "return"}:
-        raise TopologyError(f"{where}: on_limit={on_limit!r}; 'error' or 'return' is needed")
-    if builder.open_loops:
-        raise TopologyError(
-            f"{where}: it lies inside {builder.open_loops[-1]}; blocks may follow one another, not nest. Put the "
-            "inner bindings into the outer block, or use recursively() for the inner loop"
-        )
-    held = limit is not None and on_limit == "error"
+    check_whole(where, 1, limit=limit)
+    check_choice(where, ("error", "stop", "return"), on_limit=on_limit)
+    held = limit is not None and on_limit != "return"
     length = len(builder.plan.nodes)
     variables, results, body = _build(builder, where, name, names, step, serdes or {}, sole)
     alone = sole or held or moves_rows([*body, *results], True)
@@ -76,17 +77,19 @@ def mutually_recursive(
         builder.plan.rewind(length)
         variables, results, body = _build(builder, where, name, names, step, serdes or {}, True)
     check_inside(where, body)
+    stays = sole or (alone and bool(builder.open_loops))  # what a loop around takes in stays there
     block = builder.add(
         Block,
         name,
+        label=label or name,
         kind="relation",
         variables=tuple(variables),
         results=tuple(results),
-        bound=_bound(limit, on_limit),
+        bound=replace(_bound(limit, on_limit), words=words),
         rounds=limit or Bound().limit,
-        sole=sole,
+        sole=stays,
     )
-    placed: dict[str, Any] = {"kind": "relation", "inputs": (block,), "sole": sole, "rekeyed": alone and not sole}
+    placed: dict[str, Any] = {"kind": "relation", "inputs": (block,), "sole": stays, "rekeyed": alone and not stays}
     relations = {
         v.label: Relation[Any, Any](
             builder, builder.add(Binding, f"{name}-{v.label}", index=i, key=v.key, value=v.value, **placed)
@@ -98,20 +101,40 @@ def mutually_recursive(
 
 
 def _names(where: str, step: Callable[..., Any], serdes: Serdes | None) -> list[str]:
-    names = list(inspect.signature(step).parameters)
-    if not names:
-        raise TopologyError(f"{where}: step takes no binding; a parameter for each is needed: lambda reach: …")
+    names = _parameters(where, step)
     for name in names:
         check_name(name, f"{where}: binding")
+    check_mapping(where, serdes=serdes)
+    for name, pair in (serdes or {}).items():
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise TopologyError(f"{where}: serdes of '{name}' are {pair!r}; a pair (key's, value's) is needed")
+        check_serdes(f"{where}: binding '{name}'", key=pair[0], value=pair[1])
     if unknown := sorted(set(serdes or {}) - set(names)):
         raise TopologyError(f"{where}: serdes for '{unknown[0]}', which is no binding; there are {', '.join(names)}")
     return names
 
 
+def _parameters(where: str, step: Callable[..., Any]) -> list[str]:
+    try:
+        parameters = list(inspect.signature(step).parameters.values())
+    except (TypeError, ValueError):
+        raise TopologyError(f"{where}: step={step!r} does not tell its parameters; a function is needed") from None
+    if not parameters:
+        raise TopologyError(f"{where}: step takes no binding; a parameter for each is needed: lambda reach: …")
+    for parameter in parameters:
+        if parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            raise TopologyError(
+                f"{where}: step takes '{parameter}', which names no binding; a parameter for each is needed: "
+                "lambda reach: …"
+            )
+    return [parameter.name for parameter in parameters]
+
+
 def _bound(limit: int | None, on_limit: str) -> Bound:
+    stops = on_limit == "stop"
     if limit is None:
-        return Bound()
-    return Bound(limit=limit, on_limit="rows") if on_limit == "error" else Bound(max_depth=limit - 1)
+        return Bound(stops=stops)
+    return Bound(max_depth=limit - 1) if on_limit == "return" else Bound(limit=limit, on_limit="rows", stops=stops)
 
 
 def _build(

@@ -1,9 +1,8 @@
-"""Placement: how many partitions each collection has, and how its keys are written.
+"""Placement: the partition count of each collection, and the encoding of its keys.
 
-Rows of equal key have to be at one owner wherever a step meets them, so collections that meet by
-key are *co-partitioned*: as many partitions, and keys written to the same bytes. Sources say what
-they have; everything that keeps its keys in place goes with its input; an exchange begins anew and
-takes what those it meets need.
+Steps by key need all rows of a key at one owner, so their inputs are *co-partitioned*: equal partition counts, and keys
+encoded to the same bytes. Sources define both; a step that keeps keys inherits them from its input; an exchange adopts
+those of the collections it is joined with.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,6 +16,7 @@ from eddy.topology.plan import (
     Block,
     Constant,
     Exchange,
+    HeldErrors,
     Join,
     Merge,
     Node,
@@ -35,7 +35,7 @@ __all__ = ["Placement", "place"]
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Of a collection: the number of its partitions and the serde of its keys."""
+    """The partition count of a collection and the serde of its keys."""
 
     partitions: int
     key: Serde[Any]
@@ -44,14 +44,14 @@ class Placement:
 def place(plan: Plan, topic_partitions: Mapping[str, int]) -> dict[Node, Placement]:
     """Place every node.
 
-    Raises: TopologyError where two sides that meet have other numbers of partitions or other keys.
+    Raises: TopologyError if inputs of a step have different partition counts or key serdes.
     """
     groups = _groups(plan)
     default = max((topic_partitions[source.topic] for source in plan.sources()), default=1)
     placements = {}
     for members in groups:
         partitions = _partitions(members, topic_partitions) or default
-        if any(node.sole for node in members):  # nothing has to be found by hash
+        if any(node.sole for node in members):  # no key has to be hashed
             placements.update({node: Placement(partitions, node.key or Native) for node in members})
         else:
             placements.update(dict.fromkeys(members, Placement(partitions, _key(members) or Native)))
@@ -77,7 +77,7 @@ def _groups(plan: Plan) -> list[list[Node]]:
 
 
 def _meetings(node: Node) -> Iterable[tuple[Node, Node]]:
-    """The pairs of nodes whose rows lie in the same places because of `node`."""
+    """The pairs of nodes that `node` requires to be co-partitioned."""
     if isinstance(node, Recursion):
         placed = [(node, node.variable)]
         return [*placed, (node, node.inputs[0]), (node, node.result)] if node.nested else placed
@@ -90,7 +90,9 @@ def _meetings(node: Node) -> Iterable[tuple[Node, Node]]:
     if isinstance(node, Join):
         left, right = node.inputs
         return [(left, right)] if node.rekeyed else [(left, right), (node, left)]
-    if isinstance(node, Sink | Exchange | Reachable | TreeTotals) or (isinstance(node, Transform) and node.rekeys):
+    if isinstance(node, Sink | Exchange | HeldErrors | Reachable | TreeTotals) or (
+        isinstance(node, Transform) and node.rekeys
+    ):
         return []
     if isinstance(node, Merge) and node.rekeyed:
         return []

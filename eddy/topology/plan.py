@@ -1,4 +1,4 @@
-"""The plan: what the author wrote, as data. Engines compile it; nothing here runs.
+"""The plan: the author's program as data. Engines compile it; nothing here runs.
 
 A plan is nodes in the order in which they were written, which is topological. A node knows its
 inputs, so a collection is its last node. A recursion's `op` is nodes like any others; those that
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from eddy.errors import TopologyError
-from eddy.operators.recursion import Bound
+from eddy.operators.body import Bound
 from eddy.serde import Serde
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "Constant",
     "Count",
     "Exchange",
+    "HeldErrors",
     "Join",
     "Kind",
     "Latest",
@@ -50,12 +51,12 @@ Verb = Literal[
 ]
 
 REKEYING = frozenset({"map", "flat-map", "select-key"})
-"""The verbs after which rows may have other keys."""
+"""The verbs that may change keys."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Node:
-    """One step. `label` is the nearest name that the author wrote; `key` and `value` are serdes, None unnamed."""
+    """One step. `label` is the nearest name given by the author; `key` and `value` are serdes, None if not given."""
 
     name: str
     label: str
@@ -65,14 +66,24 @@ class Node:
     value: Serde[Any] | None = None
     rekeyed: bool = False
     sole: bool = False
-    """Whether all rows are at one owner, so that no step has to send them to others."""
+    """Whether all rows are in a single partition, so that no step has to send them to other workers."""
+
+    @property
+    def written(self) -> str:
+        """The author's name from which the step's name is derived; else the step's own name."""
+        return self.label if self.name.startswith(f"{self.label}-") else self.name
+
+    @property
+    def stops(self) -> bool:
+        """Whether a worker ends, where nothing unread could mend it, because this step holds something."""
+        return False
 
     drops = False
     """Whether the step can drop a row, so that a recursion over it can end."""
     linear = True
-    """Whether op(A + B) = op(A) + op(B), so that a recursion over it can go by waves."""
+    """Whether op(A + B) = op(A) + op(B), so that a recursion over it can be computed by waves."""
     derived: ClassVar[tuple[str, ...]] = ()
-    """What is put behind the step's name to name states that it may need beside its own."""
+    """Suffixes of the step's name that name its additional states."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -91,7 +102,7 @@ class Constant(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Transform(Node):
-    """A step without memory: what `verb` does with `function`."""
+    """A stateless step: `verb` with the author's `function`."""
 
     verb: Verb
     function: Callable[..., Any] | None = None
@@ -103,7 +114,7 @@ class Transform(Node):
 
     @property
     def rekeys(self) -> bool:
-        """Whether rows come out under other keys."""
+        """Whether rows may have other keys afterwards."""
         return self.verb in REKEYING
 
 
@@ -114,7 +125,7 @@ class Merge(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Latest(Node):
-    """A table's changes as facts: the new value of each key, None where it has gone."""
+    """A table's changes as facts: the new value of each key, None for a deleted one."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -126,14 +137,18 @@ class Upsert(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Exchange(Node):
-    """Rows go to the owner of their key, through a topic. `partitions` None: as the others need it."""
+    """Rows go to the owner of their key, through a topic. `partitions` None: as the others need it.
+
+    `any_key`: all go to one owner, so that a record of a stream needs no key to find it.
+    """
 
     partitions: int | None = None
+    any_key: bool = False
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StreamTableJoin(Node):
-    """Facts, each with the table's value of its key."""
+    """Facts, each with the table's value for its key."""
 
     derived = ("right",)
 
@@ -142,7 +157,7 @@ class StreamTableJoin(Node):
 
     @property
     def drops(self) -> bool:  # type: ignore[override]
-        """An inner join drops what has no match."""
+        """An inner join drops rows without a match."""
         return not self.left
 
 
@@ -159,7 +174,7 @@ class TableJoin(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Join(Node):
-    """Two relations (or tables, as relations), row by row of equal key."""
+    """Two relations (or tables, as relations), joined on equal keys."""
 
     derived = ("left", "right")
 
@@ -169,7 +184,7 @@ class Join(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Count(Node):
-    """Rows by key."""
+    """The number of rows by key."""
 
     derived = ("made",)
 
@@ -179,7 +194,7 @@ class Count(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Reduce(Node):
-    """What `function(key, {value: weight})` makes of each key's values."""
+    """The rows that `function(key, {value: weight})` returns for each key."""
 
     derived = ("made",)
 
@@ -190,7 +205,7 @@ class Reduce(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Aggregate(Node):
-    """A fold by key; with a subtractor it can take rows back."""
+    """A fold by key; with a subtractor it can retract rows."""
 
     derived = ("rows", "made")
 
@@ -203,7 +218,7 @@ class Aggregate(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Clamp(Node):
-    """Each row once (distinct), or as often as it is more than not there (minus)."""
+    """A function of weights: each row once (distinct), or as often as its weight is positive (minus)."""
 
     derived = ("made",)
 
@@ -214,37 +229,49 @@ class Clamp(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Variable(Node):
-    """X inside its own recursion: what a binding brings to a round."""
+    """X inside its own recursion: the rows of a binding at the start of an iteration."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Recursion(Node):
-    """X = seed + op(X): `inputs` is the seed, `result` what op makes of `variable`; by waves, or by `nested` time."""
+    """X = seed + op(X): `inputs` is the seed, `result` is op(`variable`); by waves, or by `nested` time."""
 
     variable: Variable
     result: Node
     bound: Bound
     include_seeds: bool = True
     nested: str = ""
-    """Why it goes by nested time; empty where it goes by waves."""
+    """Why it is computed by nested time; empty if by waves."""
     linear = False
 
     @property
+    def derived(self) -> tuple[str, ...]:  # type: ignore[override]
+        """States of its own: of what is held, and of what waits."""
+        if self.nested:
+            return ("queued", "given")
+        return () if self.kind == "stream" or self.bound.leveled else ("held", "reached")
+
+    @property
     def variables(self) -> tuple[Variable, ...]:
-        """What its body depends on."""
+        """The variables that its body depends on."""
         return (self.variable,)
 
     @property
     def results(self) -> tuple[Node, ...]:
-        """What its rounds make."""
+        """The results of an iteration."""
         return (self.result,)
+
+    @property
+    def stops(self) -> bool:
+        """As its bound says."""
+        return self.bound.stops
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Block(Node):
     """Bindings that are defined by one another: `results` are the definitions of `variables`, in turn."""
 
-    derived = ("errors", "held")
+    derived = ("errors", "held", "queued", "given")
 
     variables: tuple[Variable, ...]
     results: tuple[Node, ...]
@@ -252,19 +279,34 @@ class Block(Node):
     rounds: int
     linear = False
 
+    @property
+    def stops(self) -> bool:
+        """As its bound says."""
+        return self.bound.stops
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Binding(Node):
-    """One of the collections that a block makes: `inputs` is the block. Behind the last comes that of its errors."""
+    """One of the collections of a block: `inputs` is the block. The last one is that of its errors."""
 
     index: int
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Reachable(Node):
-    """What is reached from roots over edges, by ranked supports, at one owner: `inputs` are roots, edges."""
+class HeldErrors(Node):
+    """The name of a recursion, which is the input, and a message for each partition where it holds something."""
 
-    derived = ("roots", "out", "in", "edges", "ties", "sizes", "cycles")
+    linear = False
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Reachable(Node):
+    """The nodes reachable from roots over edges, by ranked supports, in a single partition:
+
+    `inputs` are roots, edges.
+    """
+
+    derived = ("roots", "out", "in", "edges", "ties", "sizes", "cycles", "beyond")
 
     node: Serde[Any]
     expand: Callable[[Any, Any], Any] | None = None
@@ -274,12 +316,16 @@ class Reachable(Node):
     limit: int | None = None
     cycles: bool = False
     counted: bool = False
+    stops: bool = False
     linear = False
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TreeTotals(Node):
-    """A table of parents as totals over subtrees, by deltas, at one owner. Rows are tagged totals and cycles."""
+    """Totals over subtrees from a table of parents, by deltas, in a single partition.
+
+    Rows are tagged totals and cycles.
+    """
 
     parent: Callable[[Any, Any], Any]
     own: Callable[[Any, Any], Any]
@@ -300,23 +346,35 @@ class Plan:
 
     name: str
     nodes: list[Node] = field(default_factory=list)
-    _names: dict[str, tuple[str, int]] = field(default_factory=dict)
+    _names: dict[str, Node] = field(default_factory=dict)
 
     def add(self, node: Node) -> Any:
-        """Take a node in. Raises: TopologyError where its name is taken."""
-        self._claim(node.name, f"step '{node.name}'", node)
+        """Add a node. Raises: TopologyError if its name is taken."""
+        self._claim(node.name, node)
         for suffix in node.derived:
-            self._claim(f"{node.name}-{suffix}", f"a state of step '{node.name}'", node)
+            self._claim(f"{node.name}-{suffix}", node)
         self.nodes.append(node)
         return node
 
-    def _claim(self, name: str, owner: str, node: Node) -> None:
-        if name in self._names:
+    def _claim(self, name: str, node: Node) -> None:
+        """Reserve a name for a step or one of its states. Raises: TopologyError if another step has it."""
+        other = self._names.setdefault(name, node)
+        if other is node:
+            return
+        one, two = node.written, other.written
+        if one == two:
             raise TopologyError(
-                f"{owner}: the name is taken by {self._names[name][0]}; names of steps are unique in a topology. "
+                f"step '{one}': the name is taken by step '{two}'; names of steps are unique in a topology. "
                 "Name one of them: name='…'"
             )
-        self._names[name] = (owner, id(node))
+        what = [
+            f"step '{step.written}' {'has it' if step.written == name else 'gives it to one of its states or topics'}"
+            for step in (other, node)
+        ]
+        raise TopologyError(
+            f"step '{one}': the name '{name}' is taken twice: {what[0]}, and {what[1]}; names of steps and of their "
+            f"states are unique in a topology. Give '{one}' or '{two}' another name: name='…'"
+        )
 
     def sources(self) -> Iterator[Source]:
         """The sources."""
@@ -331,11 +389,28 @@ class Plan:
         return (node for node in self.nodes if isinstance(node, Recursion | Block))
 
     def made_by(self, node: Node) -> list[Node]:
-        """The collections that a step makes: itself, or the bindings of a block."""
+        """The results of a step: itself, or the bindings of a block."""
         return [step for step in self.nodes if isinstance(step, Binding) and node in step.inputs] or [node]
 
+    def needs_keys(self, node: Exchange) -> bool:
+        """Whether records without a key end at an exchange: at one of a stream, unless a left join comes after it,
+        which takes them (KIP-962).
+        """
+        if node.kind != "stream" or node.any_key:
+            return False
+        after: set[Node] = {node}
+        for step in self.nodes:
+            if not isinstance(step, StreamTableJoin):
+                if not after.isdisjoint(step.inputs):
+                    after.add(step)
+            elif step.inputs[0] in after:
+                if step.left:
+                    return False
+                after.add(step)
+        return True
+
     def holds(self, state: str) -> Node:
-        """The step whose rows a state holds, or of whose function it is a part. Raises: KeyError."""
+        """The step whose rows, or whose function's state, a state holds. Raises: KeyError."""
         for node in self.nodes:
             sides = dict(zip(("left", "right"), node.inputs, strict=False))
             for suffix in node.derived:
@@ -346,7 +421,7 @@ class Plan:
         raise KeyError(state)
 
     def rewind(self, length: int) -> None:
-        """Forget all nodes but the first `length`."""
+        """Remove all nodes except the first `length`."""
         gone = {id(node) for node in self.nodes[length:]}
         del self.nodes[length:]
-        self._names = {name: owner for name, owner in self._names.items() if owner[1] not in gone}
+        self._names = {name: owner for name, owner in self._names.items() if id(owner) not in gone}

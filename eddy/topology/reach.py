@@ -1,21 +1,31 @@
-"""Reachability and paths over edges, totals over trees: the DSL's checks, and the steps they are made of."""
+"""Reachability and paths over edges, totals over trees: the DSL's checks, and the steps that compute them."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 from eddy.errors import TopologyError
-from eddy.operators.reached import Child, Reached, reached_serde
-from eddy.operators.totals import CYCLE, TOTAL
+from eddy.operators.graph.reached import Child, Reached, reached_serde
+from eddy.operators.graph.totals import CYCLE, TOTAL
 from eddy.serde import Native, Serde, Tuple
 from eddy.topology import plan
+from eddy.topology.arguments import (
+    check_choice,
+    check_flag,
+    check_function,
+    check_name,
+    check_number,
+    check_serdes,
+    check_whole,
+)
 from eddy.topology.builder import Builder, same_topology
 from eddy.topology.relation import Relation
 from eddy.topology.table import KTable
 
-__all__ = ["CyclePolicy", "DeletionMode", "SubtreeTotals", "recursive_fixpoint", "tree_totals"]
+__all__ = ["CyclePolicy", "DeletionMode", "OnLimit", "SubtreeTotals", "recursive_fixpoint", "tree_totals"]
 
 CyclePolicy = Literal["dedupe-node", "allow-paths", "error"]
 DeletionMode = Literal["recompute-affected", "support-counts"]
+OnLimit = Literal["error", "stop"]
 
 _LIMIT = 10_000
 
@@ -24,33 +34,30 @@ def recursive_fixpoint(
     builder: Builder,
     roots: Any,
     edges: Any,
-    expand: Callable[[Any, Any], Iterable[Any]] | None,
     name: str,
-    max_depth: Any,
-    max_nodes: int | None,
-    limit: int | None,
-    cycle_policy: CyclePolicy,
-    deletion_mode: DeletionMode,
-    weight: Callable[[Any, Any], Any] | None,
-    node: Serde[Any] | None,
+    expand: Callable[[Any, Any], Iterable[Any]] | None = None,
+    max_depth: Any = None,
+    max_nodes: int | None = None,
+    limit: int | None = None,
+    cycle_policy: CyclePolicy = "dedupe-node",
+    deletion_mode: DeletionMode = "recompute-affected",
+    weight: Callable[[Any, Any], Any] | None = None,
+    node: Serde[Any] | None = None,
+    on_limit: OnLimit = "error",
 ) -> Relation[Any, Reached]:
     """See `Topology.recursive_fixpoint`."""
-    where = f"recursive_fixpoint '{name}'"
+    where = f"recursive_fixpoint '{check_name(name, 'step')}'"
     _check_inputs(builder, where, roots=roots, edges=edges)
-    _check_choice(where, "cycle_policy", cycle_policy, ("dedupe-node", "allow-paths", "error"))
-    _check_choice(where, "deletion_mode", deletion_mode, ("recompute-affected", "support-counts"))
-    _check_functions(where, expand=expand, weight=weight)
-    _check_bounds(where, max_depth, max_nodes, limit)
+    _check_choices(where, cycle_policy, deletion_mode, on_limit)
+    _check_functions(where, ("node", "edge"), expand=expand, weight=weight)
+    check_number(where, 0, max_depth=max_depth)
+    check_whole(where, 1, max_nodes=max_nodes, limit=limit)
+    check_serdes(where, node=node)
     _check_outside(builder, where)
     of = node or edges._node.key or Native
     if cycle_policy == "allow-paths":
-        if weight is not None or max_nodes is not None:
-            what = "weight" if weight is not None else "max_nodes"
-            raise TopologyError(
-                f"{where}: {what}= goes with one row a node, and allow-paths has one a path; "
-                "bound the paths instead: max_depth=16"
-            )
-        return _paths(builder, roots, edges, expand, name, max_depth, limit or _LIMIT, of)
+        _check_paths(where, weight=weight, max_nodes=max_nodes)
+        return _paths(builder, roots, edges, expand, name, max_depth, limit or _LIMIT, of, on_limit)
     if weight is not None and limit is not None:
         raise TopologyError(
             f"{where}: limit= counts links, and with weights a depth is a distance; "
@@ -77,8 +84,24 @@ def recursive_fixpoint(
         limit=None if weight is not None else limit or _LIMIT,
         cycles=cycle_policy == "error",
         counted=deletion_mode == "support-counts",
+        stops=on_limit == "stop",
     )
     return Relation(builder, fixpoint)
+
+
+def _check_choices(where: str, cycle_policy: CyclePolicy, deletion_mode: DeletionMode, on_limit: OnLimit) -> None:
+    check_choice(where, ("dedupe-node", "allow-paths", "error"), cycle_policy=cycle_policy)
+    check_choice(where, ("recompute-affected", "support-counts"), deletion_mode=deletion_mode)
+    check_choice(where, ("error", "stop"), on_limit=on_limit)
+
+
+def _check_paths(where: str, **bounds: Any) -> None:
+    for what, bound in bounds.items():
+        if bound is not None:
+            raise TopologyError(
+                f"{where}: {what}= goes with one row a node, and allow-paths has one a path; "
+                "bound the paths instead: max_depth=16"
+            )
 
 
 def _check_inputs(builder: Builder, where: str, **inputs: Any) -> None:
@@ -100,23 +123,10 @@ def _check_outside(builder: Builder, where: str) -> None:
         )
 
 
-def _check_choice(where: str, what: str, given: Any, choices: tuple[str, ...]) -> None:
-    if given not in choices:
-        raise TopologyError(f"{where}: {what}={given!r}; one of {', '.join(map(repr, choices))} is needed")
-
-
-def _check_functions(where: str, **functions: Any) -> None:
+def _check_functions(where: str, parameters: tuple[str, ...], **functions: Any) -> None:
     for what, function in functions.items():
-        if function is not None and not callable(function):
-            raise TopologyError(f"{where}: {what}={function!r} is no function; a callable is needed")
-
-
-def _check_bounds(where: str, max_depth: Any, max_nodes: int | None, limit: int | None) -> None:
-    if max_depth is not None and not max_depth >= 0:
-        raise TopologyError(f"{where}: max_depth={max_depth}; 0 or more is needed")
-    for what, number in (("max_nodes", max_nodes), ("limit", limit)):
-        if number is not None and number < 1:
-            raise TopologyError(f"{where}: {what}={number}; 1 or more is needed")
+        if function is not None:
+            check_function(where, function, *parameters, what=what)
 
 
 def _paths(
@@ -128,11 +138,12 @@ def _paths(
     max_depth: int | None,
     limit: int,
     of: Serde[Any],
+    on_limit: OnLimit,
 ) -> Relation[Any, Reached]:
-    """A row a path, which is linear: X = starts + (X ⋈ edges), by waves.
+    """One row a path, which is linear: X = starts + (X ⋈ edges), by waves.
 
-    X has rows node -> (key, root, depth, parent, order, the path so far); the path is there to keep paths simple,
-    where no depth bounds them.
+    X has rows node -> (key, root, depth, parent, order, the path so far); the path is stored to keep paths simple if no
+    depth bounds them.
     """
     key = roots._node.key
     value = Tuple(key or Native, of, Native, of, Native, Tuple(of, ...))
@@ -159,11 +170,11 @@ def _paths(
         met = paths.join(links, lambda node, found, edge: (node, (found, edge)), f"{name}-step", of)
         return met.flat_map(further, f"{name}-further", of, value)
 
-    return starts.recursively(op, name, max_depth, limit).map(row, f"{name}-rows", key, reached_serde(of))
+    return starts.recursively(op, name, max_depth, limit, on_limit).map(row, f"{name}-rows", key, reached_serde(of))
 
 
 class SubtreeTotals(KTable[Any, Any]):
-    """A table node -> total. `errors` is a relation: the least node of each cycle, with the way round."""
+    """A table node -> total. `errors` is a relation: the least node of each cycle, with the cycle."""
 
     def __init__(self, builder: Builder, node: plan.Node, errors: Relation[Any, tuple[Any, ...]]) -> None:
         super().__init__(builder, node)
@@ -180,8 +191,10 @@ def tree_totals(
     value: Serde[Any] | None,
 ) -> SubtreeTotals:
     """See `KTable.tree_totals`."""
-    where = f"tree_totals '{name}'"
-    _check_functions(where, own=own, parent=parent)
+    where = f"tree_totals '{check_name(name, 'step')}'"
+    _check_functions(where, ("node", "value"), own=own, parent=parent)
+    check_flag(where, include_self=include_self)
+    check_serdes(where, value=value)
     _check_outside(builder, where)
     of = source.key or Native
     tagged = builder.add(

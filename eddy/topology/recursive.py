@@ -1,23 +1,24 @@
-"""Closing a recursion: the checks that `op` can end, and the choice of how it is computed.
+"""Closes a recursion: checks that `op` can end, and chooses its strategy.
 
     waves         op is linear: filter, map, flat_map, union, joins with collections from outside
     nested time   anything else on relations: distinct, minus, aggregates, X joined with itself, loops inside
 
-Nested time needs all rows of a loop in one place, unless every step inside keeps the keys. Whether one
-does not is known only when op has been built; then it is built once more, with all it reads brought to
-one owner.
+Nested time needs all rows of a loop in a single partition, unless every step inside keeps the keys. This is known only
+after op was built; if necessary it is built again, with all its inputs in a single partition.
 """
 
 from collections.abc import Callable
 from typing import Any
 
 from eddy.errors import NonTerminatingRecursionError, TopologyError
-from eddy.operators.recursion import Bound
+from eddy.operators.body import Bound
+from eddy.topology.arguments import check_choice, check_name, check_whole
 from eddy.topology.builder import Builder, serdes
 from eddy.topology.plan import (
     Aggregate,
     Block,
     Exchange,
+    HeldErrors,
     Join,
     Kind,
     Latest,
@@ -43,17 +44,22 @@ def close_recursion(
     bound: Bound,
     include_seeds: bool = True,
 ) -> Recursion:
-    """Build `op`, which makes of the node of X the node of what comes of it, and close the loop.
+    """Build `op`, from the node of X to the node of op(X), and close the loop.
 
-    `op` returns the node of a collection of the same kind, or else whatever the author's function returned.
+    `op` returns the node of a collection of the same kind, or else the invalid result of the author's function.
 
     Raises: TopologyError naming the step that does not fit; NonTerminatingRecursionError.
     """
-    where = f"recursively '{name}'"
-    _check_bound(where, bound)
+    where = f"recursively '{check_name(name, 'step')}'"
+    _check_bound(where, bound, kind)
     length = len(builder.plan.nodes)
     variable, result, body = _build(builder, where, name, kind, seed, op)
     why = _why_nested(body, variable)
+    if why and kind == "stream":
+        raise TopologyError(
+            f"{where}: {why}; a recursion of a stream takes steps that are linear: filters, maps, joins with tables "
+            "from outside. Do the rest before or after it, or recur over rows: stream.to_table().to_relation()"
+        )
     start = seed
     if moves_rows(body, why) and not seed.sole:
         builder.plan.rewind(length)
@@ -68,6 +74,7 @@ def close_recursion(
                 f"{where}: on_limit='dead-letter' is for recursions by waves, and this one goes by nested time, since "
                 f"{why}; 'error' or 'return' is needed"
             )
+    _refuse_limits(where, body)
     if bound.max_depth is None:
         _check_terminates(where, variable, result, body)
     sole = start.sole if builder.open_loops else seed.sole  # what a loop around takes in stays there
@@ -111,17 +118,15 @@ def _build(
     return variable, result, scopes.deep(body)
 
 
-def _check_bound(where: str, bound: Bound) -> None:
-    if bound.max_depth is not None and bound.max_depth < 0:
-        raise TopologyError(f"{where}: max_depth={bound.max_depth}; 0 or more is needed")
-    if bound.limit < 1:
-        raise TopologyError(f"{where}: limit={bound.limit}; 1 or more is needed")
-    if bound.on_limit not in {"error", "return", "dead-letter"}:
-        raise TopologyError(f"{where}: on_limit={bound.on_limit!r}; 'error', 'return' or 'dead-letter' is needed")
+def _check_bound(where: str, bound: Bound, kind: Kind) -> None:
+    check_whole(where, 0, max_depth=bound.max_depth)
+    check_whole(where, 1, optional=False, limit=bound.limit)
+    choices = ("error", "return", "dead-letter") if kind == "stream" else ("error", "stop", "return", "dead-letter")
+    check_choice(where, choices, on_limit=bound.on_limit)
 
 
 def _why_nested(body: list[Node], variable: Variable) -> str:
-    """The first step that waves cannot do, in words; empty where they can do all."""
+    """The first step that waves cannot compute, as text; empty if they can compute all."""
     inside = {variable, *body}
     for node in body:
         if isinstance(node, Recursion | Block):
@@ -143,14 +148,30 @@ def refuse_sinks(where: str, verb: str, body: list[Node]) -> None:
             )
 
 
+def _refuse_limits(where: str, body: list[Node]) -> None:
+    """Refuse blocks whose limit is an error: only a block has `errors` and can withhold rows."""
+    for node in body:
+        if isinstance(node, Block) and node.bound.on_limit == "rows":
+            raise TopologyError(
+                f"{where}: block '{node.name}' inside it has limit={node.rounds}, on_limit='error', and a recursion "
+                "has no errors to show them in. Write on_limit='return', or make the recursion a block of one binding: "
+                "topology.mutually_recursive(lambda x: (seed.union(…x…),), …)"
+            )
+
+
 def moves_rows(body: list[Node], nested: object) -> bool:
-    """Whether a loop has to be at one owner: steps inside are, or nested time meets one that sends rows to others."""
+    """Whether a loop needs a single partition: steps inside need one, or nested time has a step that re-keys."""
     return any(node.sole or (nested and (node.rekeyed or isinstance(node, Exchange))) for node in body)
 
 
 def check_inside(where: str, body: list[Node]) -> None:
-    """Refuse steps that nested time cannot do. Raises: TopologyError."""
+    """Refuse steps that nested time cannot compute. Raises: TopologyError."""
     for node in body:
+        if isinstance(node, HeldErrors):
+            raise TopologyError(
+                f"{where}: the errors of recursively '{node.inputs[0].name}' are read inside; what it holds here, the "
+                "outermost recursion holds as a whole: read the .errors of that one"
+            )
         if isinstance(node, Exchange) and not node.inputs[0].sole:
             raise TopologyError(
                 f"{where}: step '{node.name}' sends rows to other owners in the middle of a round, which would give a "
@@ -167,7 +188,7 @@ def check_inside(where: str, body: list[Node]) -> None:
 
 
 def _check_terminates(where: str, variable: Variable, result: Node, body: list[Node]) -> None:
-    """Every way round has to pass a step that can drop a row."""
+    """Check that every path through the loop has a step that can drop a row."""
     ways: dict[Node, list[str] | None] = {variable: []}
     for node in body:
         open_ways = [ways[source] for source in node.inputs if ways.get(source) is not None]

@@ -1,24 +1,34 @@
-"""Relation: a bag of rows (key, value) that are true now, with weights that can be taken back."""
+"""Relation: a bag of rows (key, value) that are true now, with weights that can be retracted."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, Literal, TypeVar
 
 from eddy.errors import DataError, TopologyError
-from eddy.operators.recursion import Bound
-from eddy.serde import Serde
+from eddy.operators.body import Bound
+from eddy.serde import Serde, String
 from eddy.topology import plan
+from eddy.topology.arguments import (
+    check_flag,
+    check_function,
+    check_kind,
+    check_name,
+    check_rows,
+    check_serdes,
+    name_or,
+)
 from eddy.topology.builder import Builder, same_topology, serdes
 from eddy.topology.grouped import KGroupedTable
 from eddy.topology.recursive import close_recursion
 from eddy.topology.table import KTable
 
-__all__ = ["Relation"]
+__all__ = ["RecursiveRelation", "Relation"]
 
 K = TypeVar("K")
 V = TypeVar("V")
 K2 = TypeVar("K2")
 V2 = TypeVar("V2")
 W = TypeVar("W")
+_BECOMES = "A table becomes one by .to_relation()"
 
 
 class Relation(Generic[K, V]):
@@ -68,7 +78,7 @@ class Relation(Generic[K, V]):
         return self._transform("flat-map-values", function, name, None, value)
 
     def peek(self, function: Callable[[K, V], object], name: str | None = None) -> "Relation[K, V]":
-        """Call `function(key, value)` for its effect with each row that comes or goes, and again after an abort."""
+        """Call `function(key, value)` for its effect with each inserted or retracted row, and again after an abort."""
         return self._transform("peek", function, name)
 
     def select_key(
@@ -79,6 +89,7 @@ class Relation(Generic[K, V]):
 
     def union(self, *others: "Relation[K, V]", name: str | None = None) -> "Relation[K, V]":
         """All rows of this relation and of `others`, weights added (UNION ALL); `distinct()` makes it UNION."""
+        check_kind(f"union after '{self._node.label}'", Relation, others, _BECOMES)
         same_topology("union", self._builder, [other._builder for other in others])
         nodes = (self._node, *(other._node for other in others))
         return Relation(self._builder, self._merge(nodes, name))
@@ -94,8 +105,8 @@ class Relation(Generic[K, V]):
     ) -> "Relation[K2, V2]":
         """The rows `merge(key, value, other's value)`, a pair (key, value), of all matches by key.
 
-        Weights multiply, so that taking a row back takes back every row it made. With `keeps_key` the pair has
-        the key that was matched, so that its rows stay where they are; another key is then a DataError.
+        Weights multiply, so that retracting a row retracts every row made from it. With `keeps_key` the pair has to
+        have the matched key, so that rows stay in their partition; another key is then a DataError.
         """
         if not isinstance(other, Relation | KTable):
             raise TopologyError(
@@ -103,7 +114,10 @@ class Relation(Generic[K, V]):
                 "one of them is needed. A stream becomes a table by .to_table()"
             )
         same_topology("join", self._builder, [other._builder])
-        name = name or f"{self._node.label}-{other._node.label}-join"
+        name = name_or(name, f"{self._node.label}-{other._node.label}-join")
+        check_function(f"join '{name}'", merge, "key", "value", "other")
+        check_flag(f"join '{name}'", keeps_key=keeps_key)
+        check_serdes(f"join '{name}'", key=key, value=value)
         left, right = self._builder.met((self._node, other._node), [f"{name}-left", f"{name}-right"])
         node = self._builder.add(
             plan.Join,
@@ -118,19 +132,20 @@ class Relation(Generic[K, V]):
         return Relation(self._builder, node)
 
     def distinct(self, name: str | None = None) -> "Relation[K, V]":
-        """Each row once, however often it is there."""
-        return self._clamp(self._node, "distinct", name or f"{self._node.label}-distinct")
+        """Each row once, whatever its weight."""
+        return self._clamp(self._node, "distinct", name_or(name, f"{self._node.label}-distinct"))
 
     def minus(self, other: "Relation[K, V]", name: str | None = None) -> "Relation[K, V]":
-        """Each row as often as it is here more than in `other`, never less than not at all (EXCEPT ALL)."""
+        """Each row with its weight here minus that in `other`, at least 0 (EXCEPT ALL)."""
+        check_kind(f"minus after '{self._node.label}'", Relation, [other], _BECOMES)
         same_topology("minus", self._builder, [other._builder])
-        name = name or f"{self._node.label}-{other._node.label}-minus"
+        name = name_or(name, f"{self._node.label}-{other._node.label}-minus")
         negated = self._builder.transform(other._node, "negate", None, f"{name}-negate", kind="relation")
         both = self._merge((self._node, negated), f"{name}-difference")
         return self._clamp(both, "minus", name)
 
     def group_by_key(self, key: Serde[K] | None = None, value: Serde[V] | None = None) -> KGroupedTable[K, V]:
-        """Group by the key that the rows have; serdes name what the groups' keys and values are."""
+        """Group by the rows' keys; the serdes are those of the groups' keys and values."""
         return KGroupedTable(self._builder, self._node, key, value)
 
     def group_by(
@@ -139,7 +154,7 @@ class Relation(Generic[K, V]):
         key: Serde[K2] | None = None,
         value: Serde[V2] | None = None,
     ) -> KGroupedTable[K2, V2]:
-        """Group by the key of `function(key, value)`, a pair (key, value)."""
+        """Group by the key in `function(key, value)`, a pair (key, value)."""
         return self.map(function, None, key, value).group_by_key()
 
     def recursively(
@@ -148,33 +163,40 @@ class Relation(Generic[K, V]):
         name: str,
         max_depth: int | None = None,
         limit: int = 10_000,
-        on_limit: Literal["error", "return", "dead-letter"] = "error",
-    ) -> "Relation[K, V]":
-        """X = seed + op(X): weights add up, and what is taken back undoes all that it made.
+        on_limit: Literal["error", "stop", "return", "dead-letter"] = "error",
+    ) -> "RecursiveRelation[K, V]":
+        """X = seed + op(X): weights add up, and a retracted row retracts all rows derived from it.
 
-        Right in any order of arrival, under moves and deletes. Where `op` is linear (filter, map, flat_map,
-        union, joins with collections from outside) it goes by waves, and a cycle in the data has no finite
-        answer. With `distinct`, `minus`, aggregates, X joined with itself or recursions inside, it goes by
-        nested time: the least fixpoint from empty, exact even where rows hold one another up in a cycle.
+        Correct in any order of arrival, under moves and deletes. If `op` is linear (filter, map, flat_map, union, joins
+        with collections from outside) it is computed by waves, and a cycle in the data has no finite answer. With
+        `distinct`, `minus`, aggregates, X joined with itself or recursions inside, it is computed by nested time: the
+        least fixpoint from empty, exact even if rows support one another in a cycle.
 
         Args:
             op: builds the step from a relation to a relation of the same types; it may be called twice.
             name: of the loop and its topic, `<application>-<name>-loop`.
-            max_depth: how often op may be applied to a row; beyond that nothing is expanded. Rows then
-                are remembered by depth.
-            limit: waves after which an epoch is taken to run in a circle.
-            on_limit: `error` undoes the epoch and names the way round; `return` and `dead-letter` stop
-                at depth `limit` as `max_depth` does, and report what was cut.
+            max_depth: how often op is applied to a row at most; deeper rows are not expanded. Rows are then stored by
+                depth.
+            limit: waves after which an epoch is considered endless.
+            on_limit: `error` holds the rows of a cycle and names it; `stop` does, and ends the worker if no unread
+                input could mend them; `return` and `dead-letter` stop at depth `limit` as `max_depth` does, and report
+                the rows that were cut.
 
-        Raises: NonTerminatingRecursionError where op holds no step that can drop a row; TopologyError.
+        Raises: NonTerminatingRecursionError if op has no step that can drop a row; TopologyError.
         """
+
+        return self._bounded(op, name, Bound.asked(max_depth, limit, on_limit))
+
+    def _bounded(self, op: Any, name: str, bound: Bound) -> "RecursiveRelation[K, V]":
+        """As `recursively`."""
+        check_function(f"recursively '{name}'", op, "rows", what="op")
 
         def build(variable: plan.Node) -> Any:
             result = op(Relation(self._builder, variable))
             return result._node if isinstance(result, Relation) else result
 
-        bound = Bound(max_depth, limit, on_limit)
-        return Relation(self._builder, close_recursion(self._builder, name, "relation", self._node, build, bound))
+        node = close_recursion(self._builder, name, "relation", self._node, build, bound)
+        return RecursiveRelation(self._builder, node)
 
     def reduce(
         self,
@@ -185,10 +207,12 @@ class Relation(Generic[K, V]):
     ) -> "Relation[K, V2]":
         """For each key the values that `function(key, values)` returns; `values` maps each value to its weight.
 
-        Weights are above 0, and a key without rows makes none. Any function of all rows of a key: the least
-        value, the three largest, a median. Each change of a key reads all its rows. The rows that came in
-        are kept in a state called `name`.
+        Weights are above 0, and a key without rows has no result. Any function of all rows of a key: the least value,
+        the three largest, a median. Each change of a key reads all its rows. The input rows are in a state called
+        `name`.
         """
+        check_function(f"reduce '{name}'", function, "key", "values")
+        check_serdes(f"reduce '{name}'", key=key, value=value)
         source = self._builder.by_key(self._node, name, key)
         node = self._builder.add(
             plan.Reduce, name, kind="relation", inputs=(source,), function=function, key=source.key, value=value
@@ -196,8 +220,8 @@ class Relation(Generic[K, V]):
         return Relation(self._builder, node)
 
     def at_one_owner(self, name: str) -> "Relation[K, V]":
-        """The same rows, all at one worker, where no step behind has to send them to others any more."""
-        return Relation(self._builder, self._builder.at_one_owner(self._node, name))
+        """The same rows, all in a single partition, so that no downstream step sends them to other workers."""
+        return Relation(self._builder, self._builder.at_one_owner(self._node, check_name(name, "step")))
 
     def _merge(self, nodes: tuple[plan.Node, ...], name: str | None) -> plan.Node:
         label = name or self._node.label
@@ -228,6 +252,37 @@ class Relation(Generic[K, V]):
     ) -> Any:
         node = self._builder.transform(self._node, verb, function, name, key, value, kind="relation")
         return Relation(self._builder, node)
+
+
+class RecursiveRelation(Relation[K, V]):
+    """The result of `recursively`."""
+
+    @property
+    def errors(self) -> Relation[str, str]:
+        """What the recursion holds: a row (its name, message) while there is something, no row otherwise.
+
+        The message names the way round, or the bound that was met, and the remedy. If several partitions hold
+        something it is the least of their messages. The first use adds the steps to the topology.
+        """
+        recursion, builder = self._node, self._builder
+        name = f"{recursion.name}-errors"
+        for node in builder.plan.nodes:
+            if isinstance(node, plan.HeldErrors) and node.inputs == (recursion,):
+                reduced = next(step for step in builder.plan.nodes if step.name == name)
+                return Relation(builder, reduced)
+        fields: dict[str, Any] = {"kind": "relation", "label": name, "key": String, "value": String}
+        held = builder.add(plan.HeldErrors, f"{name}-held", inputs=(recursion,), rekeyed=True, **fields)
+        told = Relation[str, str](builder, builder.at_one_owner(held, name))
+        return told.reduce(lambda _, whys: [min(whys)], name, String, String)
+
+
+def constant(
+    builder: Builder, rows: Iterable[tuple[Any, Any]], name: str, key: Serde[Any] | None, value: Serde[Any] | None
+) -> Relation[Any, Any]:
+    """A relation of fixed rows. See `Topology.constant`."""
+    pairs = check_rows(f"constant '{check_name(name, 'step')}'", rows, key, value)
+    node = builder.add(plan.Constant, name, kind="relation", rows=pairs, rekeyed=True, key=key, value=value)
+    return Relation(builder, node)
 
 
 def _keeping(name: str, merge: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:

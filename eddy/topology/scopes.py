@@ -1,7 +1,7 @@
-"""Which steps lie inside which loop.
+"""The nesting of steps in loops.
 
-A step lies inside a loop if it depends on one of the loop's variables; a loop inside another as a whole,
-with what it reads. What a loop reads of the steps that are not inside it are its *externals*.
+A step lies inside a loop if it depends on one of the loop's variables; an inner loop lies inside as a whole, with its
+inputs. The steps outside a loop that it reads are its *externals*.
 """
 
 from collections.abc import Iterable
@@ -37,7 +37,7 @@ class Scopes:
         return [node for node in self._plan.nodes if node in found and not isinstance(node, Variable)]
 
     def deep(self, nodes: Iterable[Node]) -> list[Node]:
-        """Steps, with those inside the loops among them."""
+        """Steps, and the steps inside the loops among them."""
         found: list[Node] = []
         for node in nodes:
             found.append(node)
@@ -46,8 +46,25 @@ class Scopes:
         return found
 
     def reads(self, node: Node) -> Iterable[Node]:
-        """What a step depends on, a loop with all that is inside it."""
+        """The inputs of a step; for a loop those of all steps inside it."""
         return (*node.inputs, *self.externals.get(node, ())) if isinstance(node, Recursion | Block) else node.inputs
+
+    def limits(self, loop: Loop) -> list[Block]:
+        """The blocks inside a loop, at any depth, whose limit is an error."""
+        inside = self.deep(self.body[loop])
+        return [node for node in inside if isinstance(node, Block) and node.bound.on_limit == "rows"]
+
+    def withheld(self, loop: Loop) -> list[tuple[str, Variable]]:
+        """The names in the errors of an outermost loop: its bindings, then those of `limits`, with their labels."""
+        inside = [(f"{block.label}.{v.label}", v) for block in self.limits(loop) for v in block.variables]
+        return [*((variable.label, variable) for variable in loop.variables), *inside]
+
+    def stopping(self) -> frozenset[str]:
+        """The steps that stop a worker, by name; of a loop inside others the outermost one."""
+        stopping = {node for node in self._plan.nodes if node.stops}
+        while inside := stopping & self.around.keys():
+            stopping = (stopping - inside) | {self.around[node] for node in inside}
+        return frozenset(node.name for node in stopping)
 
     def depth(self, node: Node) -> int:
         """The number of loops around a step."""

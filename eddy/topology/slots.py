@@ -1,11 +1,11 @@
-"""What the compilers share: operators in numbered slots, and the operators of steps without memory."""
+"""Shared parts of the compilers: operators in numbered slots, and the operators of stateless steps."""
 
 from collections.abc import Callable
 from typing import Any
 
 from eddy.operators import stateless
+from eddy.operators.body import Step
 from eddy.operators.operator import Operator
-from eddy.operators.recursion import Step
 from eddy.serde import Serde
 from eddy.topology import plan as nodes
 from eddy.topology.plan import Node
@@ -34,7 +34,7 @@ class Slots:
         return output
 
     def transform(self, node: nodes.Transform, peeks: bool) -> None:
-        """Place a step without memory; one that only looks may be passed over."""
+        """Place a stateless step; a `peek` may be skipped."""
         inputs = self.inputs_of(node)
         passed = node.verb == "peek" and not peeks
         self.slots[node] = inputs[0] if passed else self.emit(transformation(node), *inputs)
@@ -45,7 +45,7 @@ class Slots:
 
 
 def transformation(node: nodes.Transform) -> Operator:
-    """The operator of a step without memory."""
+    """The operator of a stateless step."""
     name, function = node.name, node.function
     if node.verb == "negate":
         return stateless.Negate(name)
@@ -65,12 +65,12 @@ def transformation(node: nodes.Transform) -> Operator:
 
 
 def swapped(merge: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
-    """`merge` with its two sides the other way round."""
+    """`merge` with its two sides swapped."""
     return lambda key, right, left: merge(key, left, right)
 
 
 def with_time(value: Serde[Any], depth: int = 1) -> Serde[Any]:
-    """The serde of (time, value) pairs: four bytes for each loop around, then the value."""
+    """The serde of (time, value) pairs: four bytes for each enclosing loop, then the value."""
     head = 4 * depth
 
     def time_of(data: bytes) -> Any:

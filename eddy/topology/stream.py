@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, Generic, Literal, TypeVar
 
 from eddy.errors import TopologyError
-from eddy.operators.recursion import Bound
+from eddy.operators.body import Bound
 from eddy.serde import Serde
 from eddy.topology import plan
+from eddy.topology.arguments import check_flag, check_function, check_kind, check_serdes, check_whole, name_or
 from eddy.topology.builder import Builder, same_topology, serdes
 from eddy.topology.grouped import KGroupedStream
 from eddy.topology.recursive import close_recursion
@@ -83,6 +84,7 @@ class KStream(Generic[K, V]):
 
     def merge(self, *others: "KStream[K, V]", name: str | None = None) -> "KStream[K, V]":
         """All records of this stream and of `others`; each keeps its own order."""
+        check_kind(f"merge after '{self._node.label}'", KStream, others, "A table becomes one by .to_stream()")
         same_topology("merge", self._builder, [other._builder for other in others])
         nodes = (self._node, *(other._node for other in others))
         node = self._builder.anonymous(
@@ -98,13 +100,14 @@ class KStream(Generic[K, V]):
         return KStream(self._builder, node)
 
     def split(self, **branches: Callable[[K, V], Any]) -> "dict[str, KStream[K, V]]":
-        """One stream for each predicate, by name: a record goes to the first that takes it, or nowhere.
+        """One stream for each predicate, by name: a record goes to the first one whose predicate is true, or to none.
 
-        A last branch `default=lambda key, value: True` takes the rest.
+        A last branch `default=lambda key, value: True` gets all other records.
         """
         result: dict[str, KStream[K, V]] = {}
         earlier: list[Callable[[K, V], Any]] = []
         for name, predicate in branches.items():
+            check_function(f"split after '{self._node.label}'", predicate, "key", "value", what=name)
             result[name] = self.filter(_first(predicate, tuple(earlier)))
             earlier.append(predicate)
         return result
@@ -119,11 +122,10 @@ class KStream(Generic[K, V]):
         value: Serde[V] | None = None,
     ) -> "KStream[K, V]":
         """Move each record to the owner of its key, through a topic with `partitions` partitions."""
-        if partitions is not None and partitions < 1:
-            raise TopologyError(
-                f"repartition after '{self._node.label}': {partitions} partitions; 1 or more are needed"
-            )
-        name = name or self._node.label
+        where = f"repartition after '{self._node.label}'"
+        check_whole(where, 1, partitions=partitions)
+        check_serdes(where, key=key, value=value)
+        name = name_or(name, self._node.label)
         node = self._builder.add(
             plan.Exchange,
             f"{name}-repartition",
@@ -137,18 +139,18 @@ class KStream(Generic[K, V]):
         return KStream(self._builder, node)
 
     def to(self, topic: str, key: Serde[K] | None = None, value: Serde[V] | None = None) -> None:
-        """Write each record to `topic`, which is the user's and has to exist."""
+        """Write each record to `topic`, a topic of the user's that has to exist."""
         add_sink(self._builder, self._node, topic, key, value)
 
     def to_table(self, name: str | None = None) -> KTable[K, V]:
-        """The table of the latest values; a value of None deletes. Its store is `name`."""
-        name = name or f"{self._node.label}-table"
+        """The table of the latest values; None deletes. Its store is `name`."""
+        name = name_or(name, f"{self._node.label}-table")
         source = self._builder.by_key(self._node, name)
         node = self._builder.add(plan.Upsert, name, kind="table", inputs=(source,), **serdes(source))
         return KTable(self._builder, node)
 
     def group_by_key(self, key: Serde[K] | None = None, value: Serde[V] | None = None) -> KGroupedStream[K, V]:
-        """Group by the key that the records have; serdes name what the groups' keys and values are."""
+        """Group by the records' keys; the serdes are those of the groups' keys and values."""
         return KGroupedStream(self._builder, self._node, key, value)
 
     def group_by(
@@ -186,18 +188,20 @@ class KStream(Generic[K, V]):
         limit: int = 10_000,
         on_limit: Literal["error", "return", "dead-letter"] = "error",
     ) -> "KStream[K, V]":
-        """Emit each record, and what `op` makes of it, and what op makes of that, and so on (KIP-857).
+        """Emit each record, the results of `op` for it, the results of op for these, and so on (KIP-857).
 
         Args:
-            op: builds the step from a stream to a stream of the same types.
+            op: builds the step from a stream to a stream of the same types; it may be called twice.
             name: of the loop and its topic, `<application>-<name>-loop`.
-            include_seeds: emit the records that came in, too; False is the KIP to its letter.
-            max_depth: how often op may be applied to a record; beyond that nothing is expanded.
-            limit: the same as a guard against running away, and `on_limit` what happens there.
+            include_seeds: emit the input records too; False follows the letter of the KIP.
+            max_depth: how often op is applied to a record at most; deeper records are not expanded.
+            limit: the same as a guard against endless recursion, with `on_limit` as its policy.
 
-        Raises: NonTerminatingRecursionError where op holds no step that can drop a record.
+        Raises: NonTerminatingRecursionError if op has no step that can drop a record.
         """
-        name = name or f"{self._node.label}-recursively"
+        name = name_or(name, f"{self._node.label}-recursively")
+        check_function(f"recursively '{name}'", op, "rows", what="op")
+        check_flag(f"recursively '{name}'", include_seeds=include_seeds)
 
         def build(variable: plan.Node) -> Any:
             result = op(KStream(self._builder, variable))
@@ -214,7 +218,8 @@ class KStream(Generic[K, V]):
                 "a KTable is needed. Make it one: other.to_table()"
             )
         same_topology("join", self._builder, [table._builder])
-        name = name or f"{self._node.label}-{table._node.label}-{'left-join' if left else 'join'}"
+        name = name_or(name, f"{self._node.label}-{table._node.label}-{'left-join' if left else 'join'}")
+        check_function(f"join '{name}'", joiner, "value", "other")
         source = self._builder.by_key(self._node, name)
         source, right = self._builder.met((source, table._node), [f"{name}-left", f"{name}-right"])
         node = self._builder.add(

@@ -1,4 +1,4 @@
-"""KTable: the latest value of each key. A change of a table is a row taken back and a row put in."""
+"""KTable: the latest value of each key. A change of a table is a retracted row and an inserted row."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from eddy.errors import TopologyError
 from eddy.serde import Serde
 from eddy.topology import plan
+from eddy.topology.arguments import check_fits, check_function, check_name, check_serdes, name_or
 from eddy.topology.builder import Builder, same_topology, serdes
 
 if TYPE_CHECKING:
@@ -24,17 +25,17 @@ W = TypeVar("W")
 
 
 class KTable(Generic[K, V]):
-    """A table K -> V that changes. Functions are called for the old value, too, to take it back."""
+    """A table K -> V that changes. Functions are also called with the old value, to retract it."""
 
     def __init__(self, builder: Builder, node: plan.Node) -> None:
         self._builder, self._node = builder, node
 
     def filter(self, predicate: Callable[[K, V], Any], name: str | None = None) -> "KTable[K, V]":
-        """Keep the keys for whose value `predicate(key, value)` is true; others are not in the table."""
+        """Keep the keys whose value satisfies `predicate(key, value)`; other keys are not in the result."""
         return self._transform("filter", predicate, name)
 
     def filter_not(self, predicate: Callable[[K, V], Any], name: str | None = None) -> "KTable[K, V]":
-        """Drop the keys for whose value `predicate(key, value)` is true."""
+        """Drop the keys whose value satisfies `predicate(key, value)`."""
         return self._transform("filter-not", predicate, name)
 
     def map_values(
@@ -44,7 +45,7 @@ class KTable(Generic[K, V]):
         return self._transform("map-values", function, name, value)
 
     def to_stream(self, name: str | None = None) -> "KStream[K, V]":
-        """The table's changes as records: the new value of a key, None where it has gone."""
+        """The table's changes as records: the new value of a key, None for a deleted one."""
         from eddy.topology.stream import KStream
 
         node = self._builder.anonymous(
@@ -59,13 +60,13 @@ class KTable(Generic[K, V]):
         return KStream(self._builder, node)
 
     def to_relation(self) -> "Relation[K, V]":
-        """The table's rows (key, value) as a relation: they come and go."""
+        """The table's rows (key, value) as a relation, with insertions and retractions."""
         from eddy.topology.relation import Relation
 
         return Relation(self._builder, self._node)
 
     def to(self, topic: str, key: Serde[K] | None = None, value: Serde[V] | None = None) -> None:
-        """Write each change to `topic`, which is the user's: the new value, or a tombstone."""
+        """Write each change to `topic`, a topic of the user's: the new value, or a tombstone."""
         add_sink(self._builder, self._node, topic, key, value)
 
     def group_by(
@@ -74,7 +75,7 @@ class KTable(Generic[K, V]):
         key: Serde[K2] | None = None,
         value: Serde[V2] | None = None,
     ) -> "KGroupedTable[K2, V2]":
-        """Group the table's rows by the key of `function(key, value)`, a pair (key, value)."""
+        """Group the table's rows by the key in `function(key, value)`, a pair (key, value)."""
         return self.to_relation().map(function, None, key, value).group_by_key()
 
     def join(
@@ -84,7 +85,7 @@ class KTable(Generic[K, V]):
         name: str | None = None,
         value: Serde[V2] | None = None,
     ) -> "KTable[K, V2]":
-        """The keys that both tables hold, with `joiner(value, other's value)`."""
+        """The keys in both tables, with `joiner(value, other's value)`."""
         return self._join(other, joiner, "inner", name, value)
 
     def left_join(
@@ -115,16 +116,16 @@ class KTable(Generic[K, V]):
         include_self: bool = True,
         value: Serde[Any] | None = None,
     ) -> "SubtreeTotals":
-        """A table of each node's total over its subtree, where this table has a node's parent.
+        """A table of each node's total over its subtree; this table has the parent of each node.
 
-        Right in any order of arrival and under moves, which cost the way up to what both places have in
-        common. Nodes on a cycle have no total until the data is mended; `.errors` names the cycle.
+        Correct in any order of arrival and under moves; a move costs the paths from both places up to their common
+        ancestor. Nodes on a cycle have no total until the data is mended; `.errors` names the cycle.
 
         Args:
             name: of the table of totals.
-            own: what a node adds, `own(node, value)`, a number; 1 by default, which counts.
+            own: the number that a node adds, `own(node, value)`; 1 by default, which counts.
             parent: the parent, `parent(node, value)`, or None of a root; by default the value itself.
-            include_self: False for what lies below a node alone, for nodes that have children.
+            include_self: False to sum only the descendants, for nodes that have children.
             value: the serde of the totals.
         """
         from eddy.topology.reach import tree_totals
@@ -145,7 +146,8 @@ class KTable(Generic[K, V]):
                 "Join rows with rows: table.to_relation().join(...)"
             )
         same_topology("join", self._builder, [other._builder])
-        name = name or f"{self._node.label}-{other._node.label}-{'join' if kind == 'inner' else kind + '-join'}"
+        name = name_or(name, f"{self._node.label}-{other._node.label}-{'join' if kind == 'inner' else kind + '-join'}")
+        check_function(f"join '{name}'", joiner, "value", "other")
         node = self._builder.add(
             plan.TableJoin,
             name,
@@ -164,6 +166,11 @@ class KTable(Generic[K, V]):
 
 def add_sink(builder: Builder, source: plan.Node, topic: str, key: Serde[Any] | None, value: Serde[Any] | None) -> None:
     """End a branch in a topic."""
+    where = f"to after '{source.label}'"
+    check_name(topic, f"{where}: topic")
+    check_serdes(where, key=key, value=value)
+    check_fits(where, "key", source.key, key)
+    check_fits(where, "value", source.value, value)
     name = f"{'KSTREAM' if source.kind == 'stream' else 'KTABLE'}-SINK-{len(builder.plan.nodes):010d}"
     builder.add(
         plan.Sink,

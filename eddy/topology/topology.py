@@ -1,17 +1,18 @@
-"""Topology: where a program begins. It makes sources, and holds the plan that the DSL builds."""
+"""Topology: the start of a program. It creates sources, and holds the plan that the DSL builds."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from eddy.errors import TopologyError
-from eddy.operators.reached import Reached
+from eddy.operators.graph.reached import Reached
 from eddy.serde import Bytes, Serde
 from eddy.topology import plan
-from eddy.topology.builder import Builder, check_name
+from eddy.topology.arguments import check_mapping, check_name, check_serdes
+from eddy.topology.builder import Builder
 from eddy.topology.describe import describe, mermaid
 from eddy.topology.mutual import Bindings, mutually_recursive
 from eddy.topology.reach import CyclePolicy, DeletionMode, recursive_fixpoint
-from eddy.topology.relation import Relation
+from eddy.topology.relation import Relation, constant
 from eddy.topology.stream import KStream
 from eddy.topology.table import KTable
 
@@ -58,7 +59,7 @@ class Topology:
 
         The table's store is called `name`, or like the topic.
         """
-        return KTable(self._builder, self._source(topic, name or topic, "table", key, value))
+        return KTable(self._builder, self._source(topic, topic if name is None else name, "table", key, value))
 
     def recursive_fixpoint(
         self,
@@ -74,10 +75,11 @@ class Topology:
         deletion_mode: DeletionMode = "recompute-affected",
         weight: Callable[[Any, Any], float] | None = None,
         node: Serde[Any] | None = None,
+        on_limit: Literal["error", "stop"] = "error",
     ) -> Relation[K, Reached]:
-        """What is reached from each root over edges: rows (key of the root, `Reached`).
+        """The nodes reachable from each root over edges: rows (key of the root, `Reached`).
 
-        The rows are a function of the roots and edges that are there now, whatever the order of arrival.
+        The rows are a function of the current roots and edges, whatever the order of arrival.
 
         Args:
             roots: rows (key, root node); a key may have several roots.
@@ -85,21 +87,23 @@ class Topology:
             name: of the step and its states.
             expand: `expand(node, edge)` returns the children of an edge, nodes or `Child(node, order)`; by
                 default the edge is the child.
-            max_depth: how far from the root rows go, as part of the answer.
-            max_nodes: an error where a root reaches more.
-            limit: an error where a node lies deeper, 10,000 by default; with `max_depth` there is none.
+            max_depth: the largest depth of a row, as part of the answer.
+            max_nodes: an error if a root reaches more.
+            limit: an error if a node lies deeper; 10,000 by default, none with `max_depth`.
             cycle_policy: `dedupe-node` has a row a node, at its least depth, under the least parent there;
                 `error` the same, and a row that names a cycle while one can be reached; `allow-paths` a row a
                 path: every walk of up to `max_depth` links, or without it every path that meets no node twice.
             deletion_mode: `support-counts` counts the parents that hold a node at its depth, so that a node
-                without any is told at once; `recompute-affected` looks. The answer is the same.
+                without any is detected at once; `recompute-affected` searches. The answer is the same.
             weight: `weight(node, edge)`, above 0: depths are then distances, those of shortest paths.
             node: the serde of nodes, by default that of the edges' keys.
+            on_limit: `error` holds rows beyond a bound or in a cycle; `stop` does, and ends the worker if no unread
+                input could mend them.
 
         Raises: TopologyError.
         """
-        given = (max_depth, max_nodes, limit, cycle_policy, deletion_mode, weight, node)
-        return recursive_fixpoint(self._builder, roots, edges, expand, name, *given)
+        given = (max_depth, max_nodes, limit, cycle_policy, deletion_mode, weight, node, on_limit)
+        return recursive_fixpoint(self._builder, roots, edges, name, expand, *given)
 
     def constant(
         self,
@@ -110,23 +114,22 @@ class Topology:
     ) -> Relation[K, V]:
         """A relation of fixed rows (key, value), there from the first epoch on.
 
-        Other rows are another plan, which a start refuses, or replaces the old ones by where it is told to accept it.
-        They are kept in a state called `name`.
+        Changing the rows changes the plan: a start refuses that, or, with `accept_plan`, replaces the old rows. The
+        rows are in a state called `name`.
         """
-        node = self._builder.add(
-            plan.Constant, name, kind="relation", rows=tuple(rows), rekeyed=True, key=key, value=value
-        )
-        return Relation(self._builder, node)
+        return constant(self._builder, rows, name, key, value)
 
     def mutually_recursive(
         self,
         step: Callable[..., Any],
         name: str,
         limit: int | None = None,
-        on_limit: Literal["error", "return"] = "error",
+        on_limit: Literal["error", "stop", "return"] = "error",
         serdes: Mapping[str, tuple[Serde[Any], Serde[Any]]] | None = None,
     ) -> Bindings:
-        """Several relations defined by one another: each in turn, from empty, round by round until none changes.
+        """Several relations defined by one another, evaluated in turn, from empty, until none changes in an iteration.
+
+        Inside the function of another block or recursion it is evaluated again from empty in each of its iterations.
 
         >>> topology = Topology("parity")
         >>> after = topology.table("after", key=Bytes, value=Bytes).to_relation()
@@ -137,16 +140,17 @@ class Topology:
         >>> even, odd = topology.mutually_recursive(numbers, name="parity-of")
 
         Args:
-            step: takes a relation for each binding, what it held after the last round, and returns what each
-                holds after this one, in the same order. Its parameters name the bindings. It may be called twice.
+            step: takes a relation for each binding, its rows after the last iteration, and returns the definitions
+                in the same order. Its parameters name the bindings. It may be called again.
             name: of the block.
-            limit: the number of rounds. Without one the block runs until it is at rest, and 10,000 rounds are
-                taken to be a recursion without end.
-            on_limit: `return` leaves the state after `limit` rounds; `error` makes rows in `errors` if the last
-                round has changed anything, and keeps everything back until they are gone.
+            limit: the number of iterations. Without it the block runs until nothing changes, and 10,000 iterations
+                are considered endless.
+            on_limit: `return` leaves the rows after `limit` iterations; `error` makes rows in `errors` if the last
+                iteration has changed anything, and withholds all results until they are gone; for a block inside
+                another one, in any iteration, the outermost block has the rows and withholds all results.
             serdes: by binding, those of its key and value; `Native` otherwise.
 
-        Raises: TopologyError where step does not fit, and for a block inside a recursion.
+        Raises: TopologyError if step does not fit; also from a recursion around a block whose limit is an error.
         """
         return mutually_recursive(self._builder, step, name, limit, on_limit, serdes)
 
@@ -157,7 +161,7 @@ class Topology:
         name: str = "sql",
         key: str | Sequence[str] | None = None,
     ) -> "View":
-        """The rows of a SQL query, kept up to date; `docs/sql.md` says what of SQL there is.
+        """The rows of a SQL query, kept up to date; `docs/sql.md` has the supported SQL.
 
         >>> topology = Topology("reach")
         >>> edges = topology.stream("edges", key=Bytes, value=Bytes).map_values(lambda data: (1, 2))
@@ -171,16 +175,20 @@ class Topology:
 
         Args:
             text: one query.
-            tables: by the name that the query calls them: a `KTable`, `KStream` or `Relation` whose serdes tell the
-                types of its columns, or a pair of one and its columns, {"name": "type", …}.
-            name: begins the names of all states of the query.
+            tables: by their name in the query: a `KTable`, `KStream` or `Relation` whose serdes define the types of
+                its columns, or a pair of one and its columns, {"name": "type", …}.
+            name: the prefix of the names of all states of the query.
             key: the column, or columns, whose values are the rows' key; otherwise it is empty. Rows are the values.
 
-        Raises: TopologyError for what is wrong or not supported, with its line and column.
+        Raises: TopologyError for an error or an unsupported feature, with its line and column.
         """
-        from eddy.topology.sql.build import create_view
+        from eddy.topology.sql.view_builder import create_view
 
-        return create_view(self, text, tables or {}, check_name(name, "query"), key)
+        where = f"sql '{check_name(name, 'query')}'"
+        if not isinstance(text, str):
+            raise TopologyError(f"{where}: the text is {text!r}; one query as a str is needed")
+        check_mapping(where, tables=tables)
+        return create_view(self._builder, text, tables or {}, name, key)
 
     def describe(self) -> str:
         """The topology as text, in the form of Kafka Streams' `TopologyDescription`."""
@@ -199,11 +207,7 @@ class Topology:
             if node.topic == topic:
                 raise TopologyError(
                     f"topology '{self.name}': topic '{topic}' is read twice; one source a topic is needed. "
-                    "Keep what stream() or table() returned, and make a table of a stream by .to_table()"
+                    "Keep the result of stream() or table(), and make a table of a stream by .to_table()"
                 )
-        if not isinstance(key, Serde) or not isinstance(value, Serde):
-            raise TopologyError(
-                f"topic '{topic}': key={key!r}, value={value!r}; serdes are needed. Use e.g. key=eddy.String, "
-                "value=eddy.Json()"
-            )
+        check_serdes(f"topic '{topic}'", optional=False, key=key, value=value)
         return self._builder.add(plan.Source, name, kind=kind, topic=topic, key=key, value=value)

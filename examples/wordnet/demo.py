@@ -58,6 +58,7 @@ class EmbeddedJob:
         while self._read < end:
             records = self.log.read(sizes, self._read, end, 50_000)
             for key, value in zip(records.keys, records.values, strict=True):
+                assert key is not None
                 if value is None:
                     self.sizes.pop(key.decode(), None)
                 else:
@@ -86,7 +87,7 @@ def verify(log: Path) -> None:
         console.print(f"Not verified with Spark. What it needs: {needed}", markup=False)
         return
     began = time.perf_counter()
-    command = [sys.executable, "-P", "-m", "eddy", "verify", PROGRAM, "--data", log]
+    command = [sys.executable, "-P", "-m", "eddy", "verify", str(PROGRAM), "--data", str(log)]
     with console.status("Spark computes everything anew …"):
         ended = subprocess.run(command, capture_output=True, text=True)
     if ended.returncode:

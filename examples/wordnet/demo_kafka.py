@@ -20,9 +20,9 @@ from processes import WorkerProcess, everything_ends
 from story import check, console, move, remove, show_top
 
 import eddy
-from eddy.broker import Broker, kafka_version
-from eddy.broker.jars import kept_folder
 from eddy.cli.exits import exit_status
+from eddy.connectors.broker import Broker, kafka_version
+from eddy.connectors.broker.jars import kept_folder
 from eddy.connectors.log import Log
 
 PIECES = 40

@@ -11,8 +11,8 @@ from topology import Concept, Size, topology
 import eddy
 from eddy.cli.application import find
 from eddy.connectors.log import Log, TopicPartition, TopicSpec
-from eddy.connectors.quiescence import lags, quiescent
 from eddy.partitioner import partition_of
+from eddy.runtime.quiescence import lags, quiescent
 
 __all__ = ["PARTITIONS", "PROGRAM", "KafkaJob", "make_topics", "wait", "wait_until_ready"]
 
@@ -66,6 +66,7 @@ class KafkaJob:
     def _take(self, partition: TopicPartition, end: int) -> None:
         records = self.log.read(partition, self._read[partition], end, 50_000)
         for key, value in zip(records.keys, records.values, strict=True):
+            assert key is not None
             if value is None:
                 self.sizes.pop(key.decode(), None)
             else:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
-from eddy.broker import free_port
+from eddy.connectors.broker import free_port
 
 __all__ = ["WorkerProcess", "everything_ends"]
 

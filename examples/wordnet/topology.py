@@ -24,10 +24,10 @@ topology = eddy.Topology("wordnet")
 concepts = topology.table("concepts", key=eddy.String, value=eddy.Struct(Concept))
 children = concepts.to_relation().filter(lambda _, concept: concept.parent is not None)
 descendants = (
-    children.map(lambda _, concept: (concept.parent, 1))
+    children.map(lambda _, concept: (concept.parent or "", 1))
     .recursively(
-        lambda above: above.join(concepts, lambda _, one, concept: (concept.parent, one)).filter(
-            lambda parent, _: parent is not None
+        lambda above: above.join(concepts, lambda _, one, concept: (concept.parent or "", one)).filter(
+            lambda parent, _: parent  # a root has none
         ),
         name="ancestors",
     )

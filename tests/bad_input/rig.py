@@ -1,6 +1,5 @@
 """An application of a test's own on a broker: names that no other test has, records in and out, workers."""
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ from eddy.connectors.log import Headers, Position, Records, TopicPartition, Topi
 from eddy.errors import ConnectorError
 from eddy.partitioner import partition_of
 from tests.connectors.steps import QUICK_SESSIONS, TidyKafkaLog
+from tests.waiting import Deadline, wait_for
 
 PATIENCE_S = 60.0
 KEPT = {"retention.ms": "-1"}
@@ -96,16 +96,16 @@ class Rig:
 
     def settle(self, *workers: eddy.Worker, timeout_s: float = PATIENCE_S) -> None:
         """Step the workers in turn until nothing is under way anywhere."""
-        deadline = time.monotonic() + timeout_s
+        deadline = Deadline(timeout_s)
         while sum(worker.step(0.01) for worker in workers) or _busy(workers):
-            assert time.monotonic() < deadline, [worker.last_error for worker in workers]
+            deadline.check([worker.last_error for worker in workers])
 
     def share(self, *workers: eddy.Worker) -> None:
         """Step the workers in turn until each owns partitions, and has restored their states."""
         self.wait(
             lambda: (
                 sum(worker.step(0.01) for worker in workers) == 0
-                and all(worker.ledger.entry.positions and not worker.restoring for worker in workers)
+                and all(worker.positions.entry.positions and not worker.restoring for worker in workers)
             )
         )
 
@@ -130,9 +130,7 @@ class Rig:
 
     def wait(self, condition: Callable[[], object]) -> None:
         """Wait for a condition."""
-        deadline = time.monotonic() + PATIENCE_S
-        while not condition():
-            assert time.monotonic() < deadline
+        wait_for(condition, PATIENCE_S, pause_s=0.0)
 
     def close(self) -> None:
         """Close what is open."""
@@ -144,9 +142,11 @@ class Rig:
 def _busy(workers: Sequence[eddy.Worker]) -> bool:
     """Whether there is something to do; there is where none has joined the group."""
     try:
-        if any(worker.restoring for worker in workers) or not any(worker.ledger.entry.positions for worker in workers):
+        if any(worker.restoring for worker in workers) or not any(
+            worker.positions.entry.positions for worker in workers
+        ):
             return True
-        return not workers[0].quiescent()
+        return not all(worker.quiescent() for worker in workers)
     except ConnectorError as error:
         if not error.retriable:
             raise

@@ -1,7 +1,6 @@
 """Workers among each other: one slot for two, a worker that is slow, one whose producers place keys their own way."""
 
 import logging
-import time
 import zlib
 
 import pytest
@@ -11,6 +10,7 @@ from eddy.errors import ConfigurationError, SlotTakenError
 from tests.bad_input.conftest import MakeRig
 from tests.bad_input.rig import PATIENCE_S, Rig
 from tests.bad_input.topologies import added_up, counted, family, sums
+from tests.waiting import Deadline
 
 
 def test_of_two_workers_in_one_slot_the_later_goes_on(rig: Rig) -> None:
@@ -100,10 +100,10 @@ def test_another_takes_over_from_one_that_is_too_slow(make_rig: MakeRig) -> None
 
     def slow(key: str, n: int) -> None:
         if slow_now and slow_now.pop():
-            deadline = time.monotonic() + PATIENCE_S
+            deadline = Deadline(PATIENCE_S)
             while len(other.circuit.ownership.partitions[2]) < 2:
                 other.step(0.05)
-                assert time.monotonic() < deadline
+                deadline.check("the other worker's share")
 
     worker, other = rig.worker(sums(rig, slow)), other_rig.worker(sums(other_rig), member="1")
     rig.share(worker, other)

@@ -1,18 +1,26 @@
 """The broker goes away: in the middle of a transaction, while nothing is to do, and for longer than is waited for."""
 
+import logging
+import re
 import threading
+from itertools import pairwise
+from typing import Any
 
 import pytest
 
 import eddy
-from eddy.broker import Broker
+from eddy.connectors.broker import Broker
+from eddy.connectors.kafka.client_log import cause
 from eddy.errors import ConnectorError
 from tests.bad_input.rig import Rig
 from tests.bad_input.topologies import added_up, sums
 from tests.kafka import OwnBroker
+from tests.seeds import in_turn
 
 OUTAGES_S = {"outputs sent": 4.0, "flushed": 20.0, "cut sent": 6.0}
 """How long it is away, by the step at which it is killed: transactions last 5 s, sessions 2 s."""
+
+HELD_BACK = re.compile(r"; (\d+) more like it were held back")
 
 ROWS = [(f"k{n % 20}", n) for n in range(100)]
 
@@ -30,7 +38,7 @@ def rig(broker: Broker, name: str, rigs: list[Rig]) -> Rig:
     return rigs[-1]
 
 
-@pytest.mark.parametrize("step", OUTAGES_S)
+@pytest.mark.parametrize("step", [*in_turn(OUTAGES_S, len(OUTAGES_S))])
 def test_workers_go_on_by_themselves_once_it_is_back(rig: Rig, broker: Broker, step: str) -> None:
     """It is killed in the middle of a transaction, and is away for less and for more than that lasts."""
     rig.create("in", "sums", partitions=2)
@@ -71,6 +79,33 @@ def test_a_worker_with_nothing_to_do_goes_on_too(rig: Rig, broker: Broker) -> No
     rig.write("in", ROWS)
     rig.settle(worker)
     assert rig.table("sums", eddy.Int64) == added_up(ROWS * 2)
+
+
+def test_an_outage_and_its_end_are_said_once(broker: Broker, name: str, rigs: list[Rig], caplog: Any) -> None:
+    """Each of a worker's clients tries again twenty times a second: of one cause there is a line in ten seconds."""
+    rig = Rig(name, [f"bootstrap.servers={broker.bootstrap}", "consumer.session.timeout.ms=30000"])
+    rigs.append(rig)
+    rig.create("in", "sums")
+    worker = rig.worker(sums(rig))
+    rig.write("in", ROWS)
+    rig.settle(worker)
+    caplog.set_level(logging.INFO)
+    broker.kill()
+    back = threading.Timer(3.0, broker.start)
+    back.start()
+    rig.wait(lambda: worker.step(0.1) or "answers again, after" in caplog.text)
+    back.join()
+    rig.write("in", ROWS)
+    rig.settle(worker)
+    assert rig.table("sums", eddy.Int64) == added_up(ROWS * 2)
+    assert caplog.text.count("no broker answers; trying until one does") == 1
+    assert caplog.text.count("answers again, after") == 1
+    said: dict[str, list[float]] = {}
+    for record in caplog.records:
+        if record.name == "eddy.kafka.client":
+            said.setdefault(HELD_BACK.sub("", cause(record)), []).append(record.created)
+    assert any("Connection refused" in what for what in said), caplog.text
+    assert all(after - before > 9.9 for times in said.values() for before, after in pairwise(times)), caplog.text
 
 
 @pytest.fixture

@@ -77,14 +77,14 @@ def test_the_others_go_on_in_their_order(rig: Rig, kind: Kind, policy: Policy) -
         assert kind.reason in told["eddy.error"]
 
 
-def test_a_table_needs_a_key(rig: Rig) -> None:
+def test_a_table_drops_what_has_no_key(rig: Rig) -> None:
     rig.create("in", "out")
     topology = eddy.Topology(rig.name)
     topology.table(rig.topic("in"), eddy.String, eddy.String, name="rows").to(rig.topic("out"))
     rig.write("in", [("a", "1"), (None, "lost"), ("a", "2")])
-    rig.run(topology, eddy.Config(on_error="dead-letter"))
+    worker = rig.run(topology, eddy.Config(on_error="dead-letter"))
     assert rig.table("out") == {"a": "2"}
-    assert [(key, value) for key, value, _ in rig.letters()] == [(None, b"lost")]
+    assert (worker.statistics.dropped, rig.letters()) == (1, [])
 
 
 @pytest.mark.parametrize("step", ["outputs sent", "changelogs sent", "flushed", "committed"])
@@ -114,6 +114,24 @@ def test_a_letter_and_its_neighbours_come_together_or_not_at_all(rig: Rig, step:
     rig.run(sums(rig), config)
     assert [value for _, value, _ in rig.letters()] == [b"poison"]
     assert rig.table("sums", eddy.Int64) == added_up(rows)
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["told by the rows", "halved"])
+def test_a_bad_record_costs_few_epochs_and_not_the_rest_of_its_own(rig: Rig, told: bool) -> None:
+    rig.create("in", "out")
+    rows = [(f"k{n}", "poison" if n in (700, 701, 1_900) else f"v{n}") for n in range(2_000)]
+    rig.write("in", rows)
+    topology = eddy.Topology(rig.name)
+    lines = topology.table(rig.topic("in"), eddy.String, eddy.String, name="rows")
+    loudly = lines.map_values(loud, value=eddy.String) if told else lines.left_join(lines, lambda text, _: loud(text))
+    loudly.to(rig.topic("out"), value=eddy.String)
+    worker = rig.run(topology, eddy.Config(on_error="skip"))
+    assert rig.table("out") == {key: text.upper() for key, text in rows if text != "poison"}
+    done = worker.statistics
+    assert done.skipped == 3
+    polls = 10  # a poll brings what has been fetched
+    assert done.aborts <= (polls if told else 3 * 12)
+    assert done.epochs <= polls + (0 if told else 3 * 13)
 
 
 @every_policy
@@ -223,8 +241,8 @@ class TestOversize:
         assert rig.table("out") == {"a": "x" * 600_000 + "y", "b": "z"}
 
 
-def test_a_poisoned_loop_leaves_out_what_led_to_it(make_rig: MakeRig) -> None:
-    """A record whose rows fail in the middle of a recursion takes effect whole or not at all."""
+def test_a_row_that_fails_in_a_loop_is_set_aside_there(make_rig: MakeRig) -> None:
+    """The rows on its way count."""
     rig = make_rig()
     rig.create("in", "out", partitions=2)
     topology = eddy.Topology(rig.name)
@@ -239,5 +257,5 @@ def test_a_poisoned_loop_leaves_out_what_led_to_it(make_rig: MakeRig) -> None:
     numbers.recursively(steps, "down").group_by_key().count("steps").to(rig.topic("out"))
     rig.write("in", [("a", 3), ("b", 20), ("c", 12), ("d", 13), ("a", 5)])
     rig.run(topology, eddy.Config(on_error="dead-letter"))
-    assert rig.table("out", eddy.Int64) == {"a": 6, "c": 13}
-    assert sorted(key or b"" for key, _, _ in rig.letters()) == [b"b", b"d"]
+    assert rig.table("out", eddy.Int64) == {"a": 6, "b": 8, "c": 13, "d": 1}
+    assert sorted((key, told["eddy.weight"]) for key, _, told in rig.letters()) == [(b"b", "1"), (b"d", "1")]

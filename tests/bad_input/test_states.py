@@ -8,9 +8,9 @@ import pytest
 from confluent_kafka import TopicPartition as Partition
 
 import eddy
-from eddy.connectors.internal import internal_topics
-from eddy.connectors.restore import TOMBSTONES_LAST_S
 from eddy.errors import ConfigurationError, StateError
+from eddy.runtime.internal_topics import internal_topics
+from eddy.runtime.restore import TOMBSTONES_LAST_S
 from tests.bad_input.rig import Rig
 from tests.bad_input.topologies import added_up, counted, family, sums
 from tests.kafka import OwnBroker
@@ -84,7 +84,7 @@ def test_a_directory_of_an_earlier_life_is_refused(rig: Rig, tmp_path: Path, aga
     rig.log.delete_group(rig.name)
     if again:
         rig.run(sums(rig), config_of(tmp_path / "new"))
-    with pytest.raises(StateError, match=f"'{rig.name}'.*another life"):
+    with pytest.raises(StateError, match=f"'{rig.name}'.*another incarnation"):
         rig.settle(rig.worker(sums(rig), config_of(tmp_path / "old")))
     rig.workers[-1].close()
     rig.run(sums(rig), config_of(tmp_path / "new"))
@@ -157,11 +157,11 @@ class TestForgottenDeletions:
         moved(tmp_path / "slept", tmp_path / "short")
         worker = slept.worker(self.teams(slept), config_of(tmp_path / "short"), wall=lambda: time.time() + HALF_S - 600)
         slept.share(worker)
-        assert any(b"ann" in key for key, _ in worker.store.scan(b"")), "the danger is there"
+        assert any(b"ann" in key for key, _ in worker.local_store.scan(b"")), "the danger is there"
         worker.close()
         worker = slept.worker(self.teams(slept), config_of(tmp_path / "slept"), wall=lambda: time.time() + HALF_S + 600)
         slept.share(worker)
-        assert not any(b"ann" in key for key, _ in worker.store.scan(b""))
+        assert not any(b"ann" in key for key, _ in worker.local_store.scan(b""))
         slept.write("people", [("bob", "red")])
         slept.settle(worker)
         assert slept.table("sizes", eddy.Int64) == {"red": 1, "blue": 1}

@@ -8,9 +8,9 @@ import pytest
 from confluent_kafka.admin import NewPartitions
 
 import eddy
-from eddy.connectors.internal import internal_topics
 from eddy.connectors.log import TopicSpec
 from eddy.errors import ConfigurationError, ConnectorError, EddyError, StateError
+from eddy.runtime.internal_topics import internal_topics
 from tests.bad_input.administrator import created_by
 from tests.bad_input.conftest import MakeRig
 from tests.bad_input.rig import Rig

@@ -94,8 +94,8 @@ def test_state_that_a_worker_on_another_log_has_open_is_not_removed(
 ) -> None:
     run("produce", "nodes", stdin=TREE)
     wait_for_line(start("run", "family.py", "--data", "another-log"), "runs on")
-    told = run("reset", "family.py", "--yes", status=1).stderr
-    assert "error [STATE]: state '.eddy/state/family/0': cannot be removed" in told
+    told = run("reset", "family.py", "--yes", status=75).stderr
+    assert "error [STATE_IN_USE]: state '.eddy/state/family/0': is in use by another process" in told
     assert (folder / ".eddy" / "state" / "family" / "0" / "CURRENT").exists()
 
 
@@ -123,13 +123,13 @@ def test_first_signal_finishes_the_epoch(
     assert run("consume", "out").stdout == "a\t1\n"
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_second_signal_ends_at_once_and_loses_nothing(
-    busy: subprocess.Popen[str], start: Start, run: Command, folder: pathlib.Path
+    busy: subprocess.Popen[str], start: Start, run: Command, folder: pathlib.Path, number: signal.Signals
 ) -> None:
-    busy.send_signal(signal.SIGINT)
     while busy.poll() is None:
-        busy.send_signal(signal.SIGTERM)
-    assert busy.returncode == 130
+        busy.send_signal(number)
+    assert busy.returncode == 128 + number
     assert run("consume", "out").stdout == ""
     (folder / "end").touch()
     finish(start("run", "slow.py", "--until-idle"))

@@ -14,6 +14,7 @@ import pytest
 from click.testing import Result
 
 from tests.kafka import ADMIN, USERS, Secured
+from tests.waiting import Deadline
 
 PATIENCE_S = 60.0
 TREE = "leaf\ttwig\ntwig\tbranch\nbranch\ttree\n"
@@ -74,8 +75,12 @@ def test_journey_of_a_newcomer_with_two_workers(start: Start, run: Command, name
     assert len(taken) == 2
     assert sum(taken) >= 3  # what is given up with a partition is taken in again by the other
     assert table(run, name) == COUNTS
+    ended = "in the group; one that has ended counts until its session runs out, after 6 s"
+    shown = run("status", "family.py", *QUICK).stdout
+    assert re.search(rf"^workers      (none running|[12] {ended})$", shown, re.M), shown
     status = json.loads(run("status", "family.py", "--format", "json").stdout)
     assert (status["application"], status["quiescent"], len(status["partitions"])) == (name, True, 8)
+    assert status["session_s"] == 10.0
     run("wait", "family.py", "--timeout", "5")
     uses = {line.split()[0]: line.split()[1] for line in run("topics", "family.py").stdout.splitlines()}
     assert (uses[f"{name}-in"], uses[f"{name}-out"], uses[f"{name}-plan"]) == ("source", "sink", "plan")
@@ -88,10 +93,10 @@ def test_reset_waits_for_the_session_and_takes_all_away(start: Start, run: Comma
     finish(start("run", "family.py", "--until-idle", "--log-format", "json", *QUICK))
     state = pathlib.Path(".eddy/state", name)
     shown = run("reset", "family.py", "--dry-run", status=None)
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = Deadline(PATIENCE_S)
     while shown.exit_code:
         assert "one that has stopped counts until its session has run out" in shown.stderr
-        assert time.monotonic() < deadline
+        deadline.check("the end of the session")
         time.sleep(0.5)
         shown = run("reset", "family.py", "--dry-run", status=None)
     internal = {line.split()[0] for line in run("topics", "family.py").stdout.splitlines()[3:]}

@@ -13,7 +13,10 @@ TWO = "import eddy\norders = eddy.Topology('orders')\nusers = eddy.Topology('use
 
 def test_file_module_and_name_lead_to_the_topology(run: Command, folder: pathlib.Path) -> None:
     described = run("describe", "family.py").stdout
-    assert "Processor: ancestors (stores: [ancestors], topic: family-ancestors-loop)" in described
+    assert (
+        "Processor: ancestors (stores: [ancestors, ancestors-held, ancestors-reached], topic: family-ancestors-loop)"
+        in described
+    )
     (folder / "package_of_a_test").mkdir()
     (folder / "family.py").rename(folder / "package_of_a_test" / "tree.py")
     assert run("describe", "package_of_a_test.tree").stdout == described
@@ -22,14 +25,14 @@ def test_file_module_and_name_lead_to_the_topology(run: Command, folder: pathlib
 
 
 def test_aliases_of_one_topology_are_one(run: Command, folder: pathlib.Path) -> None:
-    (folder / "alias.py").write_text("import eddy\na = b = eddy.Topology('one')\n")
+    (folder / "alias.py").write_text("import eddy\na = b = eddy.Topology('one')\na.stream('in')\n")
     run("describe", "alias.py")
 
 
 def test_file_may_import_its_neighbours(run: Command, folder: pathlib.Path) -> None:
     (folder / "neighbour_of_a_test.py").write_text("NAME = 'near'\n")
     (folder / "app.py").write_text(
-        "import eddy\nfrom neighbour_of_a_test import NAME\ntopology = eddy.Topology(NAME)\n"
+        "import eddy\nfrom neighbour_of_a_test import NAME\ntopology = eddy.Topology(NAME)\ntopology.stream('in')\n"
     )
     run("describe", "app.py")
 

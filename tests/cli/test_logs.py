@@ -92,6 +92,8 @@ def test_topics_of_an_application_are_listed_with_their_use(
         "nodes": "source",
         "descendants": "sink",
         "family-ancestors-changelog": "changelog",
+        "family-ancestors-held-changelog": "changelog",
+        "family-ancestors-reached-changelog": "changelog",
         "family-descendants-changelog": "changelog",
         "family-nodes-changelog": "changelog",
         "family-ancestors-loop": "loop",

@@ -1,7 +1,9 @@
 """What all commands share: help, documentation, exit statuses, environment variables."""
 
+import os
 import pathlib
 import re
+import subprocess
 from collections.abc import Callable
 
 import click
@@ -67,6 +69,7 @@ def test_document_names_no_command_that_does_not_exist() -> None:
         (eddy.ConnectorError("x"), 1),
         (eddy.DataError("x"), 1),
         (eddy.StateError("x"), 1),
+        (eddy.StateInUseError("x"), 75),
     ],
 )
 def test_exit_status_tells_whose_fault_it_is(error: eddy.EddyError, status: int) -> None:
@@ -87,3 +90,43 @@ def test_directory_of_something_else_is_refused_as_it_is(run: Command, folder: p
 
 def test_version_is_printed(run: Command) -> None:
     assert re.fullmatch(r"eddy \d+\.\d+\.\d+\S* \(Python 3\.\S+\)\n", run("version").stdout)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("consume", "nodes"),
+        ("consume", "nodes", "--latest", "--format", "jsonl"),
+        ("topics",),
+        ("status", "family.py"),
+        ("describe", "family.py"),
+        ("sql", "-t", "nodes=nodes", "-c", "SELECT * FROM nodes"),
+        ("--help",),
+        ("run", "--help"),
+    ],
+    ids=" ".join,
+)
+def test_output_that_nobody_reads_ends_a_command_as_it_ends_other_tools(
+    command: tuple[str, ...], run: Command, start: Callable[..., subprocess.Popen[str]]
+) -> None:
+    run("produce", "nodes", stdin="a\tb\n")
+    run("run", "family.py", "--until-idle")
+    read, write = os.pipe()
+    os.close(read)
+    process = start(*command, stdout=write)
+    os.close(write)
+    _, told = process.communicate(timeout=60)
+    assert (process.returncode, told) == (141, "")
+
+
+@pytest.mark.parametrize("address", ["99999", "localhost:65536", "port", "-1", "1:2:3"])
+def test_address_that_is_none_is_a_wrong_use(run: Command, address: str) -> None:
+    told = run("run", "family.py", f"--http={address}", status=2).stderr
+    assert f"Invalid value for '--http': '{address}' is no address; PORT or HOST:PORT is needed" in told
+
+
+@pytest.mark.parametrize("command", ["run", "status", "wait", "describe"])
+def test_topology_that_reads_nothing_is_refused(run: Command, folder: pathlib.Path, command: str) -> None:
+    (folder / "empty.py").write_text('import eddy\ntopology = eddy.Topology("empty")\n')
+    told = run(command, "empty.py", status=78).stderr
+    assert told.startswith("error [TOPOLOGY]: topology 'empty': it reads nothing; a source is needed.")

@@ -1,5 +1,6 @@
 """The supervisor of `eddy run --processes`, over programs that end as it pleases them."""
 
+import os
 import pathlib
 import signal
 import subprocess
@@ -11,6 +12,8 @@ import pytest
 
 from eddy.cli.signals import StopRequest
 from eddy.cli.supervise import Supervisor
+from tests import waiting
+from tests.waiting import Deadline
 
 PATIENCE_S = 30.0
 Start = Callable[..., subprocess.Popen[str]]
@@ -54,10 +57,7 @@ def program(code: str, *arguments: object) -> list[str]:
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    waiting.wait_for(condition, PATIENCE_S)
 
 
 def starts(file: pathlib.Path) -> int:
@@ -77,12 +77,12 @@ def test_worker_that_just_ends_is_started_again_unless_it_was_to_run_until_idle(
 
 
 def test_starts_are_apart_by_a_time_that_doubles_up_to_a_limit(tmp_path: pathlib.Path) -> None:
-    began = time.monotonic()
-    ends = ["75"] * 12 + ["1"]
+    ends, least = ["75"] * 12 + ["1"], 0.05 + 0.1 + 10 * 0.2
+    began, deadline = time.monotonic(), Deadline(least + PATIENCE_S)
     assert Supervisor([program(ENDS, tmp_path / "0", *ends)], backoff_s=(0.05, 0.2)).run(StopRequest()) == 1
-    least = 0.05 + 0.1 + 10 * 0.2
+    assert least <= time.monotonic() - began
     # Were there no limit, the last start alone would be a hundred seconds after the one before.
-    assert least <= time.monotonic() - began < least + PATIENCE_S
+    deadline.check("the last start")
     assert starts(tmp_path / "0") == 13
 
 
@@ -155,10 +155,21 @@ def test_first_signal_asks_them_to_stop(
     assert supervisor.returncode == 0
 
 
-def test_second_signal_kills_them(supervised: Callable[..., subprocess.Popen[str]]) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_second_signal_kills_them(supervised: Callable[..., subprocess.Popen[str]], number: signal.Signals) -> None:
     supervisor = supervised(10 * PATIENCE_S, "goes on")
     while supervisor.poll() is None:
-        supervisor.send_signal(signal.SIGTERM)
+        supervisor.send_signal(number)
         time.sleep(0.01)
     supervisor.communicate(timeout=PATIENCE_S)
-    assert supervisor.returncode == 130
+    assert supervisor.returncode == 128 + number
+
+
+def test_worker_that_does_not_stop_in_time_is_killed(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
+    class WhenItIsThere(StopRequest):
+        def __bool__(self) -> bool:
+            return (tmp_path / "there").exists()
+
+    command = program(STAYS, tmp_path / "there", 10 * PATIENCE_S, "goes on")
+    assert Supervisor([command], patience_s=0.3).run(WhenItIsThere()) == os.EX_TEMPFAIL
+    assert "worker 0 has not stopped within 0.3 s: killed" in caplog.text

@@ -1,13 +1,17 @@
-"""The conformance cases: what every engine has to give. Those of nested recursions are in `fixpoints`."""
+"""The conformance cases: what every engine has to give. Those of nested recursions are in `fixpoints`, those
+of records without a key or a value in `nulls`.
+"""
 
 from typing import Any
 
 import eddy
 from tests.conformance.case import CASES, Case, N, Native, Record, S, case, less, of, plus
 from tests.conformance.fixpoints import CYCLE
+from tests.conformance.nulls import RECORDS
 
 __all__ = ["CASES", "Case", "Record"]
 assert CYCLE  # importing them has added their cases
+assert RECORDS
 
 # Streams
 

@@ -6,7 +6,6 @@ place of the folder, and names of its own: many share a broker. What an engine c
 `CANNOT`, with the reason; the suite holds it to that strictly, so that a line goes when it can.
 """
 
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,11 +15,12 @@ from typing import Any
 
 import eddy
 from eddy.connectors.local import LocalLog
-from eddy.connectors.log import Log, Producer, TopicPartition, TopicSpec
+from eddy.connectors.log import Headers, Log, Producer, TopicPartition, TopicSpec
 from eddy.partitioner import partition_of
 from eddy.topology.compile import sink_serdes
 from eddy.topology.plan import Sink, Source
 from tests.conformance.cases import Case, Record
+from tests.waiting import Deadline
 
 Written = dict[str, list[tuple[Any, Any]]]
 Engine = Callable[[Case, int, Path], Written]
@@ -50,13 +50,13 @@ def driver(case: Case, partitions: int, folder: Path) -> Written:
 
 def worker_in_memory(case: Case, partitions: int, folder: Path) -> Written:
     """One worker on the embedded log, all in memory."""
-    with _embedded(None) as log:
-        return _one(Run(case, log, partitions))
+    with embedded(None) as log:
+        return one(Run(case, log, partitions))
 
 
 def worker_on_disk(case: Case, partitions: int, folder: Path) -> Written:
     """One worker on the embedded log on disk with RocksDB, started anew for every batch."""
-    with _embedded(folder / "log") as log:
+    with embedded(folder / "log") as log:
         run = Run(case, log, partitions)
         for batch in case.batches:
             run.write(batch)
@@ -68,18 +68,18 @@ def worker_on_disk(case: Case, partitions: int, folder: Path) -> Written:
 
 def two_workers(case: Case, partitions: int, folder: Path) -> Written:
     """Two workers on the embedded log in memory, a step each in turn, until both say that all is done."""
-    with _embedded(None) as log:
-        return _two(Run(case, log, partitions))
+    with embedded(None) as log:
+        return two(Run(case, log, partitions))
 
 
 def worker_on_kafka(case: Case, partitions: int, kafka: Kafka) -> Written:
     """One worker on Kafka."""
-    return _one(Run(case, kafka.log, partitions, f"{uuid.uuid4().hex[:8]}-", kafka.writer))
+    return one(Run(case, kafka.log, partitions, f"{uuid.uuid4().hex[:8]}-", kafka.writer))
 
 
 def two_workers_on_kafka(case: Case, partitions: int, kafka: Kafka) -> Written:
     """Two workers on Kafka, a step each in turn."""
-    return _two(Run(case, kafka.log, partitions, f"{uuid.uuid4().hex[:8]}-", kafka.writer))
+    return two(Run(case, kafka.log, partitions, f"{uuid.uuid4().hex[:8]}-", kafka.writer))
 
 
 ENGINES: dict[str, Engine] = {
@@ -99,7 +99,7 @@ CANNOT: dict[tuple[str, str], str] = {}
 
 
 @contextmanager
-def _embedded(path: Path | None) -> Iterator[LocalLog]:
+def embedded(path: Path | None) -> Iterator[LocalLog]:
     log = LocalLog(path)
     try:
         yield log
@@ -113,6 +113,7 @@ class Run:
     def __init__(self, case: Case, log: Log, partitions: int, prefix: str = "", writer: Producer | None = None) -> None:
         self.case, self.log, self.partitions, self.prefix = case, log, partitions, prefix
         self.writer = writer or log.producer(None)
+        self.numbers: Iterator[int] | None = None  # to be put into headers
         self.topology = case.topology(prefix)
         for node in self.topology.plan.nodes:
             if isinstance(node, Source | Sink):
@@ -130,10 +131,27 @@ class Run:
             source = sources[self.prefix + topic]
             assert source.key is not None
             assert source.value is not None
-            data = source.key.encode(key)
+            data = None if key is None else source.key.encode(key)
+            home = 0 if data is None else partition_of(data, self.partitions)
             body = None if value is None else source.value.encode(value)
-            self.writer.send(source.topic, partition_of(data, self.partitions), [data], [body], [time_ms])
+            self.writer.send(source.topic, home, [data], [body], [time_ms], self._headers())
         self.writer.commit({}, None)
+
+    def _headers(self) -> list[Headers] | None:
+        """The number of a record, from 0 on, where records are numbered."""
+        if self.numbers is None:
+            return None
+        return [(("number", b"%d" % next(self.numbers)),)]
+
+    def numbers_of(self, topic: str) -> dict[str, list[int]]:
+        """For each key, written as a string, the numbers that came with what was written to a topic."""
+        found: dict[str, list[int]] = {}
+        for partition in range(self.partitions):
+            tp = TopicPartition(self.prefix + topic, partition)
+            for key, _, headers in self._records(tp):
+                assert key is not None
+                found.setdefault(key.decode(), []).append(int(dict(headers)["number"]))
+        return found
 
     def read(self) -> Written:
         """What the sinks hold."""
@@ -142,20 +160,22 @@ class Run:
             assert isinstance(sink, Sink)
             found = written.setdefault(sink.topic.removeprefix(self.prefix), [])
             for partition in range(self.partitions):
-                for data, body in self._records(TopicPartition(sink.topic, partition)):
-                    assert data is not None
-                    found.append((key.decode(data), None if body is None else value.decode(body)))
+                for data, body, _ in self._records(TopicPartition(sink.topic, partition)):
+                    found.append(
+                        (None if data is None else key.decode(data), None if body is None else value.decode(body))
+                    )
         return written
 
-    def _records(self, partition: TopicPartition) -> Iterator[tuple[bytes | None, bytes | None]]:
+    def _records(self, partition: TopicPartition) -> Iterator[tuple[bytes | None, bytes | None, Headers]]:
         position, end = 0, self.log.end_offsets([partition])[partition]
         while position < end:
             records = self.log.read(partition, position, end, 1_000)
             position = records.next_offset
-            yield from zip(records.keys, records.values, strict=True)
+            headers = records.headers or [()] * len(records)
+            yield from zip(records.keys, records.values, headers, strict=True)
 
 
-def _one(run: Run) -> Written:
+def one(run: Run) -> Written:
     """One worker, until it is idle after each batch."""
     worker = eddy.Worker(run.topology, run.log, clock=lambda: 0.0)
     for batch in run.case.batches:
@@ -165,14 +185,14 @@ def _one(run: Run) -> Written:
     return run.read()
 
 
-def _two(run: Run) -> Written:
+def two(run: Run) -> Written:
     """Two workers, until nothing is under way anywhere after each batch."""
     workers = [eddy.Worker(run.topology, run.log, member=member, clock=lambda: 0.0) for member in "01"]
     for batch in run.case.batches:
         run.write(batch)
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = Deadline(PATIENCE_S)
         while sum(worker.step() for worker in workers) or not workers[0].quiescent():
-            assert time.monotonic() < deadline, "the workers come to no end"
+            deadline.check("the workers' end")
     for worker in workers:
         worker.close()
     return run.read()

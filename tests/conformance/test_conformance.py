@@ -2,40 +2,43 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from eddy.connectors.kafka import KafkaLog, KafkaSettings
 from tests import oracle
 from tests.conformance.cases import CASES, Case
-from tests.conformance.engines import CANNOT, ENGINES, ON_KAFKA, Kafka, Written
+from tests.conformance.engines import CANNOT, ENGINES, ON_KAFKA, Written
+from tests.seeds import DAY
+
+PARTITIONS = (1, 3)
+WAYS_ON_KAFKA = [*product(ON_KAFKA, PARTITIONS)]
 
 
-@pytest.fixture(scope="session")
-def kafka(broker: str) -> Iterator[Kafka]:
-    log = KafkaLog(KafkaSettings.of(broker))
-    shared = Kafka(log, log.producer(None))
-    yield shared
-    shared.writer.close()
-    log.close()
+def on_every_engine() -> Iterator[Any]:
+    """Each case on each engine. On Kafka in one way a day, which takes turns; in all ways in the long form."""
+    for (turn, case), engine, partitions in product(enumerate(CASES), [*ENGINES, *ON_KAFKA], PARTITIONS):
+        todays = engine in ENGINES or WAYS_ON_KAFKA[(DAY + turn) % len(WAYS_ON_KAFKA)] == (engine, partitions)
+        marks = () if todays else pytest.mark.long
+        yield pytest.param(case, engine, partitions, id=f"{case.name}-{engine}-{partitions}", marks=marks)
 
 
-@pytest.fixture(params=[*ENGINES, *ON_KAFKA])
-def engine(request: pytest.FixtureRequest, case: Case, tmp_path: Path) -> Callable[[Case, int], Written]:
-    """An engine; a case that it cannot do has to fail on it."""
-    if reason := CANNOT.get((request.param, case.name)):
+@pytest.fixture
+def run(engine: str, case: Case, tmp_path: Path, request: pytest.FixtureRequest) -> Callable[[int], Written]:
+    """The case on an engine, in so many partitions; a case that it cannot do has to fail on it."""
+    if reason := CANNOT.get((engine, case.name)):
         request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
-    if request.param in ON_KAFKA:
+    if engine in ON_KAFKA:
         kafka = request.getfixturevalue("kafka")
-        return lambda case, partitions: ON_KAFKA[request.param](case, partitions, kafka)
-    return lambda case, partitions: ENGINES[request.param](case, partitions, tmp_path)
+        return lambda partitions: ON_KAFKA[engine](case, partitions, kafka)
+    return lambda partitions: ENGINES[engine](case, partitions, tmp_path)
 
 
-@pytest.mark.parametrize("partitions", [1, 3])
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_an_engine_gives_the_result(case: Case, engine: Callable[[Case, int], Written], partitions: int) -> None:
-    written = engine(case, partitions)
+@pytest.mark.parametrize(("case", "engine", "partitions"), [*on_every_engine()])
+def test_an_engine_gives_the_result(case: Case, run: Callable[[int], Written], partitions: int) -> None:
+    written = run(partitions)
     for topic, expected in case.expected.items():
         if isinstance(expected, dict):
             assert oracle.latest(written[topic]) == expected, topic

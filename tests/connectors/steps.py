@@ -1,11 +1,12 @@
 """Steps on a log that its tests share. A log may take its time, so these wait for conditions; none counts offsets."""
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 
 from eddy.connectors.kafka import KafkaLog
 from eddy.connectors.kafka.producer import KafkaProducer
 from eddy.connectors.log import Consumer, Log, Poll, Position, Producer, Records, TopicPartition
+from tests import waiting
+from tests.waiting import Deadline
 
 KEPT = {"retention.ms": "-1"}
 """For topics whose records are of 1970: a broker would find them old, and delete them."""
@@ -57,8 +58,8 @@ def read_all(log: Log, topic: str, partition: int) -> Records:
     """All that is there by now; what a transaction has just committed may take a moment to show."""
     where = TopicPartition(topic, partition)
     begin, end = log.begin_offsets([where])[where], log.end_offsets([where])[where]
-    deadline = time.monotonic() + MOMENT_S
-    while (records := log.read(where, begin, end, 1_000_000)).next_offset < end and time.monotonic() < deadline:
+    moment = Deadline(MOMENT_S)
+    while (records := log.read(where, begin, end, 1_000_000)).next_offset < end and not moment.passed:
         pass
     return records
 
@@ -66,18 +67,16 @@ def read_all(log: Log, topic: str, partition: int) -> Records:
 def settled_end(log: Log, topic: str, partition: int = 0) -> int:
     """The end of a partition that holds committed records, its last control record included."""
     where = TopicPartition(topic, partition)
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
+    deadline = Deadline(PATIENCE_S)
+    while True:
         end = log.end_offsets([where])[where]
         if end > read_all(log, topic, partition).offsets[-1] + 1:
             return end
-    raise AssertionError("no control record came")
+        deadline.check("a control record")
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline
+    waiting.wait_for(condition, PATIENCE_S, pause_s=0.0)
 
 
 def values_of(log: Log, topic: str, partition: int = 0) -> list[bytes | None]:
@@ -87,8 +86,9 @@ def values_of(log: Log, topic: str, partition: int = 0) -> list[bytes | None]:
 def drain(consumer: Consumer, count: int, max_records: int = 1_000) -> list[Records]:
     """Poll until `count` records came."""
     came: list[Records] = []
-    deadline = time.monotonic() + PATIENCE_S
-    while sum(map(len, came)) < count and time.monotonic() < deadline:
+    deadline = Deadline(PATIENCE_S)
+    while sum(map(len, came)) < count:
+        deadline.check(f"{count} records; {sum(map(len, came))} came")
         came += consumer.poll(max_records, 0.1).records
     assert sum(map(len, came)) == count
     return came
@@ -101,14 +101,14 @@ def drained(consumer: Consumer, count: int) -> list[bytes | None]:
 def settle(consumers: Sequence[Consumer], partitions: int) -> list[Poll]:
     """Poll all members in turn until every partition and member has its share; what they were told meanwhile."""
     polls = []
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
+    deadline = Deadline(PATIENCE_S)
+    while True:
         polls += [consumer.poll(1_000, 0.05) for consumer in consumers]
         owned = [consumer.assignment() for consumer in consumers]
         shared = sum(map(len, owned)) == len(frozenset().union(*owned)) == partitions
         if shared and sum(map(bool, owned)) == min(len(consumers), partitions):
             return polls
-    raise AssertionError(f"no settled assignment: {[sorted(c.assignment()) for c in consumers]}")
+        deadline.check(f"a settled assignment, but {[sorted(c.assignment()) for c in consumers]}")
 
 
 def ends(log: Log, topic: str) -> dict[TopicPartition, Position]:

@@ -23,6 +23,7 @@ from tests.connectors.steps import (
     TidyKafkaLog,
     commit_one,
     drain,
+    drained,
     numbered,
     read_all,
     send,
@@ -32,6 +33,7 @@ from tests.connectors.steps import (
     write,
 )
 from tests.kafka import OwnBroker, Secured
+from tests.waiting import Deadline, WaitTimeoutError
 
 Name = Callable[[str], str]
 Connect = Callable[..., TidyKafkaLog]
@@ -284,9 +286,9 @@ class TestGroups:
         leaves.close()
         back = log.consumer(name("group"), [topic], "b")
         polls: list[Poll] = []
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = Deadline(PATIENCE_S)
         while not back.assignment():
-            assert time.monotonic() < deadline
+            deadline.check("its share")
             polls += [stays.poll(10, 0.05)]
             back.poll(10, 0.05)
         polls += [stays.poll(10, 0.05) for _ in range(5)]
@@ -335,9 +337,9 @@ class TestGroups:
                 word = b"w%d" % n
                 counts[word] = counts.get(word, 0) + 10 + n
                 write(log, name("in"), partition_of(word, 4), [word] * (10 + n))
-            deadline = time.monotonic() + PATIENCE_S
+            deadline = Deadline(PATIENCE_S)
             while sum(worker.step(0.01) for worker in workers) or not workers[0].quiescent():
-                assert time.monotonic() < deadline
+                deadline.check("quiescence")
         assert all(worker.statistics.records for worker in workers)
         for worker in workers:
             worker.close()
@@ -349,6 +351,23 @@ class TestGroups:
 
 
 @pytest.mark.usefixtures("impatient")
+def test_what_was_paused_goes_on_at_once(log: Log, topic: str, name: Name) -> None:
+    """As after a restore, when all was paused: left alone, the client looks again when it wakes, once a second."""
+    consumer = log.consumer(name("group"), [topic], "m")
+    settle([consumer], 3)
+    took_s = []
+    for round_ in range(5):
+        consumer.pause(consumer.assignment())
+        consumer.poll(10, 0.3)
+        write(log, topic, round_ % 3, [b"held"])
+        began = time.monotonic()
+        consumer.resume(consumer.assignment())
+        assert drained(consumer, 1) == [b"held"]
+        took_s.append(time.monotonic() - began)
+    if min(took_s) >= 0.3:
+        raise WaitTimeoutError(f"resumed partitions, after {took_s} s")
+
+
 def test_a_topic_that_does_not_exist_is_named(log: Log) -> None:
     for attempt in (
         lambda: log.begin_offsets([TopicPartition("absent", 0)]),

@@ -145,10 +145,10 @@ class TestRefused:
             ("isolation.level=read_uncommitted", "open and aborted transactions are never read"),
             ("auto.offset.reset=latest", "a new application begins at the first record"),
             ("partition.assignment.strategy=roundrobin", "partition i of every topic"),
-            ("partitioner=random", "where Kafka's Java producers send them"),
+            ("partitioner=random", "that Kafka's Java producers choose"),
             ("enable.idempotence=false", "transactions need it"),
             ("enable.sasl.oauthbearer.unsecure.jwt=true", "prove nothing"),
-            ("topic.cleanup.policy=delete", "topic.cleanup.policy cannot be set; what a topic is for decides it"),
+            ("topic.cleanup.policy=delete", "topic.cleanup.policy cannot be set; the purpose of a topic decides it"),
             ("topic.retention.ms=1", "never by age"),
         ],
     )
@@ -278,4 +278,4 @@ class TestSecrets:
         self, servers: str, protocol: str | None, warned: bool, caplog: pytest.LogCaptureFixture
     ) -> None:
         KafkaSettings.of(servers, pairs=[f"security.protocol={protocol}"] if protocol else [])
-        assert ("what goes to and from kafka is not encrypted: security.protocol=" in caplog.text) is warned
+        assert ("connections to kafka are not encrypted: security.protocol=" in caplog.text) is warned

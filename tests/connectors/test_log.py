@@ -41,6 +41,7 @@ from tests.connectors.steps import (
     wait_for,
     write,
 )
+from tests.waiting import Deadline
 
 Name = Callable[[str], str]
 Row = tuple[bytes | None, bytes | None]
@@ -237,13 +238,13 @@ class TestTransactions:
         producer.flush()
         producer.abort()
         where = TopicPartition(topic, 0)
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = Deadline(PATIENCE_S)
         reached = 0
-        while reached < log.end_offsets([where])[where] and time.monotonic() < deadline:
+        while reached < log.end_offsets([where])[where]:
+            deadline.check("the end of the partition")
             for records in consumer.poll(10, 0.1).records:
                 assert len(records) == 0
                 reached = records.next_offset
-        assert reached == log.end_offsets([where])[where]
 
     def test_abort_without_a_transaction_does_nothing(self, log: Log, name: Name) -> None:
         producer = log.producer(name("id"))
@@ -418,8 +419,9 @@ class TestPolls:
         consumer = log.consumer(name("group"), [topic], "m")
         where = TopicPartition(topic, 0)
         position = 0
-        deadline = time.monotonic() + PATIENCE_S
-        while position < log.end_offsets([where])[where] and time.monotonic() < deadline:
+        deadline = Deadline(PATIENCE_S)
+        while position < log.end_offsets([where])[where]:
+            deadline.check("the end of the partition")
             for records in consumer.poll(3, 0.1).records:
                 position = records.next_offset
         assert position == log.end_offsets([where])[where]
@@ -431,8 +433,9 @@ class TestPolls:
         consumer = log.consumer(name("group"), [topic], "m")
         first_polls: list[Records] = []
         count = 0
-        deadline = time.monotonic() + PATIENCE_S
-        while count < 86 and time.monotonic() < deadline:
+        deadline = Deadline(PATIENCE_S)
+        while count < 86:
+            deadline.check("86 records")
             poll = consumer.poll(limit, 0.1)
             assert sum(map(len, poll.records)) <= limit
             if count < 30:
@@ -441,6 +444,24 @@ class TestPolls:
         assert count == 86
         if isinstance(log, LocalLog):  # Kafka is fair by what it fetches, up to a mebibyte of each partition in turn
             assert {records.partition for records in first_polls if records} == {0, 1, 2}
+
+    @pytest.mark.parametrize("limit", [1, 300, 2_000])
+    def test_poll_keeps_its_bytes_or_brings_one_record(self, log: Log, topic: str, name: Name, limit: int) -> None:
+        sent = {p: [b"%d" % n + b"x" * (n * n * (p + 1) % 400) for n in range(12)] for p in range(3)}
+        for partition, values in sent.items():
+            write(log, topic, partition, values)
+        consumer = log.consumer(name("group"), [topic], "m")
+        came: dict[int, list[bytes | None]] = {p: [] for p in range(3)}
+        where = {TopicPartition(topic, p): 0 for p in range(3)}
+        deadline = Deadline(PATIENCE_S)
+        while where != log.end_offsets(where):
+            deadline.check(f"the ends, beyond {where}")
+            polled = consumer.poll(1_000, 0.1, limit).records
+            assert sum(map(Records.bytes, polled)) <= limit or sum(map(len, polled)) == 1
+            for records in polled:
+                came[records.partition] += records.values
+                where[TopicPartition(topic, records.partition)] = records.next_offset
+        assert came == sent
 
     def test_poll_without_records_returns_after_its_timeout(self, log: Log, topic: str, name: Name) -> None:
         consumer = log.consumer(name("group"), [topic], "m")
@@ -523,6 +544,18 @@ class TestGroups:
         for member in (a, c):
             member.close()
         wait_for(lambda: log.groups().get(name("group"), 0) == 0)
+
+    def test_a_pause_ends_with_the_assignment(self, log: Log, topic: str, name: Name) -> None:
+        """A worker that was restoring owns less all at once, and has nothing left to restore, and to resume."""
+        a = log.consumer(name("group"), [topic], "a")
+        settle([a], 3)
+        a.pause(a.assignment())
+        b = log.consumer(name("group"), [topic], "b")
+        settle([a, b], 3)
+        for partition in range(3):
+            write(log, topic, partition, [b"%d" % partition])
+        for member in (a, b):
+            drain(member, len(member.assignment()))
 
     def test_what_was_revoked_brings_no_records(self, log: Log, topic: str, name: Name) -> None:
         a = log.consumer(name("group"), [topic], "a")
@@ -652,3 +685,67 @@ class TestFencing:
         for producer in producers:
             commit_one(producer, topic)
         assert values_of(log, topic) == [b"x", b"x"]
+
+
+class TestFollower:
+    """Reading without a group."""
+
+    def test_a_follower_reads_committed_records_of_all_partitions_past_control_records(
+        self, log: Log, topic: str
+    ) -> None:
+        written = {0: numbered("a", 30), 1: numbered("b", 5), 2: []}
+        for partition, values in written.items():
+            write(log, topic, partition, values)
+        aborted = log.producer(None)
+        aborted.begin()
+        send(aborted, topic, 2, [b"never"])
+        aborted.flush()
+        aborted.abort()
+        aborted.close()
+        partitions = [TopicPartition(topic, p) for p in written]
+        follower = log.follower(dict.fromkeys(partitions, 0))
+        taken: dict[int, list[bytes | None]] = {p: [] for p in written}
+        reached = dict.fromkeys(partitions, 0)
+        goal = {tp: end for tp, end in log.end_offsets(partitions).items() if written[tp.partition]}
+        deadline = Deadline(20.0)
+        while any(reached[tp] < end for tp, end in goal.items()):
+            deadline.check(goal)
+            for records in follower.poll(7, 0.1):
+                taken[records.partition] += records.values
+                reached[TopicPartition(topic, records.partition)] = records.next_offset
+        assert taken == written
+        follower.pause([partitions[0]])
+        write(log, topic, 0, [b"later"])
+        write(log, topic, 1, [b"now"])
+        while b"now" not in taken[1]:
+            deadline.check()
+            for records in follower.poll(7, 0.1):
+                taken[records.partition] += records.values
+        assert b"later" not in taken[0]
+        follower.resume([partitions[0]])
+        while b"later" not in taken[0]:
+            deadline.check()
+            for records in follower.poll(7, 0.1):
+                taken[records.partition] += records.values
+        follower.close()
+
+    def test_a_follower_says_where_its_position_is_not_kept(self, log: Log, topic: str) -> None:
+        write(log, topic, 0, [b"x"])
+        follower = log.follower({TopicPartition(topic, 0): 1_000})
+
+        def follow() -> None:
+            deadline = Deadline(20.0)
+            while True:
+                deadline.check("an error")
+                follower.poll(1, 0.1)
+
+        with pytest.raises(ConnectorError, match="anew"):
+            follow()
+        follower.close()
+
+    def test_a_log_opened_again_reads_what_the_first_one_wrote(self, log: Log, topic: str) -> None:
+        write(log, topic, 0, [b"x"])
+        other = log.reopened()
+        assert values_of(other, topic) == [b"x"]
+        if other is not log:
+            other.close()

@@ -14,9 +14,9 @@ import sys
 import traceback
 from typing import Any
 
-import eddy.worker
+import eddy.runtime.worker
 from eddy.cli import main
-from eddy.connectors.restore import Restore
+from eddy.runtime.restore import Restore
 
 KILL, TERMINATE, FILL_DISK = "kill", "terminate", "fill the disk"
 RESTORED = "restored a slice"
@@ -46,7 +46,7 @@ def hook_in(order: dict[str, Any]) -> None:
             if left == 0:
                 DEEDS[order["deed"]]()
 
-    make = eddy.worker.Worker.__init__
+    make = eddy.runtime.worker.Worker.__init__
 
     def made(worker: Any, topology: Any, log: Any, config: eddy.Config, **others: Any) -> None:
         settings = dataclasses.replace(config, **order["settings"])
@@ -59,7 +59,7 @@ def hook_in(order: dict[str, Any]) -> None:
         observe(RESTORED)
         return records
 
-    eddy.worker.Worker.__init__ = made  # type: ignore[method-assign]
+    eddy.runtime.worker.Worker.__init__ = made  # type: ignore[method-assign]
     Restore.step = restored  # type: ignore[method-assign]
 
 

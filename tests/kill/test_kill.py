@@ -11,9 +11,12 @@ import pytest
 import eddy
 from tests.kill.conftest import Build
 from tests.kill.nursery import RESTORED, TERMINATE
+from tests.seeds import in_turn
 from tests.simulation.programs import PROGRAMS
 
-KILLED = ["countdown", "materials", "permissions"]
+NAMES = ["countdown", "materials", "permissions"]
+KILLED = [*in_turn(NAMES, len(NAMES))]
+"""One program a day; all of them in the long form."""
 RANDOM_KILLS = 30
 LONGEST_RUN_S = 0.15
 

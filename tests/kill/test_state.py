@@ -56,7 +56,7 @@ def test_a_directory_of_something_else_is_refused_and_not_touched(build: Build) 
     before = contents(rig)
     outcome = rig.run()
     assert outcome.status == 1
-    assert "holds what eddy did not make" in outcome.errors
+    assert "holds files that eddy did not make" in outcome.errors
     assert contents(rig) == before
 
 

@@ -11,10 +11,10 @@ from typing import Any
 from hypothesis import strategies as st
 
 from eddy.operators.batch import Batch
+from eddy.operators.body import Step
 from eddy.operators.circuit import Circuit, Output
 from eddy.operators.exchange import Budget, Gate, Outgoing, Ownership, Received
 from eddy.operators.operator import Operator
-from eddy.operators.recursion import Step
 from eddy.serde import Native
 from eddy.state.arrangement import Arrangement
 from eddy.state.memory import MemoryStore
@@ -118,8 +118,8 @@ class Bench:
         self.circuit.changes()
         self.circuit.rollback()
 
-    def step(self, inputs: Mapping[str, Batch]) -> None:
-        self.circuit.step({name: one for name, one in inputs.items() if one.rows})
+    def step(self, inputs: Mapping[str, Batch], settling: bool = False) -> None:
+        self.circuit.step({name: one for name, one in inputs.items() if one.rows}, settling=settling)
 
     def end(self) -> dict[str, Bag]:
         """Write, commit, and return what reached each output."""

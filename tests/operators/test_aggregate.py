@@ -100,10 +100,30 @@ def test_aggregate_adds_first_where_a_group_is_empty_when_a_delta_holds_both_sig
     assert (out.rows, out.weights) == ([("a", 9)], [1])
 
 
-def test_aggregate_refuses_none_as_an_aggregate() -> None:
-    operator = Aggregate("x", Wiring().table("x"), lambda: 0, lambda key, value, total: None)
-    with pytest.raises(DataError, match=r"aggregate 'x': the function returned None for key 'a'"):
-        operator.step(facts([("a", 1)]))
+def test_aggregate_takes_a_group_off_the_table_when_the_function_returns_none() -> None:
+    operator = Aggregate("x", Wiring().table("x"), lambda: 0, lambda key, value, total: total + value or None)
+    steps = [operator.step(facts([("a", n)])) for n in (1, -1, 0, 5)]
+    assert [(out.rows, out.weights) for out in steps] == [
+        ([("a", 1)], [1]), ([("a", 1)], [-1]), ([], []), ([("a", 5)], [1])
+    ]  # fmt: skip
+
+
+def test_aggregate_takes_back_first_where_a_group_has_rows_though_its_aggregate_is_none() -> None:
+    seen = []
+
+    def noted(sign: int) -> Any:
+        def step(key: str, value: int, total: int) -> int | None:
+            seen.append(sign * value)
+            return total + sign * value or None
+
+        return step
+
+    wiring = Wiring()
+    operator = Aggregate("s", wiring.table("s"), int, noted(1), noted(-1), wiring.table("n"))
+    operator.step(batch([(("a", 2), 1), (("a", -2), 1)]))
+    out = operator.step(batch([(("a", 7), 1), (("a", -2), -1)]))
+    assert seen == [2, -2, 2, 7]
+    assert (out.rows, out.weights) == ([("a", 9)], [1])
 
 
 def test_aggregate_refuses_a_function_that_changes_its_argument() -> None:

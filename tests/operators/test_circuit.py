@@ -8,6 +8,7 @@ from eddy.operators.batch import EMPTY, Batch
 from eddy.operators.circuit import Output
 from eddy.operators.stateless import Map, MapValues
 from eddy.operators.tables import Upsert
+from tests.holding import Once
 from tests.operators.bench import Bench, Wiring, built, facts
 
 
@@ -75,3 +76,20 @@ def test_forget_reads_states_anew_from_the_store() -> None:
     assert bench.states()["c"] == {"x": 1}
     bench.circuit.forget()
     assert bench.states()["c"] == {}
+
+
+def test_held_is_by_name_and_partition_as_the_last_step_left_it() -> None:
+    bench = Bench(built(lambda wiring: wiring.add(Once("d", wiring.arrangement("d"), int), wiring.source("in"))))
+    assert bench.circuit.held() == {}
+    bench.epoch(**{"in": facts([("a", "x")])})
+    assert bench.circuit.held() == {}
+    bench.step({"in": facts([("a", "x")])})
+    held = {("d", 0): "distinct 'd': key 'a' has 'x' 2 times; take back all but one"}
+    assert bench.circuit.held() == held
+    bench.circuit.rollback()
+    assert bench.circuit.held() == {}
+    bench.epoch(**{"in": facts([("a", "x")])})
+    assert bench.restarted().circuit.held() == held
+    bench.epoch(**{"in": Batch([("a", "x")], [-1])})
+    assert bench.circuit.held() == {}
+    assert bench.states() == {"d": {("a", "x"): 1}}

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eddy.operators.batch import Batch
+from eddy.operators.graph.totals import CYCLE, TOTAL
 from eddy.operators.tables import Upsert
-from eddy.operators.totals import CYCLE, TOTAL
 from eddy.serde import Native
 from eddy.topology import plan
 from eddy.topology.compile_reach import tree_totals

@@ -12,13 +12,14 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import count
 
-from tests.recursion import blocks
+from tests.recursion import blocks, nested_blocks
 from tests.recursion.cluster import Cluster
 from tests.recursion.programs import PROGRAMS
-from tests.recursion.random_programs import random_block, random_program
+from tests.recursion.random_programs import random_block, random_nest, random_program
 from tests.recursion.rig import Played, play
 
 assert blocks
+assert nested_blocks
 Run = tuple[str, Callable[[], object]]
 
 
@@ -40,7 +41,8 @@ def runs(seed: int, played: Played, named: str | None) -> Iterator[Run]:
         for n in range(10 * seed, 10 * seed + 10):
             yield f"random program {n}", lambda n=n: play(random_program(n), n, played)  # type: ignore[misc]
             yield f"random block {n}", lambda n=n: play(random_block(n), n, played)  # type: ignore[misc]
-        for program in (random_program(seed), random_block(seed)):
+            yield f"random nest {n}", lambda n=n: play(random_nest(n), n, played)  # type: ignore[misc]
+        for program in (random_program(seed), random_block(seed), random_nest(seed)):
             rng = random.Random(f"{program.name} 2")
             yield (
                 f"{program.name}, 2 workers",

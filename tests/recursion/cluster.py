@@ -143,7 +143,7 @@ class Cluster:
         """The outputs are what the plan says of the tables."""
         answer = Naive(self.topology.plan, self.tables).sinks()
         if answer.get("out-errors"):
-            answer = {"out-errors": answer["out-errors"]}
+            answer = {topic: Counter() for topic in answer} | {"out-errors": answer["out-errors"]}
         for topic, rows in answer.items():
             agree(f"{topic}: {self.trace}", dict(self.read(topic)), dict(rows))
 

@@ -1,4 +1,4 @@
-"""Programs that nobody would write: operators put together at random, recursions in recursions among them.
+"""Programs that nobody would write: operators put together at random, recursions and blocks in one another among them.
 
 Rows are pairs of small numbers, and what goes round is made distinct and has a limit, so that every
 program has an answer, however it jumps about. The same number gives the same program.
@@ -10,9 +10,10 @@ from itertools import count
 from typing import Any
 
 import eddy
+from eddy.topology.mutual import Bindings
 from tests.recursion.programs import Graph, Program, Watched
 
-__all__ = ["random_block", "random_program"]
+__all__ = ["random_block", "random_nest", "random_program"]
 
 M = 4
 Relation = eddy.Relation[Any, Any]
@@ -96,11 +97,38 @@ def recursion(rng: random.Random, variables: tuple[str, ...], size: int, depth: 
     return "recursion", variable, bound, seed, op
 
 
+def block(rng: random.Random, variables: tuple[str, ...], depth: int, errors: bool, of: tuple[str, ...] = ()) -> Term:
+    """One or two bindings that recur mutually, up to a limit, which may be an error if `errors`; one of them is it.
+
+    It depends on one of the variables `of`, so that it lies in their loop.
+    """
+    names = tuple(f"y{depth}{i}" for i in range(rng.randint(1, 2)))
+    on_limit = "error" if errors and rng.random() < 0.4 else "return"
+    bodies: list[Term] = []
+    for i, name in enumerate(names):
+        made = term(rng, (*variables, *names, *(f"new-{other}" for other in names[:i])), 2, 2)
+        if depth < 3 and rng.random() < (0.9 if depth == 0 else 0.4):
+            inside = rng.random() < 0.25
+            x = (f"x{depth}",) if inside else ()
+            nest = block(rng, (*variables, *names, *x), depth + 1, errors and not inside, x or names)
+            if inside:
+                nest = ("distinct", 0, ("union", 0, nest, ("leaf", *x)))
+                nest = ("recursion", *x, {"limit": rng.randint(1, 2)}, ("leaf", rng.choice(names)), nest)
+            made = (rng.choice(["union", "minus", "join"]), rng.randrange(len(MERGES)), made, nest)
+        if name not in str(made):
+            made = ("union", 0, made, ("map", rng.randrange(len(MAPS)), ("leaf", name)))
+        if of and not any(repr(("leaf", variable)) in str(made) for variable in of):
+            made = (rng.choice(["union", "minus"]), 0, made, ("leaf", rng.choice(of)))
+        seed = ("filter", rng.randrange(len(FILTERS)), ("leaf", rng.choice([*variables, "roots", "edges"])))
+        bodies.append(("distinct", 0, ("union", 0, made, seed)))
+    return "block", names, rng.randint(1, 4 - depth), on_limit, rng.randrange(len(names)), bodies
+
+
 class _Builder:
     """Makes relations of terms."""
 
     def __init__(self, graph: Graph) -> None:
-        self._numbers = count()
+        self._numbers, self._topology = count(), graph.topology
         self._leaves: dict[str, Relation] = {
             "edges": graph.edges().map(lambda k, v: (k % M, v % M)),
             "roots": graph.roots().map(lambda k, v: (k % M, v)),
@@ -131,6 +159,8 @@ class _Builder:
             return self.make(seed).recursively(
                 lambda x: self.under({**leaves, which: x}, op), name, **bound, **on_limit
             )
+        if what == "block":
+            return list(self.block(made))[made[4]]
         first, *rest = map(self.make, inner)
         if what in ONE:
             method = getattr(first, what.replace("-", "_"))
@@ -141,6 +171,22 @@ class _Builder:
         if what in {"union", "minus"}:
             return getattr(first, what)(rest[0], name=name)  # type: ignore[no-any-return]
         return _aggregated(first, what, name)
+
+    def block(self, made: Term) -> Bindings:
+        """The bindings of a block, one or two."""
+        _, names, limit, on_limit, _, bodies = made
+        around = dict(self._leaves)
+
+        def step(*last: Relation) -> tuple[Relation, ...]:
+            leaves = {**around, **dict(zip(names, last, strict=True))}
+            for name, body in zip(names, bodies, strict=True):
+                leaves[f"new-{name}"] = self.under(leaves, body)
+            return tuple(leaves[f"new-{name}"] for name in names)
+
+        taking: dict[int, Callable[..., Any]] = {1: lambda one: step(one), 2: lambda one, two: step(one, two)}
+        return self._topology.mutually_recursive(
+            taking[len(names)], limit=limit, on_limit=on_limit, name=self.name("block")
+        )
 
 
 def _aggregated(rows: Relation, what: str, name: str) -> Relation:
@@ -194,3 +240,18 @@ def random_block(seed: int) -> Program:
         return {name: getattr(block, name) for name in names}
 
     return Program(f"random-block-{seed}", build, nodes=M)
+
+
+def random_nest(seed: int) -> Program:
+    """The program of a number: a block with blocks inside, and recursions with blocks inside."""
+    rng = random.Random(f"nest {seed}")
+    spec = block(rng, (), 0, True)
+    while str(spec).count("'block'") not in (2, 3) or str(spec).count("join") > 1 or len(str(spec)) > 900:
+        spec = block(rng, (), 0, True)
+
+    def build(graph: Graph) -> Watched:
+        made = _Builder(graph).block(spec)
+        watched = dict(zip(("one", "two"), made, strict=False))
+        return {**watched, "errors": made.errors} if "'error'" in str(spec) else watched
+
+    return Program(f"nest-{seed}", build, nodes=M)

@@ -188,19 +188,18 @@ class Played:
 
 
 class Answers:
-    """What is to be expected after each epoch: while a limit's errors are there, what was before them."""
+    """What is to be expected after each epoch: while a limit's errors are there, nothing else is."""
 
     def __init__(self, topology: eddy.Topology) -> None:
         self._plan = topology.plan
-        self.last: dict[str, Bag] = {sink.topic: Counter() for sink in topology.plan.sinks()}
+        self._none: dict[str, Bag] = {sink.topic: Counter() for sink in topology.plan.sinks()}
         self.held = False
 
     def of(self, tables: Tables) -> dict[str, Bag]:
         """What has left in all, by topic, when the tables are these."""
         found = Naive(self._plan, tables).sinks()
         self.held = bool(found.get("watch-errors"))
-        self.last = {**self.last, "watch-errors": found["watch-errors"]} if self.held else found
-        return self.last
+        return {**self._none, "watch-errors": found["watch-errors"]} if self.held else found
 
 
 def play(program: Program, seed: int, played: Played | None = None) -> None:

@@ -7,14 +7,16 @@ import pytest
 
 from eddy.operators import timed
 from eddy.operators.batch import EMPTY, Batch
-from eddy.operators.fixpoint import Fixpoint
+from eddy.operators.fixpoint import Fixpoint, Scope
 from eddy.operators.held import Held
+from eddy.operators.inner_limits import InnerErrors
 from eddy.state.trace import Trace
-from tests.recursion import blocks
+from tests.recursion import blocks, nested_blocks
 from tests.recursion.programs import PROGRAMS
 from tests.recursion.rig import play
 
 assert blocks
+assert nested_blocks
 WITHIN = 8
 """A planted fault is found within so many stories of its program."""
 
@@ -50,8 +52,45 @@ def write_no_retractions(patch: pytest.MonkeyPatch) -> None:
 
 
 def let_held_rows_out(patch: pytest.MonkeyPatch) -> None:
-    """Changes leave while the limit's error is there."""
-    patch.setattr(Held, "step", lambda self, batches, over, time: [*batches, EMPTY])
+    """Rows leave while the limit's error is there."""
+    patch.setattr(Held, "__bool__", lambda self: False)
+
+
+def let_out_what_an_inner_limit_cut(patch: pytest.MonkeyPatch) -> None:
+    """The errors of a block inside are not the outermost block's."""
+    patch.setattr(InnerErrors, "taken_moves", lambda self: {})
+
+
+def only_errors_of_the_last_round(patch: pytest.MonkeyPatch) -> None:
+    """A row that is an error in an early round and in no later one is none."""
+    step = InnerErrors.step
+
+    def summed(self: InnerErrors, *inputs: Batch) -> Batch:
+        made = step(self, *inputs)
+        for row, weight in zip(made.rows, made.weights, strict=True):
+            summing[row] = summing.get(row, 0) + weight
+        return made
+
+    summing: dict[Any, int] = {}
+
+    def moves(self: InnerErrors) -> dict[Any, int]:
+        found = dict(summing)
+        summing.clear()
+        return found
+
+    patch.setattr(InnerErrors, "step", summed)
+    patch.setattr(InnerErrors, "taken_moves", moves)
+
+
+def go_on_where_the_last_round_was(patch: pytest.MonkeyPatch) -> None:
+    """A block inside counts no rounds of its own beyond the first of the loop around."""
+    run = Scope.run
+
+    def at_rest(self: Scope, time: Any, bindings: Any) -> list[Batch]:
+        made = run(self, time, bindings)
+        return made if type(time) is int or time[0] == 0 or time[-1] == 0 else [EMPTY for _ in made]
+
+    patch.setattr(Scope, "run", at_rest)
 
 
 def one_round_more(patch: pytest.MonkeyPatch) -> None:
@@ -86,6 +125,10 @@ def feed_back_unmerged(patch: pytest.MonkeyPatch) -> None:
         (forget_to_undo_traces, "reachability"),
         (write_no_retractions, "reachability"),
         (let_held_rows_out, "depths-error-at-3"),
+        (let_out_what_an_inner_limit_cut, "stepwise-error-at-2"),
+        (only_errors_of_the_last_round, "errors-that-come-and-go"),
+        (go_on_where_the_last_round_was, "stepwise-return-at-3"),
+        (one_round_more, "stepwise-return-at-2-error-in-2-rounds"),
         (one_round_more, "depths-return-at-3"),
         (one_round_more, "win-move-in-an-even-number-of-rounds"),
         (feed_back_unmerged, "reachability"),

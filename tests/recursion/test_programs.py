@@ -8,12 +8,13 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.recursion import blocks
+from tests.recursion import blocks, nested_blocks
 from tests.recursion.programs import PROGRAMS, Program
-from tests.recursion.random_programs import random_block, random_program
+from tests.recursion.random_programs import random_block, random_nest, random_program
 from tests.recursion.rig import Played, play
 
 assert blocks
+assert nested_blocks
 STORIES = int(os.environ.get("EDDY_STORIES", "6"))
 CHUNKS = 6
 
@@ -28,7 +29,9 @@ def test_the_answer_is_that_from_scratch_after_every_epoch(name: str) -> None:
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-@pytest.mark.parametrize("kind", [random_program, random_block])
-def test_whatever_the_program_the_answer_is_that_from_scratch(kind: Callable[[int], Program], chunk: int) -> None:
-    for seed in range(3 * chunk * STORIES, 3 * (chunk + 1) * STORIES):
+@pytest.mark.parametrize(("kind", "each"), [(random_program, 3), (random_block, 3), (random_nest, 1)])
+def test_whatever_the_program_the_answer_is_that_from_scratch(
+    kind: Callable[[int], Program], each: int, chunk: int
+) -> None:
+    for seed in range(each * chunk * STORIES, each * (chunk + 1) * STORIES):
         play(kind(seed), seed)

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.recursion import blocks
+from tests.recursion import blocks, nested_blocks
 from tests.recursion.cluster import Cluster
 from tests.recursion.programs import PROGRAMS
-from tests.recursion.random_programs import random_block, random_program
+from tests.recursion.random_programs import random_block, random_nest, random_program
 
 LIVES = int(os.environ.get("EDDY_LIVES", "1"))
 assert blocks
+assert nested_blocks
 
 
 @pytest.fixture(autouse=True)
@@ -33,6 +34,6 @@ def test_whatever_befalls_its_workers_the_answer_is_right(name: str, members: in
 @pytest.mark.parametrize("members", [1, 2])
 @pytest.mark.parametrize("seed", range(10))
 def test_whatever_the_program_and_whatever_befalls_its_workers(seed: int, members: int) -> None:
-    for program in (random_program(seed), random_block(seed)):
+    for program in (random_program(seed), random_block(seed), random_nest(seed)):
         rng = random.Random(f"{program.name} {members}")
         Cluster(program, members, rng.choice([1, 4]), rng).live(program)

@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any
 
 import eddy
+from tests import oracle
 
 __all__ = ["PROGRAMS", "Event", "Expected", "Program"]
 
@@ -27,21 +28,37 @@ Inputs = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Expected:
-    """By topic what each sink folds to, a dict for a table and a Counter for facts; by name each state's rows."""
+    """By topic what each sink folds to, a dict for a table and a Counter for facts; by name each state's rows.
+
+    `set_aside`: how many rows are set aside and keys withheld. `holds`: something has no finite answer, so that states
+    which are not named depend on the order in which records came.
+    """
 
     sinks: dict[str, Any]
     states: dict[str, dict[Any, Any]]
+    set_aside: int = 0
+    holds: bool = False
 
 
 @dataclass(frozen=True)
 class Program:
-    """`partitions` maps each source topic to the one whose number of partitions it has."""
+    """`partitions` maps each source topic to the one whose number of partitions it has.
+
+    `poison` are events that the program's functions cannot process, `bad_rows` those of which rows fail after an
+    exchange.
+    """
 
     name: str
     build: Callable[[], eddy.Topology]
     partitions: dict[str, str]
     event: Callable[[random.Random], Event]
     expect: Callable[[Inputs], Expected]
+    poison: tuple[Event, ...] = ()
+    bad_rows: tuple[Event, ...] = ()
+
+    def good(self, topic: str, rows: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+        """The rows of a topic that its functions can process."""
+        return [row for row in rows if (topic, *row) not in self.poison]
 
     def topology(self) -> eddy.Topology:
         """The topology, built once."""
@@ -82,6 +99,35 @@ def family_expect(inputs: Inputs) -> Expected:
         {"descendants": dict(descendants)},
         {"nodes": parents, "ancestors": ancestors, "descendants": dict(descendants)},
     )
+
+
+# Circles: the same where a node may be put below one of its own descendants
+
+
+def circles() -> eddy.Topology:
+    """Rows (ancestor, 1), counted; cycles in the data are held."""
+    topology = eddy.Topology("circles")
+    parents = topology.table("nodes", key=eddy.String, value=eddy.String)
+    above = parents.to_relation().map(lambda node, parent: (parent, 1), key=eddy.String, value=eddy.Int64)
+    counted = above.recursively(lambda rows: rows.join(parents, lambda _, one, parent: (parent, one)), "ancestors")
+    counted.group_by_key().count("descendants").to("descendants", value=eddy.Int64)
+    return topology
+
+
+def circles_event(rng: random.Random) -> Event:
+    """A node is put below any node, or deleted."""
+    return "nodes", f"n{rng.randrange(6)}", None if rng.random() < 0.3 else f"n{rng.randrange(6)}"
+
+
+def circles_expect(inputs: Inputs) -> Expected:
+    """What cycles reach is left out."""
+    parents = inputs["nodes"]
+    edges = oracle.bag((item, 1) for item in parents.items())
+    seeds = oracle.bag(((parent, 1), 1) for parent in parents.values())
+    rows, reached = oracle.held_recursion(seeds, lambda x: oracle.joined(x, edges, lambda _, one, up: (up, one)))
+    counts = {node: count for (node, _), count in rows.items()}
+    states = {"nodes": parents, "descendants": counts} | ({} if reached else {"ancestors": dict(rows)})
+    return Expected({"descendants": counts}, states, holds=bool(reached))
 
 
 # Bill of materials: quantities multiplied along every path
@@ -142,6 +188,7 @@ def materials_expect(inputs: Inputs) -> Expected:
         {"totals": totals},
         {
             "uses": inputs["uses"],
+            "contains": Counter((a, part) for a, parts in contains.items() for part in parts),
             "parts-of-parts-right": Counter((a, part) for a, parts in edges.items() for part in parts),
             "parts-of-parts-left": Counter((p, (a, q)) for a, parts in contains.items() for p, q in parts),
             "totals": totals,
@@ -214,7 +261,7 @@ def countdown() -> eddy.Topology:
     """Records n, n-1, … 0 for each record n, each under a key of its own; and how many by root."""
     topology = eddy.Topology("countdown")
     roots = topology.stream("roots", key=eddy.String, value=eddy.Int64)
-    visits = roots.recursively(
+    visits = roots.map_values(_counted, name="checked", value=eddy.Int64).recursively(
         lambda records: records.filter(lambda _, n: n > 0).map(_lower, key=eddy.String, value=eddy.Int64),
         name="down",
     )
@@ -222,6 +269,12 @@ def countdown() -> eddy.Topology:
     counts = visits.group_by(lambda key, _: key.split("/")[0], key=eddy.String).count("visits-of")
     counts.to("visits-of", key=eddy.String, value=eddy.Int64)
     return topology
+
+
+def _counted(n: int) -> int:
+    if n < 0:
+        raise ValueError("nothing is below 0")
+    return n
 
 
 def _lower(key: str, n: int) -> tuple[str, int]:
@@ -246,18 +299,32 @@ def countdown_expect(inputs: Inputs) -> Expected:
 # Orders: a repartition, a join of tables, and a reduce that takes back
 
 
+LARGEST = 2**63 - 1
+
+
 def orders() -> eddy.Topology:
     """Orders counted by customer, beside the customer's name; and the lengths of names by initial."""
     topology = eddy.Topology("orders")
     placed = topology.stream("placed", key=eddy.String, value=eddy.String)  # order -> customer
     customers = topology.table("customers", key=eddy.String, value=eddy.String)  # customer -> name
     counts = placed.group_by(lambda _, customer: customer, key=eddy.String).count("orders-of")
-    profiles = customers.outer_join(counts, lambda name, n: f"{name}:{n}", name="profiles", value=eddy.String)
+    profiles = customers.outer_join(counts, _profile, name="profiles", value=eddy.String)
     profiles.to("profiles", key=eddy.String, value=eddy.String)
-    initials = customers.group_by(lambda _, name: (name[0], len(name)), key=eddy.String, value=eddy.Int64)
+    initials = customers.group_by(lambda _, name: (name[0], _length(name)), key=eddy.String, value=eddy.Int64)
     lengths = initials.reduce(lambda a, b: a + b, lambda a, b: a - b, "lengths")
     lengths.to("lengths", key=eddy.String, value=eddy.Int64)
     return topology
+
+
+def _length(name: str) -> int:
+    """Of a name with a star, so great that no state has room for it and another one."""
+    return LARGEST if name.endswith("*") else len(name)
+
+
+def _profile(name: str | None, n: int | None) -> str:
+    if name == "?":
+        raise ValueError("nobody is called ?")
+    return f"{name}:{n}"
 
 
 def orders_event(rng: random.Random) -> Event:
@@ -272,18 +339,20 @@ def orders_expect(inputs: Inputs) -> Expected:
     """Count, join and add up."""
     counts = Counter(customer for _, customer in inputs["placed"])
     names = inputs["customers"]
-    lengths: Counter[str] = Counter()
+    sums: Counter[str] = Counter()
     for name in names.values():
-        lengths[name[0]] += len(name)
-    profiles = {c: f"{names.get(c)}:{counts.get(c)}" for c in {*names, *counts}}
+        sums[name[0]] += _length(name)
+    lengths = {initial: total for initial, total in sums.items() if total <= LARGEST}
+    profiles = {c: f"{names.get(c)}:{counts.get(c)}" for c in {*names, *counts} if names.get(c) != "?"}
     return Expected(
-        {"profiles": profiles, "lengths": dict(lengths)},
+        {"profiles": profiles, "lengths": lengths},
         {
             "orders-of": dict(counts),
             "customers": names,
-            "lengths": dict(lengths),
+            "lengths": lengths,
             "lengths-rows": dict(Counter(name[0] for name in names.values())),
         },
+        len(sums) - len(lengths) + list(names.values()).count("?"),
     )
 
 
@@ -294,10 +363,16 @@ def rooms() -> eddy.Topology:
     """The latest reading by room; a room has one sensor, so the readings of a room have an order."""
     topology = eddy.Topology("rooms")
     readings = topology.stream("readings", key=eddy.String, value=eddy.Int64)
-    by_room = readings.select_key(lambda sensor, _: f"room-{sensor}", key=eddy.String)
+    by_room = readings.select_key(_room, key=eddy.String)
     latest = by_room.repartition(partitions=2, name="by-room").to_table("latest")
     latest.to("latest", key=eddy.String, value=eddy.Int64)
     return topology
+
+
+def _room(sensor: str, value: int) -> str:
+    if value < 0:
+        raise ValueError("nothing is below 0")
+    return f"room-{sensor}"
 
 
 def rooms_event(rng: random.Random) -> Event:
@@ -389,10 +464,27 @@ def by_round(bags: list[Counter[Any]]) -> dict[Any, int]:
 
 PROGRAMS = [
     Program("family", family, {"nodes": "nodes"}, family_event, family_expect),
-    Program("materials", materials, {"uses": "uses"}, materials_event, materials_expect),
-    Program("permissions", permissions, {"members": "members"}, permissions_event, permissions_expect),
-    Program("countdown", countdown, {"roots": "roots"}, countdown_event, countdown_expect),
-    Program("orders", orders, {"placed": "placed", "customers": "customers"}, orders_event, orders_expect),
-    Program("rooms", rooms, {"readings": "readings"}, rooms_event, rooms_expect),
-    Program("nearest", nearest, {"links": "links"}, nearest_event, nearest_expect),
+    Program("circles", circles, {"nodes": "nodes"}, circles_event, circles_expect),
+    Program("materials", materials, {"uses": "uses"}, materials_event, materials_expect, (("uses", "p0-p1", 1),)),
+    Program(
+        *("permissions", permissions, {"members": "members"}, permissions_event, permissions_expect),
+        poison=(("members", "m1", "g0"), ("members", "m2", "g0>g1>g2")),
+    ),
+    Program(
+        *("countdown", countdown, {"roots": "roots"}, countdown_event, countdown_expect),
+        poison=(("roots", "r1", -1), ("roots", "r3", -2)),
+    ),
+    Program(
+        *("orders", orders, {"placed": "placed", "customers": "customers"}, orders_event, orders_expect),
+        poison=(("customers", "c1", ""),),
+        bad_rows=(
+            *(("customers", "c2", "?"), ("customers", "c3", "?")),
+            *(("customers", "c0", "a*"), ("customers", "c4", "a*"), ("customers", "c5", "b*")),
+        ),
+    ),
+    Program(
+        *("rooms", rooms, {"readings": "readings"}, rooms_event, rooms_expect),
+        poison=(("readings", "s1", -1), ("readings", "s4", -2)),
+    ),
+    Program(*("nearest", nearest, {"links": "links"}, nearest_event, nearest_expect), poison=(("links", "l1", "p0"),)),
 ]

@@ -10,12 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import eddy
-from eddy.connectors.internal import InternalTopics
 from eddy.connectors.log import Log, Records, TopicPartition
-from eddy.connectors.quiescence import Cut, quiescent
 from eddy.operators.operator import State
+from eddy.runtime.internal_topics import InternalTopics
+from eddy.runtime.metadata import read_metadata
+from eddy.runtime.quiescence import Cut, last_cut, quiescent
 from eddy.state.memory import MemoryStore
 from eddy.topology.compile import sink_serdes
+from eddy.topology.identity import optional_states
 from tests.simulation.programs import Expected, Program
 
 __all__ = ["Witness"]
@@ -34,6 +36,7 @@ class Witness:
         counts = {name: spec.partitions for name, spec in log.topics().items()}
         self._sink_serdes = {sink.topic: pair for sink, pair in sink_serdes(plan, counts).items()}  # type: ignore[attr-defined]
         self._states: dict[str, State] = dict(worker.circuit.states)
+        self._held_nothing: dict[str, dict[Any, Any]] = {name: {} for name in optional_states(worker.circuit)}
         self.internal: InternalTopics = worker.internal
         self.group = program.topology().name
         self._partitions = {name: [TopicPartition(name, p) for p in range(n)] for name, n in counts.items()}
@@ -65,6 +68,7 @@ class Witness:
         for topic, source in self._sources.items():
             decode_key, decode_value = source.key.decode, source.value.decode
             rows = [(decode_key(k), None if v is None else decode_value(v)) for k, v in self._rows(topic, ends)]
+            rows = self.program.good(topic, rows)
             inputs[topic] = rows if source.kind == "stream" else latest(rows)
         return self.program.expect(inputs)
 
@@ -99,25 +103,34 @@ class Witness:
     def check_exact(self, ends: Ends | None = None, expected_at: Ends | None = None) -> None:
         """Sinks and changelogs, up to `ends`, are the oracle's answer for the inputs before `expected_at`."""
         expected = self.expected(expected_at)
-        assert set(expected.states) == set(self._states), "the oracle knows other states"
+        states = self._states_of(expected)
         for topic, answer in expected.sinks.items():
             agree(f"sink '{topic}'", self.sink(topic, ends), answer)
-        for name, rows in expected.states.items():
+        for name, rows in states.items():
             if self._states[name].spec.changelog is not None:
                 agree(f"changelog of '{name}'", self.state(name, ends), rows)
 
+    def _states_of(self, expected: Expected) -> dict[str, dict[Any, Any]]:
+        """All states, or those that are a function of the inputs where something is held."""
+        if expected.holds:
+            return expected.states
+        states = self._held_nothing | expected.states
+        assert set(states) == set(self._states), "the oracle knows other states"
+        return states
+
     def check_store(self, worker: eddy.Worker, owned: Iterable[TopicPartition]) -> None:
         """What a worker has in its store, and sees of it, is what the log says, for the partitions owned."""
-        expected = self.expected()
+        expected = self._states_of(self.expected())
         mine = {(len(self._partitions[topic]), partition) for topic, partition in owned}
-        for name, state in worker.circuit.states.items():
+        for name in expected:
+            state = worker.circuit.states[name]
             homes = [p for p in range(state.spec.partitions) if (state.spec.partitions, p) in mine]
             held = {}
             for partition in homes:
                 prefix = state.spec.prefix(partition)
-                pairs = worker.store.scan(prefix)
+                pairs = worker.local_store.scan(prefix)
                 held.update(self._decoded(name, key[len(prefix) :], value) for key, value in pairs)
-            answer = {row: weight for row, weight in expected.states[name].items() if home(state, row) in homes}
+            answer = {row: weight for row, weight in expected[name].items() if home(state, row) in homes}
             agree(f"store of '{name}' in {homes}", held, answer)
             seen = [seen_by(state, row) for row in answer]
             agree(f"memory of '{name}' in {homes}", dict(zip(answer, seen, strict=True)), answer)
@@ -136,6 +149,36 @@ class Witness:
             inputs, outputs = by_partition(cut.inputs), by_partition(cut.outputs)
             self.check_exact(outputs, inputs)
             self.cuts += 1
+
+    def check_letters(self) -> None:
+        """Each record that cannot be processed has one letter, of a table one at most; no other record has any."""
+        letters = Counter[tuple[str, int, int]]()
+        for partition in self._partitions[self.internal.dead_letter]:
+            for headers in self._records(partition).headers or ():
+                told = dict(headers)
+                if "eddy.step" in told:  # of a row
+                    continue
+                place = told["eddy.topic"].decode(), int(told["eddy.partition"]), int(told["eddy.offset"])
+                letters[place] += 1
+        poison = set(self._poison())
+        assert set(letters) <= poison, f"letters of good records: {set(letters) - poison}"
+        assert all(times == 1 for times in letters.values()), f"letters written twice: {letters}"
+        missing = {place for place in poison - set(letters) if self._sources[place[0]].kind == "stream"}
+        assert not missing, f"no letters of {missing}"
+
+    def check_set_aside(self) -> None:
+        """The application remembers as many rows set aside, and keys withheld, as the oracle expects."""
+        memory = read_metadata(self.log, self.internal.plan)
+        found, expected = sum(kept.weight for kept in memory.set_aside.values()), self.expected().set_aside
+        assert found == expected, f"{found} rows set aside, not {expected}: {memory.set_aside}"
+
+    def _poison(self) -> Iterator[tuple[str, int, int]]:
+        for partition in self.inputs:
+            source, records = self._sources[partition.topic], self._records(partition)
+            for offset, key, value in zip(records.offsets, records.keys, records.values, strict=True):
+                row = source.key.decode(key), None if value is None else source.value.decode(value)
+                if not self.program.good(partition.topic, [row]):
+                    yield *partition, offset
 
     def pending(self) -> list[str]:
         """What is left to do, as far as records and positions tell: inputs unread, rows under way."""
@@ -165,8 +208,17 @@ class Witness:
         if not quiescent(self.log, self.group, self.inputs, self.exchanges, self.internal.anchors):
             return False
         assert not (left := self.pending()), f"quiescent too early: {left}"
+        if not self._agreed():
+            return False
         self.check_exact()
         return True
+
+    def _agreed(self) -> bool:
+        """Whether all workers agree on what is held, as `eddy wait` asks: there is a cut at the present positions."""
+        if not read_metadata(self.log, self.internal.plan).held:
+            return True
+        cut, positions = last_cut(self.log, self.internal.cuts), self.log.committed(self.group, self.inputs)
+        return cut is not None and all(cut.inputs[at.topic][at.partition] == p.offset for at, p in positions.items())
 
     def check_counters(self, seen: int | None) -> None:
         """As many rows emitted as consumed, by what the commits booked, and as many as were `seen` in the topics.

@@ -11,6 +11,10 @@ is thrown out or comes back. A worker that steps may meet a fate at a named step
     zombie    it is thrown out in the middle of its epoch, and goes on
     usurped   the same, and others take over and commit before it goes on
     stolen    another worker takes its name in the middle of its epoch
+    paused    it stands still, past its session, when the log has answered a question of its: others take over,
+              commit and purge before it sees the answer
+
+In two of three worlds some records cannot be processed: each worker leaves them out, or writes letters of them.
 
 After the turns of this safety phase comes liveness: faults off, the dead thrown out, everybody steps
 until nothing is left, within a bound.
@@ -22,7 +26,9 @@ Invariants, held by `Witness` against naive oracles:
 3. No position lies before its partition's first record: purged ≤ committed.
 4. A zombie commits nothing.
 5. In the end outputs (facts as multisets), changelogs, stores and memories are exact, rows emitted
-   and consumed are as many as were in the topics, and `quiescent()` is true.
+   and consumed are as many as were in the topics, and `quiescent()` is true. There is one letter of
+   each record that cannot be processed, and none of any other. As many rows are remembered as set
+   aside as fail, and keys as withheld whose values cannot be written.
 6. The same seed takes the same turns.
 """
 
@@ -30,8 +36,9 @@ import hashlib
 import random
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import eddy
 from eddy.connectors.local import LocalLog
@@ -63,6 +70,9 @@ BEFORE_COMMIT = STEPS[: STEPS.index("committed")]
 UNLOCKED = STEPS[: STEPS.index("flushed")]
 """From `flushed` on a producer of the embedded log holds the writer's lock: no other one can commit."""
 
+ANSWERED = "answered"
+"""In place of a step: the log has answered a question of the worker's, at any moment."""
+
 FATES = {
     "crash": STEPS,
     "abort": BEFORE_COMMIT,
@@ -71,6 +81,7 @@ FATES = {
     "zombie": BEFORE_COMMIT,
     "usurped": UNLOCKED,
     "stolen": UNLOCKED,
+    "paused": [ANSWERED],
 }
 TURNS = {"step": 60, "produce": 18, "join": 4, "leave": 1, "crash": 2, "evict": 4, "throw out": 1, "compact": 1}
 MAX_WORKERS = 4
@@ -83,14 +94,34 @@ class Crash(BaseException):
 
 @dataclass
 class Actor:
-    """One worker of the world, and what is to happen to it in its next epoch."""
+    """One worker of the world, and what is to happen to it in its next epoch; from `epochs` on it is a zombie."""
 
     name: str
     store: Store
     worker: eddy.Worker = field(init=False)
     fate: tuple[str, str] | None = None
     doomed: bool = False
+    epochs: int = 0
     running: bool = False
+
+
+class AnswersLate:
+    """The world's log as one worker sees it: `answered` is called before it gets an answer."""
+
+    def __init__(self, log: LocalLog, answered: Callable[[], None]) -> None:
+        self._log, self._answered = log, answered
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._log, name)
+        return self._late(found) if name in ("committed", "begin_offsets", "end_offsets", "read") else found
+
+    def _late(self, question: Callable[..., Any]) -> Callable[..., Any]:
+        def ask(*arguments: Any) -> Any:
+            answer = question(*arguments)
+            self._answered()
+            return answer
+
+        return ask
 
 
 class World:
@@ -128,7 +159,22 @@ class World:
         self.rate = rng.choice([0.0, 0.05, 0.2, 0.4]) if self.faults else 0.0
         self.weights = {turn: weight * rng.choice([1, 1, 3]) for turn, weight in TURNS.items()}
         self.compacted = rng.random() < 0.3
+        self._draw_poison()
         self.say(f"{self.program.name} {self.config} cells={self.cells} faults={self.faults} rate={self.rate}")
+
+    def _draw_poison(self) -> None:
+        """By numbers of its own. What a compacted topic keeps of a key may be a record that was left out."""
+        self.bad_luck = random.Random(f"poison {self.seed}")
+        tables = {source.topic for source in self.program.topology().plan.sources() if source.kind == "table"}
+        self.poison = [event for event in self.program.poison if event[0] not in tables or not self.compacted]
+        self.poison += self.program.bad_rows
+        policy: Any = self.bad_luck.choice(["fail", "skip", "dead-letter"])
+        self.config = replace(
+            self.config, on_error=policy, max_epoch_bytes=self.bad_luck.choice([1 << 26, 1 << 26, 1 << 26, 30])
+        )
+        if policy == "fail":
+            self.poison = []
+        self.say(f"poison {self.poison} {policy}, {self.config.max_epoch_bytes} bytes")
 
     def _make_topics(self) -> None:
         plan = self.program.topology().plan
@@ -212,6 +258,8 @@ class World:
 
     def _produce(self) -> None:
         events = [self.program.event(self.rng) for _ in range(self.rng.randrange(1, 5))]
+        if self.poison:
+            events = [self.bad_luck.choice(self.poison) if self.bad_luck.random() < 0.2 else event for event in events]
         producer = self.log.producer(None)
         producer.begin()
         for event in events:
@@ -258,7 +306,7 @@ class World:
         actor = Actor(name, self._draw_store())
         actor.worker = eddy.Worker(
             self.program.topology(),
-            self.log,
+            AnswersLate(self.log, lambda: self._answer(actor)),  # type: ignore[arg-type]
             self.config,
             member=name,
             store=actor.store,
@@ -300,7 +348,8 @@ class World:
         self.say(f"{actor.name} dies {where}")
 
     def _step(self, actor: Actor) -> int:
-        epochs, actor.doomed, actor.running = actor.worker.statistics.epochs, False, True
+        epochs = actor.epochs = actor.worker.statistics.epochs
+        actor.doomed, actor.running = False, True
         if isinstance(actor.store, KeptStore) and self.rng.random() < 0.05:
             self.older.append(actor.store.copy())
         taken = 0
@@ -317,9 +366,11 @@ class World:
             self._bury(actor, "of a full disk")
             self.dead.remove(actor.name)
         finally:
-            actor.running, actor.fate = False, None
+            actor.running = False
+            if actor.fate is not None and actor.fate[1] != ANSWERED:
+                actor.fate = None
         if actor.doomed:
-            assert actor.worker.statistics.epochs == epochs, f"{actor.name}: a zombie has committed"
+            assert actor.worker.statistics.epochs == actor.epochs, f"{actor.name}: a zombie has committed"
         did = actor.worker.statistics
         self.say(f"{actor.name} steps: {taken} in, {did.written} out, {did.aborts} aborts, {did.restored} restored")
         if did.epochs != epochs:
@@ -332,7 +383,7 @@ class World:
     # Fates
 
     def _draw_fate(self, actor: Actor) -> None:
-        if self.rng.random() < self.rate:
+        if actor.fate is None and self.rng.random() < self.rate:
             fate = self.rng.choice(self.faults)
             actor.fate = fate, self.rng.choice(FATES[fate])
 
@@ -349,8 +400,13 @@ class World:
             "zombie": self._evict_running,
             "usurped": self._usurp,
             "stolen": self._steal,
+            "paused": self._pause,
         }
         deeds[fate](actor, step)
+
+    def _answer(self, actor: Actor) -> None:
+        if actor.running and actor.fate is not None and actor.fate[1] == ANSWERED and self.rng.random() < 0.3:
+            self._observe(actor, ANSWERED)
 
     def _crash(self, actor: Actor, step: str) -> None:
         actor.worker._undo = lambda: None  # type: ignore[method-assign]  # a SIGKILL undoes nothing
@@ -372,21 +428,27 @@ class World:
 
     def _evict_running(self, actor: Actor, step: str) -> None:
         self.log.evict(self.program.topology().name, actor.name)
-        actor.doomed = True
+        actor.doomed, actor.epochs = True, actor.worker.statistics.epochs
 
-    def _usurp(self, actor: Actor, step: str) -> None:
+    def _usurp(self, actor: Actor, step: str, steps: int = 0) -> None:
         """Throw it out, and let the others go on for a while, restore and commit."""
         self._evict_running(actor, step)
         if all(other.running for other in self.actors):
             self._start()
-        for _ in range(self.rng.randrange(1, 12)):
+        for _ in range(steps or self.rng.randrange(1, 12)):
             idle = [other for other in self.actors if not other.running]
             if idle:
                 self._step(self.rng.choice(idle))
 
+    def _pause(self, actor: Actor, step: str) -> None:
+        """The same, when what it has committed in this step is seen by all."""
+        self.witness.count_exchanged()
+        self.now += 10.0
+        self._usurp(actor, step, self.rng.randrange(10, 40))
+
     def _steal(self, actor: Actor, step: str) -> None:
         """Another worker of the same name: one of the two has to go."""
-        actor.doomed = True
+        actor.doomed, actor.epochs = True, actor.worker.statistics.epochs
         self._start(actor.name)
         if step in UNLOCKED:
             for _ in range(self.rng.randrange(6)):
@@ -410,6 +472,9 @@ class World:
             raise AssertionError(f"not at rest after {ROUNDS} rounds: {self.witness.pending()}")
         self._check()
         self.witness.check_counters(self.witness.exchanged)
+        self.witness.check_set_aside()
+        if self.config.on_error == "dead-letter":
+            self.witness.check_letters()
         for actor in self.actors:
             self.witness.check_store(actor.worker, actor.worker._consumer.assignment())
         self.say(f"at rest, {self.witness.cuts} cuts, {self.witness.exchanged} rows exchanged")

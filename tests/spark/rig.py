@@ -128,7 +128,7 @@ class Rig:
         return {topic: self.latest(topic) for topic in tables} | {topic: self.rows(topic) for topic in streams}
 
 
-def last_offset(rig: Rig, topic: str, key: bytes) -> tuple[int, int]:
+def last_offset(rig: Any, topic: str, key: bytes) -> tuple[int, int]:
     for partition in range(rig.log.topics([topic])[topic].partitions):
         tp = TopicPartition(topic, partition)
         records = rig.log.read(tp, 0, rig.log.end_offsets([tp])[tp], 1_000)
@@ -138,7 +138,7 @@ def last_offset(rig: Rig, topic: str, key: bytes) -> tuple[int, int]:
     raise AssertionError(key)
 
 
-def plant(rig: Rig, sql: str, topic: str, key: bytes, *values: Any) -> None:
+def plant(rig: Any, sql: str, topic: str, key: bytes, *values: Any) -> None:
     """Change a record in the log's own file, as no program can."""
     partition, offset = last_offset(rig, topic, key)
     storage = rig.log._storage

@@ -10,6 +10,7 @@ import eddy
 from eddy.connectors.log import TopicPartition, TopicSpec
 from eddy.connectors.spark.session import ONE_TASK
 from eddy.errors import ConfigurationError, DataError
+from tests.seeds import in_turn
 from tests.spark.rig import Rig, plant
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
@@ -55,6 +56,13 @@ def words_alone() -> eddy.Topology:
     return topology
 
 
+def more_words() -> eddy.Topology:
+    """The same, changed."""
+    topology = words_alone()
+    topology.stream("edges", S, S).group_by_key().count("more").to("descendants")
+    return topology
+
+
 FIRST: dict[str, list[tuple[bytes | None, bytes | None]]] = {
     "nodes": [(b"b", b"a"), (b"c", b"b"), (b"d", b"b"), (b"e", b"d"), (b"f", b"a"), (b"f", b"e"), (b"c", None)],
     "words": [(b"1", b"to"), (b"1", b"BE"), (b"2", b"or"), (None, b"TO"), (b"3", b"be")],
@@ -74,7 +82,7 @@ def fed(folder: Path, spark: Any, topology: Callable[[], eddy.Topology] = everyt
     return rig
 
 
-@pytest.fixture(params=[ONE_TASK, 0], ids=["in-one-task", "step-by-step"])
+@pytest.fixture(params=[*in_turn([ONE_TASK, 0], 2)], ids=["in-one-task", "step-by-step"])
 def rig(tmp_path: Path, spark: Any, request: pytest.FixtureRequest) -> Iterator[Rig]:
     rig = fed(tmp_path / "backfilled", spark)
     rig.one_task = request.param
@@ -129,6 +137,26 @@ def test_killed_at_every_stage_it_goes_on_when_run_again(tmp_path: Path, spark: 
     assert go_on(rig) == go_on(scratch)
     rig.close()
     scratch.close()
+
+
+def test_killed_behind_its_commit_it_finds_that_all_is_done(tmp_path: Path, spark: Any) -> None:
+    rig = fed(tmp_path, spark, words_alone)
+    first = rig.backfill()
+    assert not first.already
+    before = rig.held(), rig.log.committed("all", [TopicPartition("words", p) for p in range(3)])
+    rig.write("words", THEN["words"])  # what comes meanwhile is the worker's
+    again = rig.backfill()
+    assert (again.already, again.cut.inputs, again.written) == (True, first.cut.inputs, {})
+    assert (rig.held(), rig.log.committed("all", [TopicPartition("words", p) for p in range(3)])) == before
+    rig.topology = more_words
+    with pytest.raises(ConfigurationError, match="has run here before and has positions, a plan, changelogs"):
+        rig.backfill()
+    rig.topology = words_alone
+    rig.work()
+    with pytest.raises(ConfigurationError, match="has run here before and has positions, a plan, changelogs"):
+        rig.backfill()
+    assert rig.verify().status == 0
+    rig.close()
 
 
 def test_where_there_is_state_it_is_refused_unless_told_to_replace_it(rig: Rig, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from eddy.cli import main
 from eddy.cli.load import load
 from eddy.connectors.log import TopicPartition, TopicSpec
 from eddy.connectors.spark.session import ONE_TASK
+from tests.seeds import in_turn
 from tests.spark.jobs import eddy as eddy_job
 from tests.spark.rig import Rig
 
@@ -122,7 +124,7 @@ def again(rig: Rig, topic: str, partitions: int) -> None:
     rig.log.create_topics([TopicSpec(topic, partitions)])
 
 
-@pytest.mark.parametrize("rows", [str(ONE_TASK), "0"], ids=["in-one-task", "step-by-step"])
+@pytest.mark.parametrize("rows", [*in_turn([str(ONE_TASK), "0"], 2)], ids=["in-one-task", "step-by-step"])
 @pytest.mark.parametrize("command", COMMANDS)
 def test_records_that_do_not_decode_where_they_are_not_left_out(command: str, rows: str, rig: Rig) -> None:
     worked_or_not(rig, command)
@@ -134,7 +136,7 @@ def test_records_that_do_not_decode_where_they_are_not_left_out(command: str, ro
     assert "the value b't" in said or r"key b'\xff'" in said
 
 
-@pytest.mark.parametrize("rows", [str(ONE_TASK), "0"], ids=["in-one-task", "step-by-step"])
+@pytest.mark.parametrize("rows", [*in_turn([str(ONE_TASK), "0"], 2)], ids=["in-one-task", "step-by-step"])
 @pytest.mark.parametrize("policy", ["skip", "dead-letter"])
 def test_as_many_records_are_left_out_as_by_a_worker(
     policy: str, rows: str, rig: Rig, tmp_path: Path, spark: Any
@@ -156,7 +158,7 @@ def test_as_many_records_are_left_out_as_by_a_worker(
     scratch.close()
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [*in_turn(COMMANDS, 2)])
 def test_without_java(command: str, rig: Rig, tmp_path: Path) -> None:
     worked_or_not(rig, command)
     assert "Java 17 or later is needed. Install one: apt-get install" in in_a_process(
@@ -164,8 +166,7 @@ def test_without_java(command: str, rig: Rig, tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("package", ["pyspark", "pyarrow", "pandas"])
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(("package", "command"), [*in_turn(product(["pyspark", "pyarrow", "pandas"], COMMANDS), 5)])
 def test_without_a_package(command: str, package: str, rig: Rig, tmp_path: Path) -> None:
     worked_or_not(rig, command)
     (tmp_path / "absent").mkdir()

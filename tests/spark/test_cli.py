@@ -1,13 +1,17 @@
 """`eddy backfill` and `eddy verify`: what they print and how they end."""
 
 import re
+from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from eddy.cli import main
+from eddy.connectors.local import LocalLog
+from tests.spark.rig import plant
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 
@@ -43,7 +47,7 @@ def test_a_backfill_and_a_verification(program: str, spark: Any, tmp_path: Path)
     assert done.exit_code == 0, done.output
     assert "descendants: 3 records" in done.output
     again = run("backfill", program)
-    assert (again.exit_code, "--replace" in again.output) == (2, True)
+    assert (again.exit_code, "family: done already" in again.output) == (0, True), again.output
     equal = run("verify", program)
     assert equal.exit_code == 0, equal.output
     assert re.search(r"family: equal, at the cut nodes \d+\nsink descendants: 3 keys, all equal\n", equal.output)
@@ -52,9 +56,12 @@ def test_a_backfill_and_a_verification(program: str, spark: Any, tmp_path: Path)
 
 
 def test_a_repair(program: str, spark: Any, tmp_path: Path) -> None:
-    (tmp_path / "old.csv").write_text("key,value\nstone,tree\n")
-    done = run("backfill", program, "--input", f"nodes={tmp_path / 'old.csv'}")  # of what the topic never held
+    (tmp_path / "stone.tsv").write_text("stone\ttree\n")
+    assert run("produce", "nodes", "stone.tsv").exit_code == 0
+    done = run("backfill", program)
     assert done.exit_code == 0, done.output
+    with closing(LocalLog(tmp_path / ".eddy" / "log")) as log:  # now it is of what the topic never held
+        plant(SimpleNamespace(log=log), "DELETE FROM records", "nodes", b"stone")
     bad = run("verify", program, "--repair", "--no-stores")
     assert (bad.exit_code, "Leave out one of --repair and --no-stores" in bad.output) == (2, True)
     repaired = run("verify", program, "--repair")
@@ -63,7 +70,7 @@ def test_a_repair(program: str, spark: Any, tmp_path: Path) -> None:
     assert "corrections written: 1 to nodes; when the worker has taken them up, verify again" in repaired.output
     again = run("verify", program, "--repair")
     assert again.exit_code == 2, again.output
-    assert "not repaired, nothing was written: topic 'nodes' partition 0: records have come" in again.output
+    assert "not repaired, nothing was written: topic 'nodes' partition 0: records have arrived" in again.output
     worked = run("run", program, "--until-idle")
     assert worked.exit_code == 0, worked.output
     equal = run("verify", program)

@@ -1,6 +1,8 @@
 """A backfill that gets SIGKILL, with its JVM and Python workers, in each of its stages, and is run again.
 
-    EDDY_KILLS=50 pytest tests/spark/test_kill.py
+One stage a day; all of them, one after the other, in the long form.
+
+    EDDY_KILLS=50 pytest -m long tests/spark/test_kill.py
 
 kills at as many random moments more.
 """
@@ -19,11 +21,12 @@ from eddy.cli.load import load
 from eddy.connectors.kafka import KafkaLog, KafkaSettings
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import Log, TopicPartition, TopicSpec
-from eddy.worker import Worker
+from eddy.runtime.worker import Worker
+from tests.seeds import DAY
 from tests.spark.jobs import QUICK_TO_START, SPARK, Job, eddy
 from tests.spark.rig import latest_of, rows_of, write
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200), pytest.mark.slow]
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 
 PROGRAM = """\
 import eddy
@@ -117,21 +120,36 @@ def log_of(where: str, folder: Path, request: pytest.FixtureRequest) -> Iterator
             yield log, "--data", folder / "log"
 
 
+def test_killed_in_a_stage_it_goes_on_when_run_again(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    rng = random.Random(DAY)
+    check_kills("embedded", [STAGES["embedded"][DAY % len(STAGES["embedded"])]], rng, tmp_path, request)
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("where", STAGES)
 def test_killed_in_every_stage_it_goes_on_when_run_again(
     where: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    rng, name = random.Random(where), f"kill-{uuid.uuid4().hex[:8]}"
+    rng = random.Random(where)
     more = rng.choices(STAGES[where][:-1], k=int(os.environ.get("EDDY_KILLS", "0")))
+    midst = check_kills(where, [*more, *STAGES[where]], rng, tmp_path, request)
+    assert midst > 0, "no kill left a part of what is to be written"
+
+
+def check_kills(
+    where: str, stages: list[str], rng: random.Random, tmp_path: Path, request: pytest.FixtureRequest
+) -> int:
+    """Kill a backfill in each of these stages, then let it end. Returns how many kills were in the midst of writing."""
+    name = f"kill-{uuid.uuid4().hex[:8]}"
     with log_of(where, tmp_path, request) as (log, *options):
         application = Application(tmp_path, name, log, *options)
-        midst = sum(application.kill(stage, rng) for stage in (*more, *STAGES[where]))
-        assert midst > 0, "no kill left a part of what is to be written"
+        midst = sum(application.kill(stage, rng) for stage in stages)
         done, said = application.backfill(rng).wait()
-        assert done == 0 or "has run here before" in said, said
+        assert done == 0, said
         application.write(THEN)
         application.work()
         assert application.held() == from_scratch(tmp_path, name)
+    return midst
 
 
 def from_scratch(folder: Path, name: str) -> dict[str, object]:

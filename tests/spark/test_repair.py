@@ -11,9 +11,9 @@ import pytest
 
 import eddy
 from eddy.connectors.log import TopicPartition, TopicSpec
-from eddy.connectors.quiescence import Cut
 from eddy.connectors.spark.repair import Sending
 from eddy.errors import ConfigurationError
+from eddy.runtime.quiescence import Cut
 from tests.spark.rig import TREE, Rig, family, plant
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
@@ -91,7 +91,7 @@ def test_what_a_worker_misread_is_made_right_through_its_input(rig_of: Callable[
     ]
     assert set(rig.rows("nodes")) >= {(rig.home(b"c"), b"c", b"b"), (rig.home(b"e"), b"e", b"b")}
     assert rig.rows("nodes").count((rig.home(b"d"), b"d", None)) == 1
-    assert "records have come behind the cut" in refused(rig)  # these very corrections
+    assert "records have arrived after the cut" in refused(rig)  # these very corrections
     rig.work()
     after = rig.verify(repair=True)
     assert (after.status, after.repaired) == (0, None), list(after.lines())
@@ -102,11 +102,11 @@ def test_what_no_table_explains_is_refused(rig_of: Callable[..., Rig]) -> None:
     rig = rig_of(family, TREE)
     plant(rig, "UPDATE records SET value = ?", "descendants", b"a", (7).to_bytes(8, "big"))
     said = refused(rig)
-    assert "sink 'descendants': no table of a source differs" in said
+    assert "sink 'descendants': no source table differs" in said
     assert "eddy backfill … --replace; or eddy reset …" in said
     misread(rig)
     plant(rig, "UPDATE records SET value = ?", "loud", b"e", b"planted")
-    assert "sink 'loud', sink 'descendants': not what follows from the tables as they are" in refused(rig)
+    assert "sink 'loud', sink 'descendants': it does not follow from the tables as they are" in refused(rig)
 
 
 def test_a_table_that_was_damaged_after_it_was_taken_up_is_refused(rig_of: Callable[..., Rig]) -> None:
@@ -118,13 +118,13 @@ def test_a_table_that_was_damaged_after_it_was_taken_up_is_refused(rig_of: Calla
     rig.work()  # from the damaged table
     said = refused(rig)
     assert "'descendants'" in said
-    assert "not what follows from the tables as they are" in said
+    assert "it does not follow from the tables as they are" in said
 
 
 def test_what_arrival_order_decides_behind_a_table_is_refused(rig_of: Callable[..., Rig]) -> None:
     rig = rig_of(joined, TREE)
     misread(rig)
-    assert "is behind 'nodes', and whether it follows cannot be told: a stream-table join" in refused(rig)
+    assert "is downstream of 'nodes', and whether it follows from them is unknown: a stream-table join" in refused(rig)
 
 
 @pytest.mark.parametrize("when", ["before it writes", "while it writes"])

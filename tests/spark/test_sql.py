@@ -10,6 +10,7 @@ import pytest
 import eddy
 from eddy.connectors.log import TopicSpec
 from eddy.connectors.spark.session import ONE_TASK
+from tests.seeds import in_turn
 from tests.spark.rig import Rig
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
@@ -113,7 +114,7 @@ def go_on(rig: Rig) -> dict[str, Any]:
     return rig.held()
 
 
-@pytest.mark.parametrize("one_task", [ONE_TASK, 0], ids=["in-one-task", "step-by-step"])
+@pytest.mark.parametrize("one_task", [*in_turn([0, ONE_TASK], 2)], ids=["step-by-step", "in-one-task"])
 def test_views_are_backfilled_continued_and_verified(one_task: int, tmp_path: Path, spark: Any) -> None:
     rig, scratch = rig_in(tmp_path / "backfilled", spark), rig_in(tmp_path / "scratch", spark)
     rig.one_task = one_task
@@ -122,7 +123,7 @@ def test_views_are_backfilled_continued_and_verified(one_task: int, tmp_path: Pa
     assert rig.held() == scratch.held()
     assert go_on(rig) == go_on(scratch)
     verdict = rig.verify()
-    assert (verdict.status, verdict.untold) == (0, {}), list(verdict.lines())
+    assert (verdict.status, verdict.undetermined) == (0, {}), list(verdict.lines())
     assert {part.name for part in verdict.compared if part.what == "sink"} == VIEWS.keys()
     found = {view: {row["name"]: row for row in map(json.loads, values(rig, view))} for view in VIEWS}
     assert found["ways"]["fay"] == {"name": "fay", "steps": 4}

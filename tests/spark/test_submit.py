@@ -1,6 +1,7 @@
 """The example's job for spark-submit, on a master of this machine: both of its commands, and how they end."""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,18 +34,28 @@ def submitted(folder: Path, *words: str | Path) -> tuple[int, str]:
     return Job(folder, SUBMIT, *options, job, *words, "--one-task", "0", PYSPARK_PYTHON=sys.executable).wait()
 
 
-def test_a_backfill_and_a_verification_are_submitted(tmp_path: Path) -> None:
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
     rig = Rig(tmp_path, lambda: load(str(FAMILY)).topology, [TopicSpec("nodes", 2), TopicSpec("descendants", 2)])
     rig.write("nodes", [(b"leaf", b"twig"), (b"twig", b"branch"), (b"branch", b"tree")])
+    yield rig
+    rig.close()
+
+
+def test_a_backfill_is_submitted(rig: Rig, tmp_path: Path) -> None:
     status, said = submitted(tmp_path, "backfill", FAMILY, "--data", rig.path)
     assert (status, "descendants: 3 records" in said) == (0, True), said
     assert any((tmp_path / "checkpoints").rglob("part-*")), "loops are cut off by reliable checkpoints"
+
+
+@pytest.mark.long
+def test_a_verification_is_submitted(rig: Rig, tmp_path: Path) -> None:
+    rig.work()
     plant(rig, "UPDATE records SET value = ?", "descendants", b"tree", (7).to_bytes(8, "big"))
     found = tmp_path / "differences"
     status, said = submitted(tmp_path, "verify", FAMILY, "--data", rig.path, "--mismatches", found.as_uri())
     assert (status, "'tree': expected 3, found 7" in said) == (1, True), said
     assert any(found.glob("*.parquet"))
-    rig.close()
 
 
 def test_what_is_said_to_spark_submit_is_not_said_to_the_job(tmp_path: Path) -> None:

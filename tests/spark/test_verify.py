@@ -8,9 +8,10 @@ import pytest
 
 import eddy
 from eddy.connectors.log import TopicPartition, TopicSpec
-from eddy.connectors.quiescence import Cut
 from eddy.connectors.spark.session import ONE_TASK
 from eddy.connectors.spark.verification import last_cut
+from eddy.runtime.quiescence import Cut
+from tests.seeds import in_turn
 from tests.spark.rig import TREE, Rig, family, plant
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
@@ -18,7 +19,7 @@ pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 S = eddy.String
 
 
-@pytest.fixture(params=[ONE_TASK, 0], ids=["in-one-task", "step-by-step"])
+@pytest.fixture(params=[*in_turn([0, ONE_TASK], 2)], ids=["step-by-step", "in-one-task"])
 def rig(tmp_path: Path, spark: Any, request: pytest.FixtureRequest) -> Iterator[Rig]:
     topics = [TopicSpec("nodes", 3), TopicSpec("descendants", 3), TopicSpec("notes", 3), TopicSpec("loud", 3)]
     rig = Rig(tmp_path, family, topics, spark)
@@ -32,7 +33,7 @@ def rig(tmp_path: Path, spark: Any, request: pytest.FixtureRequest) -> Iterator[
 
 def test_what_a_worker_did_is_equal(rig: Rig) -> None:
     verdict = rig.verify()
-    assert (verdict.status, verdict.word, verdict.untold) == (0, "equal", {})
+    assert (verdict.status, verdict.word, verdict.undetermined) == (0, "equal", {})
     assert {(part.what, part.name) for part in verdict.compared} >= {
         ("sink", "descendants"),
         ("sink", "loud"),
@@ -110,6 +111,6 @@ def test_what_a_bounded_recursion_remembers_by_depth_is_equal(tmp_path: Path, sp
     rig.write("nodes", [(b"2", None), (b"9", b"1")])
     rig.work()
     verdict = rig.verify()
-    assert (verdict.status, verdict.untold) == (0, {}), list(verdict.lines())
+    assert (verdict.status, verdict.undetermined) == (0, {}), list(verdict.lines())
     assert {part.name: part.keys for part in verdict.compared}["ancestors"] > 4
     rig.close()

@@ -15,12 +15,12 @@ from eddy.connectors.kafka import KafkaLog, KafkaSettings
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import Log, TopicSpec
 from eddy.connectors.spark.verification import last_cut
-from eddy.worker import Worker
+from eddy.runtime.worker import Worker
 from tests.kafka import OwnBroker
 from tests.spark.jobs import SPARK, Job, eddy, ended
 from tests.spark.rig import latest_of, write
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200), pytest.mark.slow]
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200), pytest.mark.long]
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "wordnet"
 PROGRAM = EXAMPLE / "topology.py"

@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from eddy import query
+from tests.seeds import share
 from tests.sql import duck, queries
 
 TABLES: Any = {
@@ -54,7 +55,9 @@ def test_query_answers_as_duckdb_does(text: str) -> None:
     assert duck.bag(query(text, TABLES).rows) == duck.answer(text, TABLES)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    max_examples=share(1), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 @given(text=queries.queries(), tables=queries.tables)
 @example("SELECT t.a AS x, t.b AS y FROM t WHERE t.a NOT IN (SELECT c FROM u)", TABLES)
 def test_any_query_answers_as_duckdb_does(text: str, tables: Any) -> None:
@@ -78,7 +81,7 @@ RECURSIVE = [
 
 
 @pytest.mark.parametrize("text", RECURSIVE)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=share(2), deadline=None)
 @given(rows=edges)
 def test_with_recursive_answers_as_duckdb_does(text: str, rows: list[tuple[int, int]]) -> None:
     tables = {"e": ({"src": "integer", "dst": "integer"}, rows)}

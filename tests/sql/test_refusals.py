@@ -12,7 +12,8 @@ TABLES: Any = {"t": {"a": "integer", "b": "text", "f": "boolean"}, "u": {"a": "i
 def refused(text: str) -> str:
     topology = eddy.Topology("test")
     tables = {
-        name: (topology.stream(name, value=eddy.Native).filter(bool), columns) for name, columns in TABLES.items()
+        name: (topology.stream(name, value=eddy.Native).filter(lambda key, value: value), columns)
+        for name, columns in TABLES.items()
     }
     with pytest.raises(eddy.TopologyError) as caught:
         topology.sql(text, tables=tables, name="v")
@@ -86,21 +87,25 @@ def refused(text: str) -> str:
         (
             "SELECT 1 FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.a > t.a)",
             "1, column 59",
-            "a column of the query around, used so, is not supported",
+            "a column of the enclosing query, used so, is not supported",
         ),
         (
             "SELECT 1 FROM t WHERE EXISTS (SELECT max(c) FROM u WHERE u.a = t.a)",
             "1, column 58",
-            "a query with aggregates that names columns of the query around is not supported",
+            "a query with aggregates that names columns of the enclosing query is not supported",
         ),
-        ("SELECT (SELECT max(c + t.a) FROM u) FROM t", "1, column 24", "a column of the query around, used so,"),
+        ("SELECT (SELECT max(c + t.a) FROM u) FROM t", "1, column 24", "a column of the enclosing query, used so,"),
         (
             "SELECT (SELECT 1 FROM u JOIN u v ON v.a = t.a) FROM t",
             "1, column 43",
-            "a column of the query around, used so,",
+            "a column of the enclosing query, used so,",
         ),
-        ("SELECT (SELECT n FROM generate_series(1, t.a) g(n)) FROM t", "1, column 42", "a column of the query around"),
-        ("SELECT (VALUES (t.a)) FROM t", "1, column 17", "a column of the query around, used so,"),
+        (
+            "SELECT (SELECT n FROM generate_series(1, t.a) g(n)) FROM t",
+            "1, column 42",
+            "a column of the enclosing query",
+        ),
+        ("SELECT (VALUES (t.a)) FROM t", "1, column 17", "a column of the enclosing query, used so,"),
         ("SELECT 1 FROM t WHERE (a, a) NOT IN (SELECT a, a FROM u)", "1, column 24", "NOT IN of several columns"),
         ("WITH c(x, y) AS (SELECT 1) SELECT * FROM c", "1, column 6", "'c' names 2 columns, and its query has 1"),
         ("SELECT * FROM t AS x(p, q, r, s)", "1, column 22", "4 names for the 3 columns of 'x'"),
@@ -149,6 +154,12 @@ R = "WITH RECURSIVE r(n) AS ("
             "has 2 columns",
         ),
         ("WITH RECURSIVE a AS (SELECT * FROM b), b AS (SELECT 1) SELECT 1", "1, column 36", "'b' before it is defined"),
+        (
+            "WITH RECURSIVE a(n) AS (SELECT 1 UNION SELECT n FROM (WITH MUTUALLY RECURSIVE b(n int) AS (SELECT n FROM "
+            "a WHERE n < 3) SELECT n FROM b) q) SELECT 1",
+            "1, column 106",
+            "'a' in a block inside of its step is not supported; WITH MUTUALLY RECURSIVE can have it there",
+        ),
     ],
 )
 def test_with_recursive(text: str, place: str, said: str) -> None:
@@ -187,15 +198,26 @@ M = "WITH MUTUALLY RECURSIVE "
             "1, column 52",
             "RECURSION LIMIT 0",
         ),
+        (f"{M}(RECURSION LIMIT = ) r(n int) AS (SELECT 1) SELECT 1", "1, column 44", "RECURSION LIMIT )"),
+        (f"{M}(RECURSION LIMIT = x) r(n int) AS (SELECT 1) SELECT 1", "1, column 44", "RECURSION LIMIT x"),
         (
             f"{M}(RETURN RECURSION LIMIT 1) r(n int) AS (SELECT 1) SELECT 1",
             "1, column 33",
             "'RECURSION' where AT",
         ),
+        (f"SELECT * FROM ({M}r AS (SELECT 1) SELECT 1) x", "1, column 42", "binding 'r' declares no columns"),
+        (f"SELECT * FROM ({M}r(n money) AS (SELECT 1) SELECT 1) x", "1, column 44", "the type money is not supported"),
+        (f"SELECT * FROM ({M}r(n int) AS (SELECT 1)) x", "1, column 62", "Failed to parse any statement"),
+        (f"SELECT b, ({M}r(n int) AS (SELECT b) SELECT n FROM r) FROM t", "1, column 56", "no column 'b'"),
         (
-            f"SELECT * FROM ({M}r(n int) AS (SELECT 1) SELECT 1) x",
-            "1, column 21",
-            "inside of a statement is not supported",
+            f"{M}r(n int) AS ({M}s(n int) AS (SELECT 1\n UNION SELECT q FROM s) SELECT 1) SELECT 1",
+            "2, column 15",
+            "no column 'q'",
+        ),
+        (
+            f"{M}r(n int) AS ({M}s(n int, m int) AS (SELECT 1) SELECT 1) SELECT 1",
+            "1, column 89",
+            "declares 2 columns, and its query has 1",
         ),
         (f"{M}r(n int) AS (SELECT 1\n UNION SELECT q FROM r) SELECT 1", "2, column 15", "no column 'q'"),
     ],

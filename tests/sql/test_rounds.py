@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import eddy
+from tests.seeds import share
 from tests.sql import duck, queries
 
 PAIR = {"a": "integer", "c": "integer"}
@@ -44,7 +45,7 @@ def statement(text: dict[str, str], rounds: int, name: str) -> str:
 bodies = st.fixed_dictionaries({"r": definitions("r", "z"), "z": definitions("z", "r")})
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=share(2), deadline=None, suppress_health_check=list(HealthCheck))
 @given(text=bodies, tables=queries.tables, rounds=st.integers(1, 5))
 def test_block_is_so_many_rounds_of_its_definitions(text: dict[str, str], tables: Any, rounds: int) -> None:
     tables = {"t": tables["t"], "base": tables["u"]}
@@ -54,7 +55,7 @@ def test_block_is_so_many_rounds_of_its_definitions(text: dict[str, str], tables
         assert duck.bag(found) == duck.bag(held[name])
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=share(5), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     text=bodies,
     rounds=st.integers(1, 4),

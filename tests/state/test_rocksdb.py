@@ -1,5 +1,6 @@
 """What a RocksDB store does with bad directories, bad blocks, full disks and killed processes."""
 
+import gc
 import os
 import resource
 import signal
@@ -13,8 +14,8 @@ from pathlib import Path
 import pytest
 from rocksdict import Options, Rdict
 
-from eddy.errors import StateError
-from eddy.state.rocksdb import RocksDBStore
+from eddy.errors import StateError, StateInUseError
+from eddy.state.rocksdb import RocksDBStore, remove_store
 
 ROWS_A_BATCH = 50
 CACHE_BYTES = 1 << 20  # memtables of 64 kB, so that a few batches reach an SST file
@@ -64,14 +65,14 @@ def test_another_application_is_refused_and_nothing_is_written(path: Path) -> No
 
 def test_a_directory_with_foreign_files_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
-    with pytest.raises(StateError, match=r"holds what eddy did not make \('thesis.txt', 1 in all\)"):
+    with pytest.raises(StateError, match=r"holds files that eddy did not make \('thesis.txt', 1 in all\)"):
         open_store(tmp_path)
     assert files_of(tmp_path) == {"thesis.txt": b"years of work"}
 
 
 def test_a_file_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file")
-    with pytest.raises(StateError, match="holds what eddy did not make"):
+    with pytest.raises(StateError, match="holds files that eddy did not make"):
         open_store(tmp_path / "state")
     assert (tmp_path / "state").read_text() == "a file"
 
@@ -82,7 +83,7 @@ def test_a_rocksdb_of_somebody_else_is_refused_and_nothing_is_written(tmp_path: 
     theirs[b"key"] = b"value"
     theirs.close()
     before = files_of(tmp_path / "theirs")
-    with pytest.raises(StateError, match="holds what eddy did not make"):
+    with pytest.raises(StateError, match="holds files that eddy did not make"):
         open_store(tmp_path / "theirs")
     assert files_of(tmp_path / "theirs") == before
 
@@ -96,7 +97,7 @@ def test_a_store_whose_maker_was_killed_before_it_wrote_the_owner_is_taken(tmp_p
 
 def test_a_store_in_use_by_the_same_process_is_refused(path: Path) -> None:
     first = open_store(path)
-    with pytest.raises(StateError, match=r"in use by another process, or by another store of this one"):
+    with pytest.raises(StateError, match="in use by another store of this process"):
         open_store(path)
     first.write(batch(200))
     first.close()
@@ -106,9 +107,95 @@ def test_a_store_in_use_by_another_process_is_refused_until_that_one_ends(path: 
     with child("print('open', flush=True); sys.stdin.read()", path) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "open\n"
-        with pytest.raises(StateError, match=r"in use by another process.*Stop the other one"):
+        with pytest.raises(StateInUseError, match=rf"in use by another process, {holder.pid};.*Stop the other one"):
             open_store(path)
         holder.communicate()
+    open_store(path).close()
+
+
+COMPACTS_FOR_EVER = """
+while True:
+    for number in range(20):
+        store.write([(b"%06d/%02d" % (number, row), b"%0100d" % (number * row)) for row in range(50)])
+    store._live().flush()
+    store._live().compact_range(None, None)
+    print("again", flush=True)
+"""
+
+OPENS = """
+import collections, pathlib, sys
+from eddy.state.rocksdb import RocksDBStore, remove_store
+path, told = pathlib.Path(sys.argv[1]), collections.Counter()
+for attempt in range(150):
+    try:
+        RocksDBStore(path, "app").close() if attempt % 2 else remove_store(path)
+        told["opened"] += 1
+    except Exception as error:
+        told[f"{type(error).__name__}{'' if 'Delete' not in str(error) else ', delete it'}"] += 1
+print(dict(told))
+"""
+
+
+def test_a_store_that_is_written_and_compacted_all_the_time_is_in_use_and_never_damaged(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    with child(COMPACTS_FOR_EVER, state) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "again\n"
+        command = [sys.executable, "-c", OPENS, str(state)]
+        others = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+        assert [other.communicate(timeout=120)[0] for other in others] == ["{'StateInUseError': 150}\n"] * 2
+        assert holder.poll() is None
+        holder.kill()
+    store = open_store(state)
+    assert len(list(store.scan(b""))) == 20 * ROWS_A_BATCH
+    store.close()
+
+
+MAKES = """
+import pathlib, sys, time
+from eddy.state.rocksdb import RocksDBStore
+from eddy.errors import StateInUseError
+path, deadline = pathlib.Path(sys.argv[1]), time.monotonic() + 60
+for number in range(20):
+    while True:
+        assert time.monotonic() < deadline, number
+        try:
+            store = RocksDBStore(path / str(number), "app", 1 << 20)
+        except StateInUseError:
+            continue
+        store.write([(sys.argv[2].encode(), b"was here")])
+        store.close()
+        break
+"""
+
+
+def test_processes_that_make_a_store_at_once_take_turns(tmp_path: Path) -> None:
+    members = ["a", "b", "c"]
+    commands = [[sys.executable, "-c", MAKES, str(tmp_path), member] for member in members]
+    others = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for command in commands]
+    assert [(other.communicate(timeout=120)[1], other.returncode) for other in others] == [("", 0)] * 3
+    for folder in tmp_path.iterdir():
+        store = open_store(folder)
+        assert [key.decode() for key, _ in store.scan(b"")] == members
+        store.close()
+
+
+def test_a_refusal_within_the_process_leaves_the_lock_against_others(path: Path) -> None:
+    """A record lock is lost where any descriptor of its file is closed, so a second attempt may not open it."""
+    first = open_store(path)
+    with pytest.raises(StateInUseError, match="another store of this process"):
+        open_store(path)
+    with pytest.raises(StateInUseError, match="another store of this process"):
+        remove_store(path)
+    other = subprocess.run([sys.executable, "-c", OPENS, str(path)], capture_output=True, text=True, timeout=120)
+    assert other.stdout == "{'StateInUseError': 150}\n", other.stderr
+    first.close()
+
+
+def test_a_store_that_nobody_closed_lets_go_when_it_is_forgotten(path: Path) -> None:
+    forgotten = open_store(path)
+    del forgotten
+    gc.collect()
     open_store(path).close()
 
 
@@ -220,6 +307,26 @@ def test_a_killed_process_loses_no_write_that_returned_and_half_of_none(tmp_path
     store = open_store(tmp_path / "state")
     assert batches_in(store) in (list(range(returned + 1)), list(range(returned + 2)))
     store.close()
+
+
+OPENS_WITHOUT_EDDY = """
+import sys, rocksdict
+db = rocksdict.Rdict(sys.argv[1], rocksdict.Options(raw_mode=True))
+print("open", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_process_that_took_no_lock_but_that_of_rocksdb_itself_has_the_store_alone(path: Path) -> None:
+    """As a worker of an earlier version does."""
+    command = [sys.executable, "-c", OPENS_WITHOUT_EDDY, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "open\n"
+        with pytest.raises(StateInUseError, match=f"another process, {holder.pid};"):
+            open_store(path)
+        holder.communicate()
+    open_store(path).close()
 
 
 @contextmanager

@@ -236,3 +236,10 @@ TestMemoryLaws = MemoryLaws.TestCase
 TestMemoryLaws.settings = _laws
 TestRocksDBLaws = RocksDBLaws.TestCase
 TestRocksDBLaws.settings = settings(_laws, max_examples=20)
+
+
+def test_scan_between_gives_the_first_rows_from_start_to_before_stop(store: Store) -> None:
+    store.write([(bytes([n]), b"x") for n in range(10)])
+    assert [key[0] for key, _ in store.scan_between(b"\x02", b"\x07", 100)] == [2, 3, 4, 5, 6]
+    assert [key[0] for key, _ in store.scan_between(b"\x02\x00", b"\x07", 2)] == [3, 4]
+    assert store.scan_between(b"\x07", b"\x02", 5) == []

@@ -96,9 +96,21 @@ class TestStrategy:
     def test_a_fold_of_a_stream_inside_is_refused(self) -> None:
         stream = eddy.Topology("app").stream("in", key=S, value=S)
         with pytest.raises(
-            TopologyError, match=r"recursively 'loop': step '\S+' (joins or makes tables|is of a stream)"
+            TopologyError, match=r"recursively 'loop': step 'counts' is not linear; a recursion of a stream"
         ):
             stream.recursively(lambda x: x.group_by_key().count("counts").to_stream(), "loop")
+
+    def test_a_recursion_inside_a_streams_recursion_is_named(self) -> None:
+        stream = eddy.Topology("app").stream("in", key=S, value=S)
+
+        def op(rows: eddy.KStream[str, str]) -> eddy.KStream[str, str]:
+            before = rows.filter(lambda key, value: key != value, "before")
+            return before.recursively(lambda inner: inner.filter(lambda key, value: False), "inner")
+
+        with pytest.raises(
+            TopologyError, match=r"recursively 'outer': 'inner' inside it is a recursion, too; a recursion of a stream"
+        ):
+            stream.recursively(op, "outer")
 
     def test_dead_letters_are_for_waves(self) -> None:
         rows, _ = relation()
@@ -140,7 +152,7 @@ class TestOp:
         [
             ({"max_depth": -1}, "max_depth=-1; 0 or more"),
             ({"limit": 0}, "limit=0; 1 or more"),
-            ({"on_limit": "stop"}, "on_limit='stop'; 'error', 'return' or 'dead-letter'"),
+            ({"on_limit": "halt"}, "on_limit='halt'; 'error', "),
         ],
     )
     def test_a_bound_that_makes_no_sense_is_refused(self, bound: Any, message: str) -> None:
@@ -169,6 +181,27 @@ class TestNames:
         stream.group_by_key().count("counts")
         with pytest.raises(TopologyError, match="step 'counts': the name is taken by step 'counts'"):
             stream.group_by_key().count("counts")
+
+    def test_a_state_that_is_called_like_a_step_names_both_steps(self) -> None:
+        table = eddy.Topology("app").table("in", key=S, value=S)
+
+        def totals(name: str) -> None:
+            groups = table.group_by(lambda key, value: (value, key), key=S, value=S)
+            groups.aggregate(lambda: 0, lambda key, value, n: n + 1, lambda key, value, n: n - 1, name)
+
+        totals("latest-rows")
+        said = (
+            "step 'latest': the name 'latest-rows' is taken twice: step 'latest-rows' has it, and step 'latest' gives "
+            "it to one of its states or topics; .* Give 'latest' or 'latest-rows' another name"
+        )
+        with pytest.raises(TopologyError, match=said):
+            totals("latest")
+
+    def test_a_topic_that_two_steps_of_one_name_would_make_names_the_steps_as_they_were_written(self) -> None:
+        stream = eddy.Topology("app").stream("in", key=S, value=S)
+        stream.group_by(lambda key, value: value, key=S).count("counts")
+        with pytest.raises(TopologyError, match="step 'counts': the name is taken by step 'counts'"):
+            stream.group_by(lambda key, value: value, key=S).count("counts")
 
     def test_a_topic_is_read_once(self) -> None:
         topology = eddy.Topology("app")
@@ -222,7 +255,9 @@ class TestMixing:
 class TestSerdes:
     def test_what_is_no_serde_is_refused(self) -> None:
         topology: Any = eddy.Topology("app")
-        with pytest.raises(TopologyError, match=r"topic 'in': key=<class 'str'>.*serdes are needed"):
+        with pytest.raises(
+            TopologyError, match=r"topic 'in': key=<class 'str'>; a serde is needed\. Write key=eddy\.String"
+        ):
             topology.stream("in", key=str)
 
     def test_tables_that_meet_have_to_write_their_keys_alike(self) -> None:
@@ -297,11 +332,82 @@ class TestCopartitioning:
         self.worker(topology, s=2, t=4).close()
 
     def test_repartition_needs_a_partition(self) -> None:
-        with pytest.raises(TopologyError, match="0 partitions; 1 or more are needed"):
+        with pytest.raises(TopologyError, match="repartition after 'in': partitions=0; 1 or more is needed"):
             eddy.Topology("app").stream("in").repartition(0)
 
 
+class TestReads:
+    def test_a_topology_that_reads_nothing_is_refused(self) -> None:
+        with pytest.raises(TopologyError, match=r"topology 'app': it reads nothing; a source is needed"):
+            TopologyTestDriver(eddy.Topology("app"))
+
+    def test_a_constant_is_enough(self) -> None:
+        topology = eddy.Topology("app")
+        topology.constant([("a", 1)], "rows", key=S, value=eddy.Int64).group_by_key().count("counts")
+        with TopologyTestDriver(topology) as driver:
+            assert driver.store("counts").all() == {"a": 1}
+
+
 class TestDriver:
+    @pytest.mark.parametrize(
+        ("record", "said"),
+        [
+            (("k", "x"), "driver: topic 'in': value 'x' is no int64: required argument is not an integer"),
+            (("k", 2**63), "driver: topic 'in': value 9223372036854775808 is no int64"),
+            ((7, 1), "driver: topic 'in': key 7 is no string"),
+            ((b"k", 1), "driver: topic 'in': key b'k' is no string"),
+        ],
+    )
+    def test_a_record_that_its_serdes_cannot_write_is_named(self, record: Any, said: str) -> None:
+        topology = eddy.Topology("app")
+        topology.table("in", key=S, value=eddy.Int64)
+        with TopologyTestDriver(topology) as driver:
+            with pytest.raises(eddy.DataError, match=said):
+                driver.input("in").pipe(*record)
+            with pytest.raises(eddy.DataError, match=said):
+                driver.input("in").pipe_all([("a", 1), record])
+            assert driver.store("in").all() == {}
+
+    def test_what_is_read_as_what_it_is_not_is_named(self) -> None:
+        topology = eddy.Topology("app")
+        topology.stream("in", key=S, value=S).to("out")
+        with TopologyTestDriver(topology) as driver:
+            driver.input("in").pipe("a", "b")
+            output = driver.output("out", value=eddy.Int64)
+            with pytest.raises(
+                eddy.DataError, match=r"topic 'out': the value b'b' is no int64: .*output\('out', value=…\)"
+            ):
+                output.read_records()
+            wrong: Any = str
+            with pytest.raises(TopologyError, match=r"driver: topic 'out': key=<class 'str'>; a serde is needed"):
+                driver.output("out", key=wrong)
+
+    def test_keys_that_cannot_be_hashed_make_no_map(self) -> None:
+        topology = eddy.Topology("app")
+        topology.stream("in", key=S, value=eddy.Json()).select_key(lambda key, value: value, key=eddy.Json()).to("out")
+        with TopologyTestDriver(topology) as driver:
+            driver.input("in").pipe("a", {"b": 1})
+            with pytest.raises(
+                eddy.DataError, match=r"topic 'out': the key \{'b': 1\} cannot be hashed: .*read_key_values"
+            ):
+                driver.output("out").read_map()
+
+    def test_a_key_that_no_store_could_hold_is_named(self) -> None:
+        topology = eddy.Topology("app")
+        topology.table("in", key=eddy.Int64, value=S)
+        with TopologyTestDriver(topology) as driver:
+            store = driver.store("in")
+            for ask in (lambda: store.get("a"), lambda: store.range("a", "b")):
+                with pytest.raises(eddy.DataError, match="store 'in': key 'a' is no int64"):
+                    ask()
+
+    def test_it_is_of_a_topology_with_partitions(self) -> None:
+        wrong: Any = "app"
+        with pytest.raises(TopologyError, match="driver: str is no Topology"):
+            TopologyTestDriver(wrong)
+        with pytest.raises(TopologyError, match="driver: partitions=0; 1 or more is needed"):
+            TopologyTestDriver(eddy.Topology("app"), partitions=0)
+
     def test_it_says_which_sources_topics_and_stores_there_are(self) -> None:
         topology = eddy.Topology("app")
         topology.table("in", key=S, value=S).to("out")
@@ -312,3 +418,31 @@ class TestDriver:
                 driver.output("x")
             with pytest.raises(TopologyError, match=r"no table has a store 'x'; one of \['in'\] is needed"):
                 driver.store("x")
+
+
+class TestCallsOfOp:
+    """`op` builds steps: it is called once, or twice where all its rows have to be in one place."""
+
+    def build(self, op: Any) -> tuple[int, eddy.Topology]:
+        topology = eddy.Topology("app")
+        rows, _ = relation(topology)
+        calls = []
+
+        def counted(x: Rel) -> Rel:
+            calls.append(x)
+            return op(x)
+
+        rows.recursively(counted, "loop").group_by_key().count("counts")
+        with TopologyTestDriver(topology) as driver:
+            driver.input("nodes").pipe("a", "b")
+            assert driver.store("counts").all().keys() == {"a", "b"}
+        return len(calls), topology
+
+    def test_once_where_it_goes_by_waves(self) -> None:
+        calls, _ = self.build(lambda x: x.flat_map(lambda k, v: [] if k == "b" else [("b", "a")], "step"))
+        assert calls == 1
+
+    def test_twice_where_its_rows_have_to_be_in_one_place(self) -> None:
+        calls, topology = self.build(lambda x: x.map(lambda k, v: (v, k), "swap").distinct("step"))
+        assert calls == 2
+        assert [node.name for node in topology.plan.nodes].count("swap") == 1

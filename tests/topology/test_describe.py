@@ -23,7 +23,7 @@ Topologies:
     Processor: ancestors-nodes-join (stores: [])
       --> ancestors
       <-- nodes, ancestors-variable
-    Processor: ancestors (stores: [ancestors], topic: family-ancestors-loop)
+    Processor: ancestors (stores: [ancestors, ancestors-held, ancestors-reached], topic: family-ancestors-loop)
       --> ancestors-variable, descendants
       <-- RELATION-MAP-0000000001, ancestors-nodes-join
       strategy: waves, since op is linear

@@ -1,7 +1,10 @@
 """Error policies: which record was to blame, what becomes of it, and that nothing else is touched."""
 
+import json
 import logging
+import math
 import re
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -29,7 +32,7 @@ Raw = tuple[bytes | None, bytes | None]
 BAD: dict[str, tuple[str, Raw, str]] = {
     "undecodable key": ("numbers", (b"\xff", N.encode(1)), r"the key b'\\xff' is no string: .*can't decode"),
     "undecodable value": ("numbers", (b"a", b"short"), r"the value b'short' is no int64: .*8 bytes"),
-    "null key in a table": ("names", (None, b"x"), r"the key is null; a table needs one"),
+    "undecodable value in a table": ("names", (b"a", b"\xff"), r"the value b'\\xff' is no string: .*can't decode"),
     "raising function": ("numbers", (b"a", N.encode(13)), r"step 'check': the function raised ZeroDivisionError"),
 }
 GOOD = [(b"a", N.encode(n)) for n in (1, 2, 4)]
@@ -91,6 +94,41 @@ def test_one_bad_record_among_many_is_left_out_and_the_others_count_once(
         assert re.search(message, reason.decode())
 
 
+def parsed(text: str) -> int:
+    """A function of the author's, whose fault lies in a function of the library."""
+    return int(json.loads(text)["n"])
+
+
+@pytest.mark.parametrize("policy", ["skip", "dead-letter"])
+def test_the_line_that_raised_is_in_logs_and_letters(policy: Any, caplog: pytest.LogCaptureFixture) -> None:
+    topology = eddy.Topology("app")
+    topology.stream("in", key=S, value=S).map_values(parsed, "parse").to("out", value=N)
+    line = parsed.__code__.co_firstlineno + 2
+    said = (
+        rf"step 'parse': the function raised JSONDecodeError: Expecting value.* \(\S*test_errors\.py:{line} in parsed\)"
+    )
+    with TopologyTestDriver(topology, Config(on_error=policy)) as driver, caplog.at_level(logging.WARNING, "eddy"):
+        driver.input("in").pipe("a", "no json")
+        (logged,) = [record.message for record in caplog.records if "left out" in record.message]
+        assert re.search(said, logged)
+        letters = driver.output("app-dead-letter", key=eddy.Bytes, value=eddy.Bytes).read_records()
+        assert len(letters) == (policy == "dead-letter")
+        for letter in letters:
+            assert re.search(said, dict(letter.headers)["eddy.error"].decode())
+
+
+def test_the_line_of_a_serde_that_raised_is_told() -> None:
+    def decode(data: bytes) -> int:
+        return 100 // len(data)
+
+    line = decode.__code__.co_firstlineno + 1
+    topology = eddy.Topology("app")
+    topology.stream("in", key=S, value=eddy.Serde("shares", str.encode, decode)).to("out")  # type: ignore[arg-type]
+    said = rf"the value b'' is no shares: .*by zero \(\S*test_errors\.py:{line} in decode\)"
+    with TopologyTestDriver(topology) as driver, pytest.raises(DataError, match=said):
+        driver.input("in").pipe_raw(b"a", b"")
+
+
 @pytest.mark.parametrize("policy", ["skip", "dead-letter"])
 def test_several_bad_records_of_every_kind_are_all_left_out(policy: Any) -> None:
     with TopologyTestDriver(program(), Config(on_error=policy)) as driver:
@@ -117,7 +155,7 @@ def test_a_row_that_cannot_be_hashed_is_a_records_fault() -> None:
     with TopologyTestDriver(topology, Config(on_error="skip")) as driver:
         driver.input("documents").pipe_all([("a", "word"), ("b", {"no": "hash"}), ("c", "word"), ("d", 7)])
         assert driver.store("n").all() == {"all": 2}
-        assert driver.store("documents").all() == {"a": "word", "c": "word", "d": 7}
+        assert driver.store("documents").all() == {"a": "word", "b": {"no": "hash"}, "c": "word", "d": 7}
     fault = r"key b'b': kinds: row \('all', \{'no': 'hash'\}\) cannot be hashed; .*frozen"
     with TopologyTestDriver(topology) as driver, pytest.raises(DataError, match=fault):
         driver.input("documents").pipe("b", {"no": "hash"})
@@ -125,10 +163,26 @@ def test_a_row_that_cannot_be_hashed_is_a_records_fault() -> None:
 
 def test_a_value_that_does_not_fit_its_sink_is_a_records_fault() -> None:
     topology = eddy.Topology("app")
-    topology.stream("in", key=S, value=S).to("out", value=N)  # type: ignore[arg-type]
+    topology.stream("in", key=S, value=S).map_values(str).to("out", value=N)  # type: ignore[arg-type]
     fault = r"offset 0 key b'a': sink 'out': value 'x' is no int64: "
     with TopologyTestDriver(topology) as driver, pytest.raises(DataError, match=fault):
         driver.input("in").pipe("a", "x")
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        (("a", ("b", 4)), r"value \('b', 4\) is no plain: tuple has no plain form; .* to\(..., value=eddy.Json\(\)\)"),
+        ((("a", 4), "b"), r"key \('a', 4\) is no plain: tuple has no plain form; .* to\(..., key=eddy.Json\(\)\)"),
+        (("a", Decimal(1)), r"value Decimal\('1'\) is no plain: .* to\(..., value=eddy.Json\(Decimal\)\)"),
+    ],
+)
+def test_the_advice_is_about_what_does_not_fit_and_given_once(row: Any, said: str) -> None:
+    topology = eddy.Topology("app")
+    topology.stream("in", key=S, value=S).map(lambda key, value: row).to("out")
+    with TopologyTestDriver(topology) as driver, pytest.raises(DataError, match=said) as caught:
+        driver.input("in").pipe("a", "x")
+    assert str(caught.value).count("eddy.Json") == str(caught.value).count("Name") == 1
 
 
 def test_a_record_without_a_key_cannot_be_counted() -> None:
@@ -156,6 +210,13 @@ def test_a_null_value_deletes_from_a_table_and_is_a_value_of_a_stream() -> None:
         ({"on_error": "ignore"}, "config: on_error='ignore'"),
         ({"max_epoch_records": 0}, "config: max_epoch_records=0; 1 or more"),
         ({"cache_bytes": -1}, "config: cache_bytes=-1"),
+        ({"max_epoch_records": math.nan}, "config: max_epoch_records=nan; a whole number"),
+        ({"max_epoch_bytes": 0}, "config: max_epoch_bytes=0; 1 or more"),
+        ({"max_epoch_s": 0.0}, "config: max_epoch_s=0.0; more than 0 seconds"),
+        ({"max_epoch_s": math.nan}, "config: max_epoch_s=nan; more than 0 seconds"),
+        ({"max_nested_s": -1.0}, "config: max_nested_s=-1.0; more than 0 seconds"),
+        ({"retry_s": math.nan}, "config: retry_s=nan; 0 seconds or more"),
+        ({"cut_interval_s": -0.1}, "config: cut_interval_s=-0.1; 0 seconds or more"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings: Any, message: str) -> None:

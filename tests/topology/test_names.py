@@ -34,6 +34,8 @@ def test_identity_names_sources_topics_and_states() -> None:
     assert lines(family()) == [
         "source nodes as table",
         "state ancestors arrangement partitions=1 key=string value=native",
+        "state ancestors-held arrangement partitions=1 key=string value=native",
+        "state ancestors-reached arrangement partitions=1 key=string value=native",
         "state descendants table partitions=1 key=string value=int64",
         "state nodes table partitions=1 key=string value=string",
         "topic family-ancestors-loop partitions=1 key=string value=native",

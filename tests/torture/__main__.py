@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from itertools import count
 from pathlib import Path
 
-from eddy.broker import Broker
+from eddy.connectors.broker import Broker
 from tests.kafka import QUICK_TO_START, start_keeper
 from tests.torture.faults import FAULTS
 from tests.torture.programs import NAMES

@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from eddy.broker import Broker
+from eddy.connectors.broker import Broker
 from tests.simulation.world import BEFORE_COMMIT, STEPS
 from tests.torture.child import STOP
 from tests.torture.damage import DAMAGES, keep_copy
-from tests.torture.rig import TRANSACTION_S, Failure, Rig
+from tests.torture.rig import STOPPED, TRANSACTION_S, Failure, Rig
 
 __all__ = ["FAULTS", "STEPS", "Fault", "both"]
 
@@ -102,6 +102,20 @@ def _revive(rig: Rig, member: str, how: int) -> None:
     rig.faults["SIGSTOP, " + ("successor", "successor that dies", "longer than a transaction")[how]] += 1
 
 
+def pause_past_the_session(rig: Rig, times: int, broker: Broker | None) -> None:
+    """SIGSTOP of a worker between any two steps; the other takes over, goes on and purges; then SIGCONT."""
+    both(rig)
+    rig.wait_for_all()
+    for _ in range(times):
+        member = rig.rng.choice(PAIR)
+        rig.wait_for_progress()
+        rig.signal(member, signal.SIGSTOP)
+        let_other_take_over(rig, member)
+        rig.signal(member, signal.SIGCONT)
+        rig.faults["pause"] += 1
+        rig.wait_for_all()
+
+
 def restart_broker(rig: Rig, times: int, broker: Broker | None) -> None:
     """The broker is stopped, killed, or held still for some seconds, in the middle of transactions."""
     assert broker is not None
@@ -137,7 +151,7 @@ def storm(rig: Rig, times: int, broker: Broker | None) -> None:
             rig.faults["SIGKILL in the storm"] += 1
         else:
             rig.signal(member, signal.SIGTERM)
-            if (status := rig.bury(member)) not in (0, -signal.SIGTERM):
+            if (status := rig.bury(member)) not in STOPPED:
                 raise Failure(f"{member} was told to stop, and ended with status {status}")
             rig.faults["leave"] += 1
 
@@ -178,6 +192,7 @@ FAULTS = {
     "kill at steps": Fault(kill_at_steps, 10),
     "kill at random": Fault(kill_at_random, 10),
     "stop": Fault(stop_and_go_on, 3),
+    "pause": Fault(pause_past_the_session, 5, {"purge_interval_s": 0.1}),
     "broker": Fault(restart_broker, 3),
     "storm": Fault(storm, 20),
     "purge": Fault(kill_at_random, 10, {"purge_interval_s": 0.3}),

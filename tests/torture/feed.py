@@ -7,7 +7,6 @@ A transactional feed aborts one burst in ten, and leaves control records behind 
 import contextlib
 import random
 import threading
-import time
 from collections.abc import Callable
 
 import confluent_kafka
@@ -18,6 +17,7 @@ from eddy.errors import ConnectorError
 from eddy.partitioner import partition_of
 from tests.simulation.programs import Program
 from tests.torture.programs import PARTITIONS
+from tests.waiting import Deadline
 
 __all__ = ["Feed"]
 
@@ -79,7 +79,7 @@ class Feed:
         self.acknowledged[partition] = max(end, self.acknowledged.get(partition, 0))
 
     def _in_transaction(self, rows: list[Row]) -> None:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = Deadline(PATIENCE_S)
         aborted = self._rng.random() < ABORTED
         while True:
             with contextlib.suppress(ConnectorError):
@@ -96,7 +96,7 @@ class Feed:
                     return
                 finally:
                     producer.close()
-            assert time.monotonic() < deadline, "input could not be written"
+            deadline.check("input could not be written")
 
     def close(self) -> None:
         """End it; what was produced stays."""

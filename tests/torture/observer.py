@@ -10,8 +10,8 @@ import random
 import threading
 
 from eddy.connectors.log import Log, TopicPartition
-from eddy.connectors.quiescence import quiescent_at
 from eddy.errors import ConnectorError
+from eddy.runtime.quiescence import quiescent_at
 from tests.simulation.witness import Witness
 from tests.torture.feed import Feed
 

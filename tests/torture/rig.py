@@ -22,10 +22,10 @@ from confluent_kafka.admin import AdminClient
 
 import eddy
 from eddy.cli.exits import is_temporary
-from eddy.connectors.assembly import Assembly, assemble
 from eddy.connectors.kafka import KafkaLog
 from eddy.connectors.log import TopicPartition, TopicSpec
 from eddy.errors import ConnectorError
+from eddy.runtime.assembly import Assembly, assemble
 from eddy.state.memory import MemoryStore
 from tests.simulation.witness import Witness
 from tests.torture.child import KILL, Order, settings_of
@@ -40,6 +40,8 @@ ROOT = Path(__file__).parents[2]
 HANGS_AFTER_S = 120.0
 GIVES_UP_AFTER_S = 400.0
 LAST_WORDS_S = 2.0
+STOPPED = (0, -signal.SIGTERM, 128 + signal.SIGTERM)
+"""How a process that was told to stop may end; by the signal where it has not said yet how it is to be stopped."""
 _TICK_S = 0.02
 
 SESSION_S, TRANSACTION_S = 2.0, 6.0
@@ -292,7 +294,7 @@ class Rig:
         for member, slot in list(self.slots.items()):
             status = self.bury(member)
             owned[member] = slot.owned() or set()
-            if status not in (0, -signal.SIGTERM):  # the latter before it has said how it wants to be stopped
+            if status not in STOPPED:
                 raise Failure(f"{member} ended with status {status}:\n{last_words(slot.errors)}")
         return owned
 

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from eddy.broker import Broker
+from eddy.connectors.broker import Broker
 from tests.torture.faults import FAULTS, both
 from tests.torture.rig import Early, Hang, Rig
 from tests.torture.verifier import Difference, difference, verify

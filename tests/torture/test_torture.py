@@ -1,31 +1,35 @@
-"""The short form of the torture: a few kills of each kind. `make torture` is the full one.
+"""The short form of the torture: a few kills of each kind, on programs and with seeds that rotate by the day.
+
+`make torture` is the full one: each kind on each program.
 
 A failure names its seed; what was done and what the workers said is in the test's folder.
 """
 
+from itertools import cycle
 from pathlib import Path
 
 import pytest
 
 import eddy
 from tests.kafka import OwnBroker
-from tests.torture.faults import STEPS
+from tests.seeds import DAY
+from tests.torture.faults import FAULTS, STEPS
+from tests.torture.programs import NAMES
 from tests.torture.scenario import Outcome, torture
+from tests.waiting import WaitTimeoutError
 
-KINDS = [
-    ("kill at steps", "countdown", 10),
-    ("kill at random", "descendants", 4),
-    ("stop", "orders", 2),
-    ("storm", "countdown", 6),
-    ("purge", "descendants", 3),
-    ("state", "orders", 4),
-    ("kill at steps", "nearest", 8),
-]
+TIMES = {"kill at steps": 10, "kill at random": 4, "stop": 2, "pause": 2, "storm": 6, "purge": 3, "state": 4}
+"""How often each kind of fault is done; `broker` is done to a broker of its own."""
+PROGRAMS = dict(zip(FAULTS, cycle([*NAMES[DAY % len(NAMES) :], *NAMES[: DAY % len(NAMES)]]), strict=False))
+"""Each fault's program today."""
 
 
 def say(outcome: Outcome) -> None:
+    told = f"{outcome.fault}, {outcome.program}, seed {outcome.seed}: {outcome.failure}"
+    if outcome.hangs and not (outcome.difference.lost or outcome.difference.doubled or outcome.difference.wrong):
+        raise WaitTimeoutError(told)
     if outcome.failure:
-        pytest.fail(f"{outcome.fault}, {outcome.program}, seed {outcome.seed}: {outcome.failure}")
+        pytest.fail(told)
     assert outcome.checked, "it was never called quiescent"
 
 
@@ -39,11 +43,20 @@ def test_the_steps_are_those_of_an_epoch() -> None:
     assert seen[: len(STEPS)] == STEPS
 
 
-@pytest.mark.parametrize(("fault", "program", "times"), KINDS)
-def test_nothing_is_lost_doubled_or_called_done_too_early(
-    broker: str, tmp_path: Path, fault: str, program: str, times: int
-) -> None:
-    say(torture(broker, tmp_path, fault, program, 1, times))
+@pytest.mark.parametrize("fault", TIMES)
+def test_nothing_is_lost_doubled_or_called_done_too_early(broker: str, tmp_path: Path, fault: str) -> None:
+    say(torture(broker, tmp_path, fault, PROGRAMS[fault], DAY, TIMES[fault]))
+
+
+def test_every_kind_of_fault_is_done() -> None:
+    assert FAULTS.keys() == {*TIMES, "broker"}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize(("program", "seed"), [("countdown", 1), ("descendants", 2), ("nearest", 3), ("orders", 4)])
+def test_nothing_is_lost_or_given_up_in_a_hundred_pauses(broker: str, tmp_path: Path, program: str, seed: int) -> None:
+    say(torture(broker, tmp_path, "pause", program, seed, 25))
 
 
 def test_a_broker_that_ends_or_pauses_in_the_middle_of_transactions_loses_nothing(
@@ -51,7 +64,7 @@ def test_a_broker_that_ends_or_pauses_in_the_middle_of_transactions_loses_nothin
 ) -> None:
     own = own_broker(settings={"broker.session.timeout.ms": "1000"})
     own.start()
-    say(torture(own.bootstrap, tmp_path, "broker", "descendants", 1, 3, own))
+    say(torture(own.bootstrap, tmp_path, "broker", PROGRAMS["broker"], DAY, 3, own))
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eddy.connectors.log import TopicPartition
-from eddy.connectors.quiescence import quiescent, tally
 from eddy.errors import StateError
+from eddy.runtime.quiescence import quiescent, tally
 from eddy.state.offsets import read_offsets
 from eddy.state.rocksdb import RocksDBStore
 from tests.simulation.witness import Witness, agree, latest

@@ -17,7 +17,8 @@ def program() -> None:
     ancestors = updates.recursively(
         lambda rows: rows.join(parents, lambda _, one, parent: (parent, one + 1)), name="ancestors"
     )
-    assert_type(ancestors, eddy.Relation[str, int])
+    assert_type(ancestors, eddy.RecursiveRelation[str, int])
+    assert_type(ancestors.errors, eddy.Relation[str, str])
     assert_type(ancestors.group_by_key(), eddy.KGroupedTable[str, int])
 
     descendants = ancestors.group_by_key().count("descendants")

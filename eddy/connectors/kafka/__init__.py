@@ -6,7 +6,7 @@ except ImportError as error:
     from eddy.errors import ConfigurationError
 
     raise ConfigurationError(
-        "kafka: confluent-kafka is not installed; it is what speaks to brokers. "
+        "kafka: confluent-kafka is not installed; it is needed to connect to brokers. "
         "Install it: pip install 'eddy-streams[kafka]'"
     ) from error
 

@@ -1,7 +1,7 @@
-"""The admin client: topics, offsets and groups, each asked for until there is an answer.
+"""The admin client: requests about topics, offsets and groups, with retries.
 
-A transient failure is tried again for as long as one request may take; what then still fails is
-raised as eddy's error, retriable or not.
+A transient failure is retried until the time limit of one request; after that the failure is raised as an error of
+eddy, retriable or not.
 """
 
 import contextlib
@@ -20,8 +20,10 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
+from eddy.connectors.closing import close_within, free_within, keep_for_ever
 from eddy.connectors.kafka.errors import error_of, is_transient, kafka_error, the_error
-from eddy.connectors.kafka.predecessor import assigned, shares_out
+from eddy.connectors.kafka.slices import SLICE_S
+from eddy.connectors.kafka.static_membership import assigned, shares_out
 from eddy.connectors.kafka.trouble import Trouble
 from eddy.connectors.log import Position, TopicPartition, TopicSpec
 from eddy.errors import ConnectorError, SlotTakenError
@@ -33,10 +35,9 @@ T = TypeVar("T")
 _log = logging.getLogger("eddy.kafka")
 _REQUEST_S = 10.0
 _ANSWER_S = _REQUEST_S + 5.0
-_SLICE_S = 1.0
 _PAUSE_S = 0.01
 _SESSION_PAUSE_S = 0.5
-_LISTING_S = 2.0  # it says only that there was no answer: the cause shows in between
+_LEAST = "__consumer_offsets"  # a topic of Kafka's own, so that the request creates none
 _SHOWN = (
     "cleanup.policy",
     "retention.ms",
@@ -50,13 +51,13 @@ _SHOWN = (
 
 
 class Admin:
-    """What can be asked of a cluster.
+    """Administrative requests to a cluster.
 
-    `where` names it in errors; `unstable_s` is how long a transaction may stay open; `outsider` makes a consumer
-    that knows a group's name, reads what is committed and never joins. Through it positions are asked for: where a
-    coordinator has moved or is still loading, the admin client crashes (librdkafka issue 5040). Other requests about
-    a group get a client of their own: where a coordinator was away for a while, one that knew it waits for ever (5511).
-    So may one that asked the leaders of partitions when the broker went away: what has no answer in time is given up.
+    `where` names it in errors; `unstable_s` is how long a transaction may stay open; `outsider` makes a consumer with a
+    group's name that reads committed positions and never joins. It reads positions because the admin client crashes if
+    a coordinator has moved or is still loading (librdkafka issue 5040). Other requests about a group use a new client
+    each: a client that knew a coordinator which was away for a while waits for ever (5511). So may a request to the
+    leaders of partitions when the broker goes away: a request without an answer in time is given up.
     """
 
     def __init__(
@@ -68,10 +69,22 @@ class Admin:
         trouble: Trouble,
     ) -> None:
         self._made, self._where, self._unstable_s = made, where, unstable_s
-        self._client = made()
+        self._client, self._closed = made(), False
         self._outsider, self._trouble = outsider, trouble
         self._outsiders: dict[str, Consumer] = {}
-        self._given_up: list[AdminClient] = []  # to close one of them may take for ever, too
+
+    def reach(self, timeout_s: float) -> None:
+        """The cheapest request to any broker. Raises: ConnectorError, retriable; ConfigurationError."""
+        try:
+            self._client.list_topics(_LEAST, timeout=timeout_s)
+        except KafkaException as exception:
+            self._client.poll(0)
+            self._trouble.check(self._where)
+            raise ConnectorError(
+                f"{self._where}: no broker answers: {the_error(exception).str()}; one that runs and can be reached is "
+                "needed. Start it, or check the address: --bootstrap HOST:PORT",
+                retriable=True,
+            ) from exception
 
     def _ask(self, what: str, request: Callable[[], T]) -> T:
         deadline = time.monotonic() + _REQUEST_S
@@ -86,25 +99,27 @@ class Admin:
                     raise kafka_error(f"{self._where}: {what}", error) from exception
                 time.sleep(_PAUSE_S)
 
-    def _result(self, what: str, future: "Future[T]") -> T:
+    def _result(self, what: str, future: "Future[T]", client: AdminClient | None = None) -> T:
         try:
-            return self._answer(what, future)
+            return self._answer(what, future, client)
         except KafkaException as exception:
             raise kafka_error(f"{self._where}: {what}", the_error(exception)) from exception
 
-    def _answer(self, what: str, future: "Future[T]") -> T:
+    def _answer(self, what: str, future: "Future[T]", client: AdminClient | None = None) -> T:
+        """The answer to a request of `client`, or of the shared client if None."""
         try:
             return future.result(_ANSWER_S)
         except TimeoutError as error:
-            self._given_up.append(self._client)
-            self._client = self._made()
+            keep_for_ever(client or self._client)  # to free it may take for ever, too
+            if client is None:
+                self._client = self._made()
             raise ConnectorError(f"{self._where}: {what}: no answer for {_ANSWER_S:.0f} s", retriable=True) from error
 
     # Topics
 
     def partitions(self, led: bool = False) -> dict[str, int]:
-        """All topics, with the numbers of their partitions; with `led`, those of which every partition has a leader."""
-        topics = self._ask("list topics", lambda: self._client.list_topics(timeout=_LISTING_S)).topics
+        """All topics with their partition counts; with `led`, only topics whose partitions all have a leader."""
+        topics = self._ask("list topics", lambda: self._client.list_topics(timeout=SLICE_S)).topics
         return {
             name: len(topic.partitions)
             for name, topic in topics.items()
@@ -112,7 +127,7 @@ class Admin:
         }
 
     def configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
-        """The configs of topics that matter to eddy; none of a topic whose configs this user may not read."""
+        """The configs of topics that eddy uses; none for a topic whose configs this user may not read."""
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
         if not resources:
             return {}
@@ -130,7 +145,7 @@ class Admin:
         return {key: entries[key].value for key in _SHOWN if key in entries and entries[key].value is not None}
 
     def create(self, specs: Iterable[TopicSpec], replication: int, configs: Mapping[str, str]) -> None:
-        """Make topics, with `configs` where a spec says nothing else; return once they have leaders."""
+        """Make topics, with `configs` as defaults; return once they have leaders."""
         wanted = {spec.name: spec for spec in specs}
         if not wanted:
             return
@@ -141,12 +156,12 @@ class Admin:
         try:
             for name, future in futures.items():
                 self._result(f"create topic '{name}'", future)
-        finally:  # also where another has made one at the same time: the caller may look for it next
+        finally:  # also if another process made one at the same time: the caller may look for it next
             made = {name for name, future in futures.items() if _is_there(future)}
             self._wait_until(lambda known: known.keys() >= made, "new topics show in the metadata")
 
     def delete(self, names: Iterable[str]) -> None:
-        """Remove those that exist; return once they are gone from the metadata."""
+        """Remove the existing ones; return once they are gone from the metadata."""
         wanted = self.partitions().keys() & set(names)
         if not wanted:
             return
@@ -186,24 +201,24 @@ class Admin:
                 wanted, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=_REQUEST_S
             )
             found = {TopicPartition(tp.topic, tp.partition): self._answer(what, f).offset for tp, f in futures.items()}
-            if any(offset < 0 for offset in found.values()):  # what the client says where the connection broke
+            if any(offset < 0 for offset in found.values()):  # the client's answer if the connection broke
                 raise KafkaException(KafkaError(KafkaError._TRANSPORT, "the broker did not answer"))
             return found
 
         return self._ask(what, lambda: self._with_leaders(request))
 
     def _with_leaders(self, request: Callable[[], T]) -> T:
-        """A request to the leaders of partitions: who they are is remembered, and not asked again when one fails."""
+        """A request to the leaders of partitions; on a failure the cached leaders are refreshed."""
         try:
             return request()
         except KafkaException as exception:
             if is_transient(the_error(exception)):
                 with contextlib.suppress(KafkaException):
-                    self._client.list_topics(timeout=_LISTING_S)
+                    self._client.list_topics(timeout=SLICE_S)
             raise
 
     def delete_before(self, before: Mapping[TopicPartition, int]) -> None:
-        """Delete records; offsets that are gone already are passed over."""
+        """Delete records; offsets already deleted are ignored."""
         begins = self.begins(before)
         wanted = [confluent_kafka.TopicPartition(*tp, offset) for tp, offset in before.items() if offset > begins[tp]]
         if not wanted:
@@ -214,7 +229,7 @@ class Admin:
     # Groups
 
     def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
-        """The group's stable positions. One of an open transaction is waited for until that has to have timed out."""
+        """The group's stable positions. Waits for an open transaction until it must have timed out."""
         wanted = [confluent_kafka.TopicPartition(*tp) for tp in partitions]
         if not wanted:
             return {}
@@ -237,7 +252,7 @@ class Admin:
         if group not in self._outsiders:
             self._outsiders[group] = self._outsider(group)
         try:
-            found = self._outsiders[group].committed(wanted, _SLICE_S)
+            found = self._outsiders[group].committed(wanted, SLICE_S)
         except KafkaException as exception:
             return [], the_error(exception)
         return found, next((tp.error for tp in found if tp.error is not None), None)
@@ -255,19 +270,19 @@ class Admin:
         names = [group.group_id for group in listed.valid]
         client = self._made()  # kept until its futures are done: they end with it, or never
         described = client.describe_consumer_groups(names, request_timeout=_REQUEST_S) if names else {}
-        return {name: len(self._result(f"describe group '{name}'", f).members) for name, f in described.items()}
+        return {name: len(self._result(f"describe group '{name}'", f, client).members) for name, f in described.items()}
 
     def holder(self, group: str, name: str) -> str | None:
-        """The id of the group's static member of that name, None where it has none."""
+        """The id of the group's static member with that name, or None."""
         client = self._made()
         (future,) = client.describe_consumer_groups([group], request_timeout=_REQUEST_S).values()
-        members = self._result(f"describe group '{group}'", future).members
+        members = self._result(f"describe group '{group}'", future, client).members
         return next((member.member_id for member in members if member.group_instance_id == name), None)
 
     def outlast(self, group: str, name: str, counts: Mapping[str, int], session_s: float) -> None:
-        """Let the session of the member `name` run out where its group shares out other partitions than these.
+        """Wait for the session of the member `name` to end if its group's assignment does not cover these partitions.
 
-        Raises: SlotTakenError where it does not run out: somebody else has the name.
+        Raises: SlotTakenError if the session does not end: another worker has the name.
         """
         told = False
         deadline = time.monotonic() + session_s + _REQUEST_S
@@ -286,14 +301,15 @@ class Admin:
             time.sleep(_SESSION_PAUSE_S)
 
     def _shares(self, group: str) -> dict[str, frozenset[TopicPartition]]:
-        """Who owns what, by the names of clients; nobody where the group is being shared out anew, or does not exist.
+        """The partitions of each member, by client name; empty during a rebalance, or if the group does not exist.
 
-        The older call asks every broker. One to the coordinator alone can end the process while that loads (5040).
+        The older call asks every broker. A request to the coordinator alone can end the process while that loads
+        (5040).
         """
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)
-                listed = self._client.list_groups(group, timeout=_LISTING_S)
+                listed = self._client.list_groups(group, timeout=SLICE_S)
         except KafkaException as exception:
             if the_error(exception).code() != KafkaError._PARTIAL:
                 raise
@@ -310,11 +326,11 @@ class Admin:
         }
 
     def delete_group(self, group: str) -> None:
-        """Forget a group; one that does not exist is passed over."""
+        """Delete a group; a missing one is ignored."""
         client = self._made()
         (future,) = client.delete_consumer_groups([group], request_timeout=_REQUEST_S).values()
         try:
-            self._answer(f"delete group '{group}'", future)
+            self._answer(f"delete group '{group}'", future, client)
         except KafkaException as exception:
             error = the_error(exception)
             if error.code() == KafkaError.NON_EMPTY_GROUP:
@@ -326,22 +342,28 @@ class Admin:
                 raise kafka_error(f"{self._where}: delete group '{group}'", error) from exception
 
     def set_positions(self, group: str, positions: Mapping[TopicPartition, int]) -> None:
-        """Let a group without members begin there."""
+        """Set the positions of a group without members."""
         moved = [confluent_kafka.TopicPartition(*where, offset) for where, offset in positions.items()]
         outsider = self._outsider(group)
         try:
             self._ask(f"set positions of group '{group}'", lambda: outsider.commit(offsets=moved, asynchronous=False))
         finally:
-            outsider.close()
+            close_within(outsider.close, f"{self._where}: positions of group '{group}'")
 
     def close(self) -> None:
-        """Close the clients that asked for positions."""
-        for outsider in self._outsiders.values():
-            outsider.close()
+        """Close all clients."""
+        for group, outsider in self._outsiders.items():
+            close_within(outsider.close, f"{self._where}: positions of group '{group}'")
+        self._outsiders.clear()
+        if not self._closed:
+            self._closed = True
+            client = [self._client]
+            del self._client
+            free_within(client, f"{self._where}: admin client")
 
 
 def _is_there(future: "Future[Any]") -> bool:
-    """Whether a request to make a topic leaves it in the cluster."""
+    """Whether the topic exists after a request to create it."""
     failure = future.exception()
     error = None if failure is None else error_of(failure)
     return failure is None or (error is not None and error.code() == KafkaError.TOPIC_ALREADY_EXISTS)

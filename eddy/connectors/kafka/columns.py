@@ -1,24 +1,39 @@
 """From the client's messages to columns, one set a partition.
 
-Invariant: what is returned moves the positions kept beside it, and nothing else does.
+Invariant: the positions move exactly with the records that are returned.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import chain, groupby
 from typing import Any, cast
 
 from confluent_kafka import Message
 
 from eddy.connectors.log import Headers, Records, TopicPartition
 
-__all__ = ["Columns", "records_of"]
+__all__ = ["CHUNK", "Columns", "fitting", "records_of", "take", "within"]
+
+CHUNK = 500  # larger chunks cost more a record: the client fills a queue of its own first
+
+
+def _is_one_run(batch: list[Message]) -> bool:
+    """Whether all are records of one partition, as most are. Told without bytecode for each."""
+    topics, partitions = set(map(Message.topic, batch)), set(map(Message.partition, batch))
+    return len(topics) == len(partitions) == 1 and not any(map(Message.error, batch))
+
+
+def _whereabouts(message: Message) -> tuple[str, int] | None:
+    """The topic and partition of a record; None for an event."""
+    return (message.topic(), message.partition()) if message.error() is None else None  # type: ignore[return-value]
 
 
 class Columns:
     """Messages of one partition, column by column."""
 
-    __slots__ = ("headers", "keys", "offsets", "timestamps", "values")
+    __slots__ = ("bytes", "headers", "keys", "offsets", "timestamps", "values")
 
     def __init__(self) -> None:
+        self.bytes = 0
         self.offsets: list[int] = []
         self.timestamps: list[int] = []
         self.keys: list[bytes | None] = []
@@ -26,19 +41,23 @@ class Columns:
         self.headers: list[Headers] = []
 
     def add(self, messages: Sequence[Message]) -> None:
-        """Take in messages that are records."""
+        """Add messages that are records."""
         before = len(self.offsets)
         self.offsets += [message.offset() for message in messages]  # type: ignore[misc]
         self.timestamps += [message.timestamp()[1] for message in messages]
-        self.keys += [message.key() for message in messages]
-        self.values += [message.value() for message in messages]
+        keys, values = [message.key() for message in messages], [message.value() for message in messages]
+        self.keys += keys
+        self.values += values
+        self.bytes += sum(map(len, filter(None, chain(keys, values))))
         headers = [message.headers() for message in messages]
         if any(headers):
             self.headers.extend([()] * (before - len(self.headers)))
-            self.headers += [tuple((name, value or b"") for name, value in cast("list[Any]", h or ())) for h in headers]
+            given = [tuple((name, value or b"") for name, value in cast("list[Any]", h or ())) for h in headers]
+            self.headers += given
+            self.bytes += sum(len(name) + len(value) for pairs in given for name, value in pairs)
 
     def records(self, topic: str, partition: int, next_offset: int | None = None) -> Records:
-        """As the port's records; `next_offset` where it is known to lie further on."""
+        """The port's records; `next_offset` if it is known to be higher than the last offset plus one."""
         behind = self.offsets[-1] + 1 if self.offsets else 0
         if self.headers:
             self.headers.extend([()] * (len(self.offsets) - len(self.headers)))
@@ -54,10 +73,31 @@ class Columns:
         )
 
 
+def take(batch: list[Message], columns: dict[tuple[str, int], Columns]) -> list[Message]:
+    """Sort the records of a batch into columns. Returns its events: they may raise, so the records come first."""
+    if _is_one_run(batch) and (where := _whereabouts(batch[0])) is not None:
+        columns.setdefault(where, Columns()).add(batch)
+        return []
+    events: list[Message] = []
+    for where, run in groupby(batch, _whereabouts):
+        if where is None:
+            events += run
+        else:
+            columns.setdefault(where, Columns()).add(list(run))
+    return events
+
+
+def fitting(columns: Mapping[tuple[str, int], Columns], max_bytes: int) -> int:
+    """The number of further records, of the average size so far, that fit into the bytes; at least 1 if one is left."""
+    left = max_bytes - sum(column.bytes for column in columns.values())
+    records = sum(len(column.offsets) for column in columns.values())
+    return 0 if left <= 0 else max(1, left * records // (max_bytes - left or 1)) if records else CHUNK
+
+
 def records_of(
     columns: Mapping[tuple[str, int], Columns], ends: Mapping[TopicPartition, int], positions: dict[TopicPartition, int]
 ) -> list[Records]:
-    """The records of a poll. `ends` are positions at partitions' ends; `positions` move behind what is returned."""
+    """The records of a poll. `ends` are positions at partitions' ends; `positions` move past the returned records."""
     found = []
     for where in columns.keys() | ends.keys():
         partition = TopicPartition(*where)
@@ -69,3 +109,26 @@ def records_of(
             positions[partition] = records.next_offset
             found.append(records)
     return sorted(found, key=lambda records: (records.topic, records.partition))
+
+
+def within(polled: list[Records], max_bytes: int) -> list[Records]:
+    """The first records of each partition that together have up to `max_bytes`, or one record.
+
+    The partitions get equal shares, plus the bytes that smaller ones leave unused.
+    """
+    sizes = {id(records): records.bytes() for records in polled}
+    if sum(sizes.values()) <= max_bytes:
+        return polled
+    kept: dict[int, Records] = {}
+    for records in sorted(polled, key=lambda records: sizes[id(records)]):
+        size, room = sizes[id(records)], max_bytes // (len(polled) - len(kept))
+        stop = len(records)
+        while stop and size > room:
+            stop -= 1
+            size -= records.slice(stop, stop + 1).bytes()
+        kept[id(records)] = records.slice(0, stop) if stop < len(records) else records
+        max_bytes -= size
+    if not any(map(len, kept.values())):
+        largest = max(polled, key=len)
+        kept[id(largest)] = largest.slice(0, 1)
+    return [kept[id(records)] for records in polled]

@@ -1,41 +1,50 @@
-"""A member of a consumer group: what `Consumer` promises, over librdkafka's consumer.
+"""A member of a consumer group: `Consumer` over librdkafka's consumer.
 
 Ownership changes reach us in callbacks that run inside `poll` only. A partition that is assigned
 starts at the group's stable position, or its first offset, given explicitly: nothing is left to
 `auto.offset.reset`, which would skip records silently.
 
-Control records are invisible to a client; what tells that they were stepped over is the event at
-the end of a partition, which carries the position there.
+Control records are invisible to a client; the event at the end of a partition has the position after them.
 
-Membership is static (`group.instance.id`): a restart takes its predecessor's partitions at once,
-and two workers with one name are told apart from one that comes back. Leaving is silent: others
-take over when the session has run out.
+Membership is static (`group.instance.id`): a restarted worker resumes its partitions at once, and a second worker with
+the same name is detected. A member leaves without a request: others take over when its session ends.
 
-A client whose session runs out while the coordinator is away and nobody polls it goes on without its
-member id when the coordinator is back, and is fenced for that. So a client that was fenced asks who
-has its name: it joins again, unless that is somebody else.
+A client whose session ends while the coordinator is away and nobody polls continues without its member id when the
+coordinator is back, and is fenced. So a fenced client asks which member has its name: it joins again, unless another
+worker has the name.
+
+A client of the classic protocol is not closed but freed, in a thread with a deadline. Closing would call the callbacks
+of a pending rebalance; if the group's side has ended already, an answer is lost, and the call waits for it for ever,
+holding Python's global lock (librdkafka 2.16). Nothing is lost by this: a static member leaves without a request, and
+positions are committed with transactions. With `group.protocol=consumer` closing releases the member's name; callbacks
+then do nothing.
 """
 
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import groupby
 from typing import TypeVar
 
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from eddy.connectors.kafka.columns import Columns, records_of
+from eddy.connectors.closing import close_within, free_within
+from eddy.connectors.kafka.columns import CHUNK, Columns, fitting, records_of, take, within
 from eddy.connectors.kafka.errors import kafka_error, the_error
+from eddy.connectors.kafka.slices import in_slices
 from eddy.connectors.kafka.trouble import Trouble
-from eddy.connectors.log import Poll, TopicPartition
+from eddy.connectors.log import UNBOUNDED, Poll, Records, TopicPartition
 from eddy.errors import ConnectorError, FencedError, SlotTakenError
 
 __all__ = ["KafkaConsumer"]
 
 _log = logging.getLogger("eddy.kafka")
 _REQUEST_S = 10.0
-_CHUNK = 500  # more at a time costs more each: the client fills a queue of its own first
+_LOST = -1
+"""The value of a position that needs a new seek."""
+_LOOK_S = 0.2
+_NOT_FETCHING = {KafkaError._STATE, KafkaError._PREV_IN_PROGRESS}
+"""The client's errors for a seek in a partition that it has stopped fetching, or is about to."""
 _IGNORED = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE}
 
 T = TypeVar("T")
@@ -44,22 +53,11 @@ Starts = Callable[[Iterable[TopicPartition]], dict[TopicPartition, int]]
 Holder = Callable[[], str | None]
 
 
-def _is_one_run(batch: list[Message]) -> bool:
-    """Whether all are records of one partition, as most are. Told without bytecode for each."""
-    topics, partitions = set(map(Message.topic, batch)), set(map(Message.partition, batch))
-    return len(topics) == len(partitions) == 1 and not any(map(Message.error, batch))
-
-
-def _whereabouts(message: Message) -> tuple[str, int] | None:
-    """The topic and partition of a record; None for what is no record."""
-    return (message.topic(), message.partition()) if message.error() is None else None  # type: ignore[return-value]
-
-
 class KafkaConsumer:
     """A `Consumer`.
 
-    `starts` tells where partitions begin: the committed position, or the first offset. `holder` tells the id of
-    the group's member that has this one's name, None where none has.
+    `starts` returns the start of partitions: the committed position, or the first offset. `holder` returns the id of
+    the group's member with this consumer's name, or None.
     """
 
     def __init__(
@@ -81,21 +79,21 @@ class KafkaConsumer:
 
     def _join(self) -> None:
         self._client = confluent_kafka.Consumer(self._settings)
+        self._live: confluent_kafka.Consumer | None = self._client
         self._client.subscribe(
             self._topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
         )
 
-    def poll(self, max_records: int, timeout_s: float) -> Poll:
-        """As `Consumer.poll`. Raises: ConnectorError; SlotTakenError where another took this one's name."""
-        if self._closed:
-            raise ConnectorError(f"{self._where}: this consumer was closed; an open one is needed")
+    def poll(self, max_records: int, timeout_s: float, max_bytes: int = UNBOUNDED) -> Poll:
+        """As `Consumer.poll`. Raises: ConnectorError; SlotTakenError if another member took this one's name."""
+        self._demand_open()
         columns: dict[tuple[str, int], Columns] = {}
         ends: dict[TopicPartition, int] = {}
         try:
             if self._fenced is not None:
                 raise self._fenced
             self._place()
-            self._gather(columns, ends, max_records, timeout_s)
+            self._gather(columns, ends, max_records, max_bytes, timeout_s)
         except SlotTakenError as error:
             self._fenced = error
             self._join_again(error)
@@ -107,17 +105,30 @@ class KafkaConsumer:
             raise
         if not columns:
             self._trouble.check(self._where)
+            self._trouble.look(self._answers)
         if self._revoked or self._assigned:
-            self._give_back(columns)  # told alone: what came with the news comes again
+            self._give_back(columns)  # returned alone: the records are fetched again
             return self._news()
-        return Poll(records_of(columns, ends, self._positions))
+        return Poll(self._within(records_of(columns, ends, self._positions), max_bytes))
+
+    def _demand_open(self) -> None:
+        if self._closed:
+            raise ConnectorError(f"{self._where}: this consumer was closed; an open one is needed")
+
+    def _answers(self) -> bool:
+        """Whether a broker answers now."""
+        try:
+            self._client.list_topics(self._topics[0], timeout=_LOOK_S)
+        except KafkaException:
+            return False
+        return True
 
     def _join_again(self, fenced: SlotTakenError) -> None:
-        """By a new client, since the fenced one is done. Raises: SlotTakenError where somebody else has the name."""
+        """Join with a new client; a fenced one is unusable. Raises: SlotTakenError if another has the name."""
         if self._holder() not in (None, self._member):
             raise fenced
         _log.warning("%s: %s; nobody else has the name: joining again", self._where, fenced)
-        self._client.close()
+        self._close_client()
         self._revoked |= self._positions.keys()
         for state in (self._assigned, self._unplaced, self._paused, self._positions):
             state.clear()
@@ -125,110 +136,141 @@ class KafkaConsumer:
         self._join()
 
     def _news(self) -> Poll:
+        if self._assigned:
+            self._member = self._client.memberid()  # not asked in a callback: see above
         news = Poll(revoked=frozenset(self._revoked), assigned=frozenset(self._assigned))
         self._revoked.clear()
         self._assigned.clear()
         return news
 
+    def _within(self, polled: list[Records], max_bytes: int) -> list[Records]:
+        """Records of the last chunk beyond the bytes are given back, and fetched again."""
+        kept = within(polled, max_bytes)
+        self.seek({TopicPartition(r.topic, r.partition): r.next_offset for r in kept})
+        return kept
+
     def _gather(
-        self, columns: dict[tuple[str, int], Columns], ends: dict[TopicPartition, int], room: int, timeout_s: float
+        self,
+        columns: dict[tuple[str, int], Columns],
+        ends: dict[TopicPartition, int],
+        room: int,
+        max_bytes: int,
+        timeout_s: float,
     ) -> None:
-        """Take what there is. An event alone is not what a caller waits for."""
+        """Read the available messages. An event alone does not end the wait."""
         deadline = time.monotonic() + timeout_s
         while not columns and not self._revoked and not self._assigned:
             first = self._client.poll(max(deadline - time.monotonic(), 0.0))
             batch = [] if first is None else [first]
             while batch:
                 room -= self._take(batch, columns, ends)
-                batch = self._client.consume(min(room, _CHUNK), 0.0) if room else []
+                more = min(room, CHUNK, fitting(columns, max_bytes))
+                batch = self._client.consume(more, 0.0) if more else []
             if any(end > self._positions.get(tp, end) for tp, end in ends.items()) or time.monotonic() >= deadline:
                 return
 
     def _take(
         self, batch: list[Message], columns: dict[tuple[str, int], Columns], ends: dict[TopicPartition, int]
     ) -> int:
-        """Sort messages into columns. Returns how many of them are records."""
-        taken = 0
-        if _is_one_run(batch) and (where := _whereabouts(batch[0])) is not None:
-            columns.setdefault(where, Columns()).add(batch)
-            return len(batch)
-        for where, run in groupby(batch, _whereabouts):
-            messages = list(run)
-            if where is None:
-                for message in messages:
-                    self._event(message, message.error(), ends)  # type: ignore[arg-type]
-            else:
-                columns.setdefault(where, Columns()).add(messages)
-                taken += len(messages)
-        return taken
+        """Sort messages into columns. Returns the number of records."""
+        events = take(batch, columns)
+        for message in events:
+            self._event(message, message.error(), ends)  # type: ignore[arg-type]
+        return len(batch) - len(events)
 
     def _event(self, message: Message, error: KafkaError, ends: dict[TopicPartition, int]) -> None:
-        """What is no record: the end of a partition, or trouble."""
+        """Handle a message that is no record: the end of a partition, or an error."""
         code = error.code()
         if code == KafkaError._PARTITION_EOF:
             ends[TopicPartition(message.topic(), message.partition())] = message.offset()  # type: ignore
         elif code == KafkaError._MAX_POLL_EXCEEDED:
             _log.warning("%s: %s; rejoining. Smaller epochs help: max_epoch_records", self._where, error.str())
         elif code == KafkaError._AUTO_OFFSET_RESET:
-            raise self._out_of_range(message)
+            self._out_of_range(message)
         elif code not in _IGNORED:
             where = f"{self._where}: topic '{message.topic()}'" if message.topic() else self._where
             raise kafka_error(where, error)
 
-    def _out_of_range(self, message: Message) -> ConnectorError:
+    def _out_of_range(self, message: Message) -> None:
+        """Continue if the position is retained; raise if it is not.
+
+        After a pause beyond the session the client reports an earlier fetch, at an offset that was purged meanwhile:
+        this says nothing about the current position. Raises: FencedError; ConnectorError.
+        """
         where = TopicPartition(message.topic(), message.partition())  # type: ignore[arg-type]
-        position = self._positions.get(where, message.offset() or 0)
-        if where in self._positions:
-            self._positions[where] = -1  # the client has stopped fetching: a seek to the same offset is a seek
+        position = self._positions.get(where, _LOST)
+        if position == _LOST:
+            return  # no longer ours, or waiting for a seek
+        self._positions[where] = _LOST  # the client has stopped fetching: a seek to the same offset is a seek
         named = confluent_kafka.TopicPartition(*where)
-        if (committed := self._client.committed([named], timeout=_REQUEST_S)[0].offset) > position:
-            return FencedError(
-                f"{self._where}: position {position} of '{where.topic}' partition {where.partition}, the group's is "
-                f"{committed}; another worker has taken over, and what it took in was purged"
+        first, end = in_slices(lambda wait_s: self._client.get_watermark_offsets(named, timeout=wait_s), _REQUEST_S)
+        # Requested last: another worker commits before it purges, so its purges before `first` are covered.
+        committed = in_slices(lambda wait_s: self._client.committed([named], timeout=wait_s), _REQUEST_S)[0].offset
+        what = f"{self._where}: position {position} of '{where.topic}' partition {where.partition}"
+        if committed > position:
+            raise FencedError(
+                f"{what}, the group's is {committed}; another worker has taken over, and the records it read were "
+                "purged"
             )
-        first, end = self._client.get_watermark_offsets(named, timeout=_REQUEST_S)
-        return ConnectorError(
-            f"{self._where}: position {position} of '{where.topic}' partition {where.partition} lies outside what is "
-            f"kept, offsets {first} to {end}; records that were not taken in are gone. Start anew from what is left: "
-            "eddy reset …"
-        )
+        if position < first:
+            raise ConnectorError(
+                f"{what} lies before the first offset that is kept, {first}; the records between were deleted before "
+                "they were read. Start anew from the records that are left: eddy reset …"
+            )
+        if position > end:
+            raise ConnectorError(
+                f"{what} lies after its end, {end}; the topic was made anew, or has lost records that were read. "
+                "Start anew from the records it holds: eddy reset …"
+            )
+        _log.info("%s is kept, offset %s was asked for and is not; going on", what, message.offset())
+        self._seek(where, position)
 
     def _give_back(self, columns: Mapping[tuple[str, int], Columns]) -> None:
-        """What was taken out of the client's queue and is not returned has to come again."""
-        for where in columns:
-            partition = TopicPartition(*where)
-            if self._positions.get(partition, -1) >= 0:
-                self._seek(partition)
+        """Seek back, so that records taken from the client's queue but not returned are fetched again."""
+        taken = self._positions.keys() & {TopicPartition(*where) for where in columns}
+        back = {partition: self._positions[partition] for partition in taken if self._positions[partition] != _LOST}
+        # all first, so that after a failed seek the next ones are not skipped
+        self._positions |= dict.fromkeys(back, _LOST)
+        self.seek(back)
 
-    def _seek(self, partition: TopicPartition) -> None:
-        """Move the client to where we are. Where it has stopped fetching a partition, it is assigned anew."""
-        wanted = [confluent_kafka.TopicPartition(*partition, self._positions[partition])]
+    def _seek(self, partition: TopicPartition, offset: int) -> None:
+        """Move the client and the position. A partition that the client does not fetch is assigned anew.
+
+        Raises: ConnectorError; the position is then unknown, so that the next seek is not skipped.
+        """
+        self._positions[partition] = _LOST
+        wanted = confluent_kafka.TopicPartition(*partition, offset)
         try:
-            self._client.seek(wanted[0])
+            self._client.seek(wanted)
         except KafkaException as exception:
-            if the_error(exception).code() != KafkaError._STATE:
-                raise
-            self._assign_anew(wanted)
+            error = the_error(exception)
+            if error.code() not in _NOT_FETCHING:
+                raise kafka_error(f"{self._where}: seek", error) from exception
+            self._do(self._assign_anew, wanted)
+        self._positions[partition] = offset
 
-    def _assign_anew(self, wanted: list[confluent_kafka.TopicPartition]) -> None:
+    def _assign_anew(self, wanted: confluent_kafka.TopicPartition) -> None:
+        """Assign a partition at an offset. Pauses stay: the client keeps them across assignments."""
         if self._incremental:
-            self._client.incremental_unassign(wanted)
-            self._client.incremental_assign(wanted)
+            self._client.incremental_unassign([wanted])
+            self._client.incremental_assign([wanted])
         else:
-            self._client.assign([confluent_kafka.TopicPartition(*tp, max(at, 0)) for tp, at in self._positions.items()])
-        if self._paused:
-            self._client.pause([confluent_kafka.TopicPartition(*tp) for tp in self._paused])
+            at = self._positions | {TopicPartition(wanted.topic, wanted.partition): wanted.offset}
+            self._client.assign([confluent_kafka.TopicPartition(*tp, max(offset, 0)) for tp, offset in at.items()])
 
     def _on_assign(self, client: confluent_kafka.Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
+        if client is not self._live:
+            return
+        del client  # a traceback that holds this frame must not keep the client
         named = {TopicPartition(p.topic, p.partition) for p in partitions}
         self._assigned |= named
         if not self._incremental:
             self._positions.clear()
-        self._unplaced, self._member = named, client.memberid()
+        self._unplaced = named
         self._place()
 
     def _place(self) -> None:
-        """Start what was assigned. Where its position cannot be told yet, the next poll tries again."""
+        """Start the assigned partitions. If their positions are not available yet, the next poll retries."""
         if not self._unplaced:
             return
         starts = self._starts(self._unplaced)
@@ -238,23 +280,35 @@ class KafkaConsumer:
         else:
             self._client.assign(placed)
         self._positions |= starts
-        self._paused -= self._unplaced
         self._unplaced = set()
 
     def _on_revoke(self, client: confluent_kafka.Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
+        if client is not self._live:
+            return
+        del client  # a traceback that holds this frame must not keep the client
         named = {TopicPartition(p.topic, p.partition) for p in partitions}
         self._revoked |= named - self._assigned
         self._assigned -= named
         self._unplaced -= named
         for partition in named:
             self._positions.pop(partition, None)
-        self._paused -= named
+        self._end_pauses(named)
         if self._incremental:
-            client.incremental_unassign(partitions)
+            self._client.incremental_unassign(partitions)
         else:
-            client.unassign()
+            self._client.unassign()
+
+    def _end_pauses(self, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
+        """Resume. Returns the partitions that were paused. A new assignment does not end the client's pauses."""
+        paused = self._paused.intersection(partitions)
+        if paused:
+            self._do(self._client.resume, [confluent_kafka.TopicPartition(*p) for p in paused])
+            self._paused -= paused
+        return paused
 
     def _on_lost(self, client: confluent_kafka.Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
+        if client is not self._live:
+            return
         _log.warning("%s: partitions lost: the group went on without this worker", self._where)
         self._on_revoke(client, partitions)
 
@@ -271,8 +325,7 @@ class KafkaConsumer:
                     "does not own; only owned partitions have a position. Seek after the poll that assigns it"
                 )
             if self._positions[partition] != offset:
-                self._positions[partition] = offset
-                self._seek(partition)
+                self._seek(partition, offset)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """As `Consumer.pause`."""
@@ -283,10 +336,9 @@ class KafkaConsumer:
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """As `Consumer.resume`."""
-        wanted = self._paused.intersection(partitions)
-        if wanted:
-            self._do(self._client.resume, [confluent_kafka.TopicPartition(*p) for p in wanted])
-            self._paused -= wanted
+        for partition in self._end_pauses(partitions):
+            if (position := self._positions.get(partition, _LOST)) != _LOST:
+                self._seek(partition, position)  # else the client fetches when it next looks, up to a second later
 
     def _do(self, call: Callable[[T], None], argument: T) -> None:
         try:
@@ -296,11 +348,20 @@ class KafkaConsumer:
             raise kafka_error(f"{self._where}: {getattr(call, '__name__', 'call')}", error) from exception
 
     def group_metadata(self) -> object:
-        """The group, member and generation as of now."""
+        """The group, member and generation now. Raises: ConnectorError if this consumer was closed."""
+        self._demand_open()
         return self._client.consumer_group_metadata()
 
     def close(self) -> None:
-        """Stop; the second time, do nothing."""
+        """Stop; the second call does nothing."""
         if not self._closed:
             self._closed = True
-            self._client.close()
+            self._close_client()
+
+    def _close_client(self) -> None:
+        """Release the client, the last reference to it; a thread frees it."""
+        self._live, client, what = None, [self._client], f"{self._where}: consumer"
+        del self._client
+        if self._incremental:
+            close_within(client[0].close, what)
+        free_within(client, what)

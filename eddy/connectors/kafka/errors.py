@@ -1,6 +1,6 @@
 """From Kafka's error codes to eddy's errors, in the order that transactions demand: fatal, abort, retry.
 
-another has the slot or the generation     FencedError, SlotTakenError
+another worker has the slot or generation  FencedError, SlotTakenError
 an administrator has to act                ConfigurationError, naming the right or the topic
 the cluster will be back                   ConnectorError, retriable
 anything else                              ConnectorError
@@ -77,13 +77,13 @@ _TRANSIENT = {
 
 
 def error_of(exception: BaseException) -> KafkaError | None:
-    """The `KafkaError` that an exception of the client carries, if it carries one."""
+    """The `KafkaError` of an exception of the client, or None."""
     found = exception.args[0] if isinstance(exception, KafkaException) and exception.args else None
     return found if isinstance(found, KafkaError) else None
 
 
 def the_error(exception: KafkaException) -> KafkaError:
-    """The same, of the client's own exception, which always carries one."""
+    """The `KafkaError` of a `KafkaException`, which always has one."""
     error = error_of(exception)
     assert error is not None
     return error
@@ -95,7 +95,7 @@ def is_transient(error: KafkaError) -> bool:
 
 
 def kafka_error(where: str, error: KafkaError, fix: str = "") -> ConnectorError:
-    """The error of eddy's for one of Kafka's; `where` says what was tried, and where."""
+    """The error of eddy for an error of Kafka; `where` names the operation and its place."""
     code, text = error.code(), f"{where}: {error.str()} ({error.name()})"
     if code == KafkaError.UNRELEASED_INSTANCE_ID or (code == KafkaError._FATAL and "still used" in error.str()):
         return SlotTakenError(
@@ -109,7 +109,7 @@ def kafka_error(where: str, error: KafkaError, fix: str = "") -> ConnectorError:
         return FencedError(f"{text}; another worker has taken over, or this one was silent for too long")
     if code in _RIGHTS:
         return ConfigurationError(
-            f"{text}; a right {_RIGHTS[code]} is missing. List what is needed: eddy run FILE --no-create-topics"
+            f"{text}; a right {_RIGHTS[code]} is missing. List the rights needed: eddy run FILE --no-create-topics"
         )
     if code in _CONFIGURATION:
         return ConfigurationError(f"{text}. {fix or 'Check the settings given by --config and --set'}")

@@ -1,11 +1,11 @@
-"""The settings of Java's clients in librdkafka's words, for the files that people have and paste.
+"""Translates the settings of Java's clients to librdkafka's, so that existing files can be used.
 
     sasl.jaas.config with Plain- or ScramLoginModule    sasl.username, sasl.password
     ssl.truststore.*, ssl.keystore.* that hold PEM      ssl.ca.*, ssl.certificate.*, ssl.key.*
-    ssl.keystore.* of type PKCS12                       as they are
-    serializers, schema registry, reporters             left out: nothing here reads them
+    ssl.keystore.* of type PKCS12                       unchanged
+    serializers, schema registry, reporters             ignored: nothing here reads them
 
-What is in a Java keystore librdkafka cannot read; that is said. All else is passed on as it is, for it to judge.
+librdkafka cannot read a Java keystore: that is an error. All other settings are passed on unchanged.
 """
 
 import re
@@ -35,12 +35,12 @@ _WITH_PASSWORD = ("PlainLoginModule", "ScramLoginModule")
 
 
 def is_left_out(key: str) -> bool:
-    """Whether a setting has a meaning for Java's clients alone."""
+    """Whether a setting matters to Java's clients only."""
     return _LEFT_OUT.fullmatch(key) is not None
 
 
 def translated(settings: Mapping[str, str], origins: Mapping[str, str]) -> dict[str, str]:
-    """The settings in librdkafka's words. Raises: ConfigurationError for what has none."""
+    """The settings with librdkafka's names. Raises: ConfigurationError for one without an equivalent."""
     found = {_RENAMED.get(key, key): value for key, value in settings.items() if not is_left_out(key)}
     if (jaas := found.pop("sasl.jaas.config", None)) is not None:
         found = _login(jaas, origins.get("sasl.jaas.config", "settings")) | found
@@ -73,7 +73,7 @@ def _login(jaas: str, origin: str) -> dict[str, str]:
 
 
 def _kind(settings: dict[str, str], store: str) -> str:
-    """What a store is: PEM, PKCS12 or JKS, by its type or else by its suffix."""
+    """The format of a store: PEM, PKCS12 or JKS, by its type or else by its suffix."""
     suffix = PurePath(settings.get(f"{store}.location", "")).suffix.lower()
     known = {".pem": "PEM", ".crt": "PEM", ".cer": "PEM", ".p12": "PKCS12", ".pfx": "PKCS12"}
     return (settings.pop(f"{store}.type", "") or known.get(suffix, "JKS")).upper()

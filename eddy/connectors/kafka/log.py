@@ -3,18 +3,17 @@
     KafkaLog → consumer, producer, reader → librdkafka
              → the admin client: topics, offsets, groups
 
-What the port asks beyond what Kafka gives, and how it is had:
+Guarantees of the port beyond Kafka's own, and how they are provided:
 
-    stable positions   a position of an open transaction is waited for: it ends, or times out
+    stable positions   a read waits for an open transaction's position until it ends or times out
     co-partitioning    the assignor is `range`; it gives partition i of every topic to one member
     nothing skipped    positions are explicit; `auto.offset.reset` is `error`
     one owner          generation at commit, transactional id, static membership
 
-What it cannot give is rule 6: Kafka compacts whether a group has read or not, so that a table's
-source topic cannot stand in for its changelog (ADR 9).
+Rule 6 is not provided: Kafka compacts records that a group has not read, so a table's source topic cannot replace its
+changelog (ADR 9).
 """
 
-import logging
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
@@ -24,8 +23,10 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from eddy.connectors.kafka.admin import Admin
+from eddy.connectors.kafka.client_log import client_logger
 from eddy.connectors.kafka.consumer import KafkaConsumer
 from eddy.connectors.kafka.errors import error_of
+from eddy.connectors.kafka.follower import KafkaFollower
 from eddy.connectors.kafka.producer import KafkaProducer
 from eddy.connectors.kafka.reader import KafkaReader
 from eddy.connectors.kafka.settings import KafkaSettings
@@ -38,9 +39,9 @@ __all__ = ["KafkaLog"]
 T = TypeVar("T")
 
 _TRANSACTION_TIMEOUT_MS = 20_000
-_SILENT = 0  # the admin client's log lines would go to stderr as they are; its errors come as exceptions
+_SILENT = 0  # the admin client would log to stderr; its errors are raised anyway
 _SWEEP_S = 20.0
-"""How long a broker may take beyond a transaction's time limit until it has ended it."""
+"""How long after a transaction's time limit a broker may take to end it."""
 _COMMON: dict[str, object] = {"retry.backoff.ms": 10, "topic.metadata.propagation.max.ms": 30_000}
 _CONSUMER: dict[str, object] = {
     "enable.auto.commit": False,
@@ -52,6 +53,8 @@ _CONSUMER: dict[str, object] = {
     "fetch.queue.backoff.ms": 10,
     "queued.max.messages.kbytes": 32_768,
 }
+_FOLLOWER: dict[str, object] = {"fetch.wait.max.ms": 10}
+_OF_GROUPS = ("group.", "session.", "heartbeat.", "partition.assignment", "max.poll")
 _READER: dict[str, object] = {"fetch.wait.max.ms": 10, "queued.max.messages.kbytes": 16_384}
 _MEMBER: dict[str, object] = {
     "partition.assignment.strategy": "range",
@@ -75,11 +78,10 @@ class KafkaLog:
         self.settings = settings
         self.where = f"kafka {settings.bootstrap}"
         timeout_ms = int(settings.for_producer().get("transaction.timeout.ms", _TRANSACTION_TIMEOUT_MS))
-        self._trouble = Trouble()
+        self._trouble = Trouble(self.where)
         quiet = {"log_level": _SILENT, "error_cb": self._trouble.report}
         as_admin = _COMMON | settings.for_admin() | quiet
-        of_groups = ("group.", "session.", "heartbeat.", "partition.assignment", "max.poll")
-        asked = {key: value for key, value in settings.for_consumer().items() if not key.startswith(of_groups)}
+        asked = {key: value for key, value in settings.for_consumer().items() if not key.startswith(_OF_GROUPS)}
         alone = _COMMON | _CONSUMER | asked | self._reports()
         self._admin = Admin(
             lambda: self._made(lambda given: AdminClient(dict(given)), as_admin),  # type: ignore[arg-type]
@@ -98,13 +100,21 @@ class KafkaLog:
         return confluent_kafka.murmur2
 
     @property
+    def session_s(self) -> float | None:
+        """The session timeout: members keep their names, so they leave without a request."""
+        asked = self.settings.for_consumer()
+        if asked.get("group.protocol") == "consumer":
+            return None
+        return int(str(asked.get("session.timeout.ms", _MEMBER["session.timeout.ms"]))) / 1000
+
+    @property
     def compaction_waits(self) -> bool:
-        """False: Kafka compacts what a group has yet to read."""
+        """False: Kafka compacts records that a group has not read."""
         return False
 
     def _reports(self) -> dict[str, object]:
-        """Where a client that is polled puts its log lines, and its troubles."""
-        return {"error_cb": self._trouble.report, "logger": logging.getLogger("eddy.kafka.client")}
+        """The callbacks for the log lines and errors of a polled client."""
+        return {"error_cb": self._trouble.report, "logger": client_logger()}
 
     def _made(self, client: Callable[[Mapping[str, object]], T], settings: Mapping[str, object]) -> T:
         try:
@@ -113,15 +123,21 @@ class KafkaLog:
             error = error_of(exception)
             reason = error.str() if error else str(exception)
             raise ConfigurationError(
-                f"{self.where}: the client refuses a setting: {reason}. Check what --config and --set give"
+                f"{self.where}: the client refuses a setting: {reason}. Check --config and --set"
             ) from exception
 
+    def reach(self, timeout_s: float) -> None:
+        """As `Log.reach`. Raises: ConfigurationError if a client was refused."""
+        self._admin.reach(timeout_s)
+
     def topics(self, names: Iterable[str] | None = None) -> dict[str, TopicSpec]:
-        """As `Log.topics`. Configs that this user may not read are left out."""
+        """As `Log.topics`. Configs that this user may not read are missing."""
         known = self._admin.partitions()
         found = known if names is None else {name: known[name] for name in names if name in known}
         configs = self._admin.configs(found)
-        return {name: TopicSpec(name, count, configs[name]) for name, count in found.items()}
+        specs = {name: TopicSpec(name, count, configs[name]) for name, count in found.items()}
+        self._specs |= specs
+        return specs
 
     def create_topics(self, specs: Iterable[TopicSpec]) -> None:
         """As `Log.create_topics`, with the settings' `replication.factor` and `topic.…` configs."""
@@ -142,12 +158,23 @@ class KafkaLog:
         return self._admin.ends(partitions)
 
     def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
-        """As `Log.committed`: waits for open transactions, until they have to have timed out."""
+        """As `Log.committed`: waits for open transactions, until they must have timed out."""
         return self._admin.committed(group, partitions)
 
     def read(self, partition: TopicPartition, start: int, end: int, max_records: int) -> Records:
         """As `Log.read`."""
         return self._reader.read(partition, start, end, max_records)
+
+    def follower(self, positions: Mapping[TopicPartition, int]) -> KafkaFollower:
+        """As `Log.follower`."""
+        asked = {k: v for k, v in self.settings.for_consumer().items() if not k.startswith(_OF_GROUPS)}
+        group = {"group.id": f"eddy-follower-{uuid.uuid4().hex}"}
+        settings = _COMMON | _CONSUMER | asked | self._reports() | _FOLLOWER | group
+        return self._made(lambda s: KafkaFollower(s, positions, self._trouble), settings)
+
+    def reopened(self) -> "KafkaLog":
+        """As `Log.reopened`."""
+        return KafkaLog(self.settings)
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> None:
         """As `Log.delete_records`."""
@@ -166,9 +193,9 @@ class KafkaLog:
         return self._admin.groups()
 
     def consumer(self, group: str, topics: Sequence[str], member: str) -> KafkaConsumer:
-        """As `Log.consumer`. Raises: ConfigurationError where a topic does not exist; SlotTakenError.
+        """As `Log.consumer`. Raises: ConfigurationError if a topic does not exist; SlotTakenError.
 
-        After a change of topics it waits until the session of its predecessor is over.
+        After a change of topics it waits until the earlier session of this member is over.
         """
         known = self._admin.partitions()
         if missing := sorted(set(topics) - known.keys()):
@@ -180,7 +207,7 @@ class KafkaLog:
         defaults = _CONSUMER | ({} if asked.get("group.protocol") == "consumer" else _MEMBER)
         names = {"group.id": group, "group.instance.id": f"{group}-{member}", "client.id": f"{group}-{member}"}
         settings = _COMMON | defaults | asked | names | self._reports()
-        if "session.timeout.ms" in settings:  # else the broker shares out, and looks at what each member asks for
+        if "session.timeout.ms" in settings:  # otherwise the broker assigns, by each member's subscription
             session_s = int(str(settings["session.timeout.ms"])) / 1000
             self._admin.outlast(group, f"{group}-{member}", {topic: known[topic] for topic in topics}, session_s)
 
@@ -195,7 +222,7 @@ class KafkaLog:
         return made
 
     def _starts(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where a group goes on: its position, or the first offset."""
+        """The start of a group's partitions: its position, or the first offset."""
         wanted = list(partitions)
         committed, begins = self._admin.committed(group, wanted), self._admin.begins(wanted)
         return {tp: committed[tp].offset if tp in committed else begins[tp] for tp in wanted}
@@ -208,9 +235,9 @@ class KafkaLog:
         return self._made(lambda s: KafkaProducer(s, self._spec_of, self._trouble), settings)
 
     def _spec_of(self, topic: str) -> TopicSpec:
-        """What a topic is like, as it was when it was first asked for."""
+        """The spec of a topic, as of its last request."""
         if topic not in self._specs:
-            self._specs |= self.topics([topic])
+            self.topics([topic])
         return self._specs.get(topic, TopicSpec(topic, 0))
 
     def close(self) -> None:

@@ -1,12 +1,11 @@
-"""A transactional producer: what `Producer` promises, over librdkafka's producer.
+"""A transactional producer: `Producer` over librdkafka's producer.
 
-Records are handed over one by one without a callback each, which is what the client is quickest at;
-only the last one of each partition in a call asks for its offset: order within a partition then tells
-where all the others are.
+Records are passed to the client one by one without a callback, its fastest way; only the last one of each partition in
+a call requests its offset, and the order within the partition gives the offsets of the others.
 
-An end of a transaction that took long, or saw the network fail, may have left a request on its way
-that could end the *next* transaction (Kafka before KIP-890's second part, which librdkafka does
-not speak). A producer that was made anew fences it: so before the next `begin`, it is.
+If the end of a transaction took long, or the network failed meanwhile, a delayed request may end the *next* transaction
+(Kafka before KIP-890's second part, which librdkafka does not implement). A new producer fences such a request, so one
+is made before the next `begin`.
 Source: Jepsen, "Bufstream 0.1.0", 2024, §3; librdkafka issue 5423.
 """
 
@@ -25,34 +24,35 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException
 
+from eddy.connectors.closing import CLOSE_S, close_within, keep_for_ever
 from eddy.connectors.kafka.errors import is_transient, kafka_error, the_error
+from eddy.connectors.kafka.slices import SLICE_S
 from eddy.connectors.kafka.trouble import Trouble
-from eddy.connectors.limits import check_records
 from eddy.connectors.log import Headers, Position, TopicPartition, TopicSpec
+from eddy.connectors.record_limits import check_records
 from eddy.errors import ConfigurationError, ConnectorError, FencedError, IndeterminateCommitError, SlotTakenError
 
 __all__ = ["KafkaProducer"]
 
 _log = logging.getLogger("eddy.kafka")
-_SLICE_S = 1.0
 _PAUSE_S = 0.005
 _FULL_QUEUE_PAUSE_S = 0.05
 _PATIENCE_S = 30.0
 _SUSPICIOUS_S = 1.0
 _CONSEQUENCES = {KafkaError._STATE, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
 _OVERHEAD_BYTES = 96
-"""What a record takes beside its key, value and headers, in a batch of its own, at most."""
+"""The largest overhead of a record, besides its key, value and headers, in a batch of its own."""
 
 
 class _Reports:
-    """What the client reports of one transaction's records: where partitions end, and the first failure."""
+    """The delivery reports of one transaction: the ends of partitions, and the first failure."""
 
     def __init__(self) -> None:
         self.ends: dict[TopicPartition, int] = {}
         self.failed: KafkaError | None = None
 
     def take(self, error: KafkaError | None, message: confluent_kafka.Message) -> None:
-        """A callback of the client's: whatever it raised would make a commit fail that succeeded."""
+        """A callback of the client: an exception here would make a successful commit fail."""
         if error is not None:
             self.failed = self.failed or error
         else:
@@ -60,13 +60,13 @@ class _Reports:
 
 
 class KafkaProducer:
-    """A `Producer`. `spec_of` tells what a topic is like; of one that does not exist, that it has no partitions."""
+    """A `Producer`. `spec_of` returns the spec of a topic, with no partitions if it does not exist."""
 
     def __init__(self, settings: Mapping[str, object], spec_of: Callable[[str], TopicSpec], trouble: Trouble) -> None:
         self._settings, self._spec_of, self._trouble = dict(settings), spec_of, trouble
         self._where = f"producer '{settings['transactional.id']}'"
         self._pid = os.getpid()
-        self._open = self._done = self._stuck = self._suspicious = False
+        self._open = self._done = self._stuck = self._suspicious = self._closed = False
         self._reports = _Reports()
         self._topics: set[str] = set()
         self._client = self._made()
@@ -81,12 +81,12 @@ class KafkaProducer:
         self._suspicious = True
 
     def _listen(self) -> None:
-        """Let the client report what it has noticed since it was last called."""
+        """Let the client report events since the last call."""
         with contextlib.suppress(KafkaException, RuntimeError, SystemError):
             self._client.poll(0)
 
     def begin(self) -> None:
-        """As `Producer.begin`. Makes the client anew where the network has failed since it was made."""
+        """As `Producer.begin`. Makes a new client if the network has failed since the last one was made."""
         if self._done:
             raise FencedError(f"{self._where}: fenced; another worker has taken over. Make another: log.producer(…)")
         if self._open:
@@ -96,10 +96,9 @@ class KafkaProducer:
         self._listen()
         if self._suspicious:
             _log.info("%s: made anew, since the network has failed", self._where)
-            with contextlib.suppress(KafkaException, RuntimeError, SystemError):
-                self._client.close()
+            self._close_client()
             self._client = self._made()
-            self._suspicious = False  # not before: where none could be made, the next call tries again
+            self._suspicious = False  # not earlier: if none could be made, the next call retries
         self._insist(lambda _: self._client.begin_transaction(), "begin_transaction")
         self._open = True
 
@@ -132,7 +131,7 @@ class KafkaProducer:
         self._produce(topic, columns)
 
     def _produce(self, topic: str, columns: list[Sequence[Any]]) -> None:
-        """Hand records to the client, in a loop without bytecode; wait where its queue is full."""
+        """Pass records to the client, in a loop without Python bytecode; wait while its queue is full."""
         count = len(columns[0])
         deadline, start = time.monotonic() + _PATIENCE_S, 0
         while start < count:
@@ -141,15 +140,15 @@ class KafkaProducer:
                 deque(map(self._client.produce, repeat(topic), first, *others), maxlen=0)
                 return
             except BufferError:
-                taken = count - length_hint(first) - 1  # the one that was refused comes again
+                taken = count - length_hint(first) - 1  # the refused one is sent again
                 if taken > start:
                     deadline = time.monotonic() + _PATIENCE_S
                 start = taken
                 self._client.poll(_FULL_QUEUE_PAUSE_S)
                 if time.monotonic() > deadline:
                     raise ConnectorError(
-                        f"{self._where}: the queue has been full for {_PATIENCE_S:.0f} s; the broker does not take "
-                        "what is sent",
+                        f"{self._where}: the queue has been full for {_PATIENCE_S:.0f} s; the broker does not accept "
+                        "the records",
                         retriable=True,
                     ) from None
             except KafkaException as exception:
@@ -172,10 +171,10 @@ class KafkaProducer:
         return dict(self._reports.ends)
 
     def _flush(self) -> int:
-        """One slice of the client's flush: how many records are left."""
+        """One slice of the client's flush. Returns the number of records left."""
         try:
-            return self._client.flush(_SLICE_S)
-        except SystemError as trouble:  # the client's way to report a fatal error while it calls us back
+            return self._client.flush(SLICE_S)
+        except SystemError as trouble:  # the client reports a fatal error of a callback this way
             self._done = True
             raise FencedError(
                 f"{self._where}: flush: {trouble.__cause__ or 'a fatal error'}; this producer is done"
@@ -198,9 +197,9 @@ class KafkaProducer:
         self._close_transaction()
 
     def _send_positions(self, positions: Mapping[TopicPartition, Position], group: object) -> None:
-        """In a thread: where a coordinator has gone away meanwhile, the call may never return (librdkafka issue 5511).
+        """In a thread: if a coordinator has gone away, the call may never return (librdkafka issue 5511).
 
-        So it is not made by a client that has seen the network fail, and one that is stuck in it is left there.
+        So a client that has seen the network fail does not make the call, and one that is stuck in it is abandoned.
         """
         self._listen()
         if self._suspicious:
@@ -217,7 +216,7 @@ class KafkaProducer:
 
         threading.Thread(target=send, name="eddy-positions", daemon=True).start()
         try:
-            error = outcome.get(timeout=_PATIENCE_S + _SLICE_S)
+            error = outcome.get(timeout=_PATIENCE_S + SLICE_S)
         except Empty:
             self._stuck = self._done = True
             raise ConnectorError(
@@ -230,7 +229,7 @@ class KafkaProducer:
         deadline = time.monotonic() + _PATIENCE_S
         while True:
             try:
-                self._client.commit_transaction(_SLICE_S)
+                self._client.commit_transaction(SLICE_S)
                 return
             except KafkaException as exception:
                 error = the_error(exception)
@@ -244,13 +243,16 @@ class KafkaProducer:
                 raise self._error(exception, "commit") from exception
 
     def _close_transaction(self) -> None:
-        """Late reports of this transaction's records go to what nobody asks any more."""
+        """Late reports of this transaction go to an object that is no longer read."""
         self._open = False
         self._reports = _Reports()
         self._topics.clear()
 
     def abort(self) -> None:
-        """As `Producer.abort`. Raises: ConnectorError where the client is of no use any more."""
+        """As `Producer.abort`. Raises: ConnectorError if the client is unusable."""
+        self._abort(_PATIENCE_S)
+
+    def _abort(self, patience_s: float) -> None:
         if not self._open:
             return
         self._close_transaction()
@@ -258,32 +260,38 @@ class KafkaProducer:
             raise ConnectorError(f"{self._where}: it does not answer any more; a new one is needed", retriable=True)
         started = time.monotonic()
         try:
-            self._insist(self._client.abort_transaction, "abort")
+            self._insist(self._client.abort_transaction, "abort", patience_s)
         except ConnectorError as error:
-            self._stuck = error.retriable  # to close it would abort once more, for as long as there is no answer
+            self._stuck = error.retriable  # closing would abort again, and wait as long as there is no answer
             raise
         if time.monotonic() - started > _SUSPICIOUS_S:
             self._suspicious = True
 
     def close(self) -> None:
-        """As `Producer.close`; the second time, do nothing."""
+        """As `Producer.close`; the second call does nothing. A transaction that cannot be aborted times out."""
         with contextlib.suppress(ConnectorError):
-            self.abort()
+            self._abort(CLOSE_S)
         self._done = True
-        if not self._stuck:
-            with contextlib.suppress(KafkaException, RuntimeError, SystemError):
-                self._client.close()
+        if not self._closed:
+            self._closed = True
+            self._close_client()
+
+    def _close_client(self) -> None:
+        if self._stuck:
+            keep_for_ever(self._client)
+        else:
+            close_within(self._client.close, self._where)
 
     def _demand_open(self, what: str) -> None:
         if not self._open:
             raise ConnectorError(f"{self._where}: {what} without a transaction; begin one first")
 
-    def _insist(self, call: Callable[[float], object], what: str) -> None:
-        """Make a call of the transactional API until it is done, in slices that a signal can come between."""
-        deadline = time.monotonic() + _PATIENCE_S
+    def _insist(self, call: Callable[[float], object], what: str, patience_s: float = _PATIENCE_S) -> None:
+        """Retry a call of the transactional API until it is done, in slices between which signals are handled."""
+        deadline = time.monotonic() + patience_s
         while True:
             try:
-                call(_SLICE_S)
+                call(SLICE_S)
                 return
             except KafkaException as exception:
                 error = the_error(exception)
@@ -294,9 +302,9 @@ class KafkaProducer:
                 time.sleep(_PAUSE_S)
 
     def _error(self, exception: KafkaException, what: str) -> ConnectorError:
-        """The error to raise; one that is fatal or fences is the last of this producer.
+        """The error to raise; after a fatal or fencing one this producer cannot be used.
 
-        Whether the worker's name is lost the consumer tells, which asks who has it.
+        Whether the worker's name is lost is decided by the consumer, which asks which member has it.
         """
         error, what = self._cause(the_error(exception), what)
         made = kafka_error(f"{self._where}: {what}", error)
@@ -307,10 +315,10 @@ class KafkaProducer:
         return made
 
     def _cause(self, error: KafkaError, what: str) -> tuple[KafkaError, str]:
-        """Why a transaction has failed, where all that a call says is that it has.
+        """The cause of a failed transaction, if a call reports only that it has failed.
 
-        The client fails it on its own, e.g. when it may not write to one of the topics. A transaction that is begun
-        within one is refused, with the cause.
+        The client fails a transaction by itself, e.g. when it may not write to one of the topics. Beginning another
+        transaction is then refused, with the cause.
         """
         if not self._open or error.code() not in _CONSEQUENCES:
             return error, what

@@ -1,9 +1,10 @@
-"""Settings as people write them: Java's `.properties` files, `KEY=VALUE`, and references to what is kept elsewhere.
+"""Settings as users write them: Java's `.properties` files, `KEY=VALUE`, and references to values stored elsewhere.
 
     ${env:NAME}    the environment variable NAME
     ${file:PATH}   the text of a file, without white space around it
 
-They are resolved once, when read; what they stand for is taken as it is. No error shows a value: it may be a secret.
+References are resolved once, when read; the resolved value is not resolved again. No error shows a value: it may be a
+secret.
 """
 
 import re
@@ -78,7 +79,7 @@ def resolved(setting: Setting, environ: Mapping[str, str]) -> Setting:
 
 
 def _logical(lines: list[str]) -> Iterator[tuple[int, str]]:
-    """Lines without comments, each joined with those that continue it, and the number of its first."""
+    """Lines without comments, each joined with its continuation lines, and the number of its first line."""
     numbered = iter(enumerate(lines, 1))
     for number, line in numbered:
         joined = line.lstrip()

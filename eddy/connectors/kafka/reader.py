@@ -1,7 +1,7 @@
 """Reading a partition without a group: restores, plans, cuts and the command line.
 
-One client serves all: it stays where the last read ended, and fetches ahead, so that reads of
-consecutive slices cost no seek.
+One client serves all reads: it stays at the end of the last read and fetches ahead, so that consecutive reads need no
+seek.
 """
 
 import time
@@ -11,8 +11,10 @@ from itertools import groupby
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Message
 
+from eddy.connectors.closing import close_within
 from eddy.connectors.kafka.columns import Columns
 from eddy.connectors.kafka.errors import kafka_error, the_error
+from eddy.connectors.kafka.slices import in_slices
 from eddy.connectors.log import Records, TopicPartition
 from eddy.errors import ConnectorError
 
@@ -26,7 +28,7 @@ _PASSED_OVER = {
     KafkaError._TRANSPORT,
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._TIMED_OUT,
-    KafkaError.GROUP_AUTHORIZATION_FAILED,  # the client wants a group's name, and looks for a coordinator in vain
+    KafkaError.GROUP_AUTHORIZATION_FAILED,  # the client needs a group's name, and looks for its coordinator in vain
 }
 
 
@@ -40,7 +42,7 @@ class KafkaReader:
         self._known: set[str] = set()
 
     def read(self, partition: TopicPartition, start: int, end: int, max_records: int) -> Records:
-        """As `Log.read`. `next_offset` tells how far it got, where an open transaction holds back what follows."""
+        """As `Log.read`. `next_offset` is lower than `end` if an open transaction blocks later records."""
         columns, position = Columns(), start
         if start < end and max_records:
             try:
@@ -53,7 +55,7 @@ class KafkaReader:
 
     def _read(self, columns: Columns, partition: TopicPartition, start: int, end: int, room: int) -> int:
         client = self._placed(partition, start)
-        self._at = None  # until all that is taken out of the queue is accounted for
+        self._at = None  # until all messages taken from the queue are processed
         position = start
         deadline = time.monotonic() + _PATIENCE_S
         while True:
@@ -72,7 +74,7 @@ class KafkaReader:
                     error: KafkaError = message.error()  # type: ignore[assignment]
                     if error.code() == KafkaError._PARTITION_EOF:
                         return min(message.offset(), end)  # type: ignore[type-var, return-value]
-                    self._event(partition, start, error)
+                    self._event(partition, position, message, error)
             if not room or position >= end:
                 self._at = (partition, position)
                 return position
@@ -89,31 +91,41 @@ class KafkaReader:
         if self._client is None:
             self._client = confluent_kafka.Consumer(self._settings)
         if self._at != (partition, start):
-            if partition.topic not in self._known:  # else the client would look for its leader once a second
-                self._client.list_topics(partition.topic, _METADATA_S)
+            if partition.topic not in self._known:  # otherwise the client would look for its leader once a second
+                client = self._client
+                in_slices(lambda wait_s: client.list_topics(partition.topic, wait_s), _METADATA_S)
                 self._known.add(partition.topic)
             self._client.assign([confluent_kafka.TopicPartition(*partition, start)])
         return self._client
 
-    def _event(self, partition: TopicPartition, start: int, error: KafkaError) -> None:
+    def _event(self, partition: TopicPartition, position: int, message: Message, error: KafkaError) -> None:
         where = f"reading '{partition.topic}' partition {partition.partition}"
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
-            assert self._client is not None
-            first, _ = self._client.get_watermark_offsets(confluent_kafka.TopicPartition(*partition), timeout=10.0)
-            raise ConnectorError(
-                f"position {start} of '{partition.topic}' partition {partition.partition} lies outside what is kept, "
-                f"from offset {first} on; what was there before is gone"
-            )
-        if error.code() not in _PASSED_OVER:
+            if (message.topic(), message.partition()) == partition:
+                self._go_on(partition, position)
+        elif error.code() not in _PASSED_OVER:
             raise kafka_error(where, error)
+
+    def _go_on(self, partition: TopicPartition, position: int) -> None:
+        """Continue from `position` if it is retained: the event may be a late one of an earlier read."""
+        client = self._client
+        assert client is not None
+        named = confluent_kafka.TopicPartition(*partition)
+        first, end = in_slices(lambda wait_s: client.get_watermark_offsets(named, timeout=wait_s), _METADATA_S)
+        if not first <= position <= end:
+            raise ConnectorError(
+                f"position {position} of '{partition.topic}' partition {partition.partition} lies outside the "
+                f"retained offsets {first} to {end}; earlier records are gone"
+            )
+        client.assign([confluent_kafka.TopicPartition(*partition, position)])
 
     def close(self) -> None:
         """Close the client, if there is one."""
-        if self._client is not None:
-            self._client.close()
-            self._client = None
+        client, self._client = self._client, None
+        if client is not None:
+            close_within(client.close, "reader")
 
 
 def _is_record(message: Message) -> bool:
-    """Whether it is no event. Errors themselves are not compared: the client's do not compare with None."""
+    """Whether it is a record. The error objects themselves are not compared: they do not compare with None."""
     return message.error() is None

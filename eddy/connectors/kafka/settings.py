@@ -1,12 +1,12 @@
-"""The settings of a connection to Kafka: what the user asked for, checked, and never shown with its secrets.
+"""The settings of a connection to Kafka: the user's settings, checked, and never shown with secrets.
 
-    NAME=VALUE                                 every client that knows it
-    consumer. producer. admin. + NAME=VALUE    that client alone, before the others; as in Kafka Streams
+    NAME=VALUE                                 every client that has this setting
+    consumer. producer. admin. + NAME=VALUE    only that client, overriding the general one, as in Kafka Streams
     topic. + NAME=VALUE                        the topics that eddy makes
     replication.factor=N                       their replicas; -1, the default, is the broker's own default
 
-Names are librdkafka's, which are Kafka's for the most part; `java.py` has the others. What eddy's promises
-rest on cannot be set; the connector adds it. Nothing here imports the client library.
+Names are librdkafka's, which are Kafka's for the most part; `java.py` has the others. Settings that eddy's guarantees
+depend on cannot be set; the connector adds them. This module does not import the client library.
 """
 
 import logging
@@ -35,15 +35,15 @@ _REFUSED = {
     "isolation.level": "records of open and aborted transactions are never read",
     "auto.offset.reset": "a new application begins at the first record, and a position that is lost is an error",
     "partition.assignment.strategy": "partition i of every topic has to go to the same worker",
-    "partitioner": "records go where Kafka's Java producers send them",
+    "partitioner": "records go to the partition that Kafka's Java producers choose",
     "enable.idempotence": "transactions need it",
     "enable.sasl.oauthbearer.unsecure.jwt": "tokens without a signature prove nothing. Set sasl.oauthbearer.method",
 }
 _REFUSED_OF_TOPICS = {
-    "cleanup.policy": "what a topic is for decides it",
-    "retention.ms": "records go when they were taken in, and never by age",
-    "retention.bytes": "records go when they were taken in, and never for want of room",
-    "message.timestamp.type": "the times of records are those of what they came from",
+    "cleanup.policy": "the purpose of a topic decides it",
+    "retention.ms": "records are deleted after they were read, and never by age",
+    "retention.bytes": "records are deleted after they were read, and never by size",
+    "message.timestamp.type": "records keep the timestamps of their input records",
 }
 
 _CONSUMER, _PRODUCER, _ADMIN, _TOPIC = "consumer", "producer", "admin", "topic"
@@ -74,7 +74,7 @@ _LOOPBACK = re.compile(r"localhost|127(\.\d+){3}|\[::1\]", re.I)
 class KafkaSettings:
     """How to reach a cluster, and how eddy's topics are made there. Made by `of`.
 
-    Invariant: no text of it shows a secret.
+    Invariant: its text forms show no secret.
     """
 
     shared: Mapping[str, str]
@@ -90,9 +90,9 @@ class KafkaSettings:
         pairs: Iterable[str] = (),
         environ: Mapping[str, str] = os.environ,
     ) -> "KafkaSettings":
-        """Read files and `KEY=VALUE` pairs; what comes later wins, and `bootstrap` over all.
+        """Read files and `KEY=VALUE` pairs; later ones override earlier ones, and `bootstrap` overrides all.
 
-        Raises: ConfigurationError naming the setting, where it was read and what is wrong with it.
+        Raises: ConfigurationError naming the setting, its origin and the problem.
         """
         read = [setting for path in files for setting in read_file(path)] + [*read_pairs(pairs)]
         latest = {setting.key: setting for setting in read}
@@ -110,19 +110,19 @@ class KafkaSettings:
 
     @property
     def bootstrap(self) -> str:
-        """The servers to begin with: `HOST:PORT,…`."""
+        """The bootstrap servers: `HOST:PORT,…`."""
         return self.shared["bootstrap.servers"]
 
     def for_consumer(self) -> dict[str, str]:
-        """What the user asked for of a consumer."""
+        """The user's settings for a consumer."""
         return self._merged(_CONSUMER, _OF_PRODUCERS)
 
     def for_producer(self) -> dict[str, str]:
-        """What the user asked for of a producer."""
+        """The user's settings for a producer."""
         return self._merged(_PRODUCER, _OF_CONSUMERS)
 
     def for_admin(self) -> dict[str, str]:
-        """What the user asked for of a client that manages topics and groups."""
+        """The user's settings for an admin client."""
         return {key: value for key, value in self._merged(_ADMIN, _OF_CONSUMERS).items() if not _is(_OF_PRODUCERS, key)}
 
     def _merged(self, client: str, others: re.Pattern[str]) -> dict[str, str]:
@@ -137,14 +137,14 @@ class KafkaSettings:
 
 
 def shown(settings: Mapping[str, object]) -> dict[str, str]:
-    """Settings as they may be shown: `***` for what may be a secret."""
+    """Settings for display: `***` in place of possible secrets."""
     return {
         key: "***" if _SECRET.search(key) else _USER_INFO.sub("***@", str(value)) for key, value in settings.items()
     }
 
 
 class _Found:
-    """Settings sorted by whom they are for: `parts` by client, "" for all of them."""
+    """Settings sorted by client: `parts` by client, "" for all clients."""
 
     def __init__(self) -> None:
         self.parts: dict[str, dict[str, str]] = {"": {}, _CONSUMER: {}, _PRODUCER: {}, _ADMIN: {}}
@@ -153,7 +153,7 @@ class _Found:
         self.origins: dict[str, str] = {}
 
     def take(self, setting: Setting) -> None:
-        """Take one in. Raises: ConfigurationError where it cannot be set."""
+        """Add a setting. Raises: ConfigurationError if it cannot be set."""
         key, value, origin = setting
         prefix, _, name = key.partition(".")
         if key == "replication.factor":
@@ -180,7 +180,7 @@ def _replicas(value: str, origin: str) -> int:
 
 
 def _check_servers(settings: Mapping[str, str], origins: Mapping[str, str]) -> None:
-    """Raises: ConfigurationError where there are none. Warns of those that are reached without encryption."""
+    """Raises: ConfigurationError if there are none. Warns of servers reached without encryption."""
     text = settings.get("bootstrap.servers", "")
     servers = [_SERVER.fullmatch(server.strip()) for server in text.split(",")]
     hosts = [server["host"] for server in servers if server and int(server["port"]) < 1 << 16]
@@ -192,7 +192,7 @@ def _check_servers(settings: Mapping[str, str], origins: Mapping[str, str]) -> N
     protocol = settings.get("security.protocol", "PLAINTEXT").upper()
     far = [host for host in hosts if not _LOOPBACK.fullmatch(host)]
     if far and protocol.endswith("PLAINTEXT"):
-        _log.warning("what goes to and from %s is not encrypted: security.protocol=%s", ", ".join(far), protocol)
+        _log.warning("connections to %s are not encrypted: security.protocol=%s", ", ".join(far), protocol)
 
 
 def _is(names: re.Pattern[str], key: str) -> bool:

@@ -28,8 +28,8 @@ def backfill(
 ) -> "Backfilled":
     """Write the states, outputs and positions that a worker would have after the whole input. See `Backfill`.
 
-    `open_log` opens the same log in Spark's workers; it is pickled. Raises: ConfigurationError; DataError;
-    LoopLimitError; ConnectorError.
+    `open_log` opens the same log in Spark's workers; it is pickled.
+    Raises: ConfigurationError; DataError; LoopLimitError; ConnectorError.
     """
     require_spark()
     from eddy.connectors.spark.backfilling import Backfill
@@ -40,7 +40,7 @@ def backfill(
 def verify(
     topology: Topology, spark: "SparkSession", log: Log, open_log: Callable[[], Log], **options: Any
 ) -> "Verdict":
-    """Compare what a worker holds and has written with what its inputs make, at a cut. See `Verify`.
+    """Compare a worker's states and outputs with the results of its inputs, at a cut. See `Verify`.
 
     Raises: ConfigurationError; DataError; LoopLimitError; ConnectorError.
     """

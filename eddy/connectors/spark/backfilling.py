@@ -1,13 +1,15 @@
-"""Backfill: the states and outputs that a worker would have after the whole input, written for it to go on behind.
+"""Backfill: writes the states and outputs that a worker would have after the whole input, so that it continues from
+there.
 
-    1  pin the ends of the inputs; compute all of it: what is wrong with the data shows before anything is written
-    2  make the internal topics; note the backfill, with its offsets, in `<app>-plan`: no worker starts from here on
+    1  pin the ends of the inputs; compute everything: data errors show before anything is written
+    2  make the internal topics; record the backfill, with its offsets, in `<app>-plan`: no worker starts from here on
     3  write changelogs and outputs
     4  set the group's positions
-    5  write plan, life and a cut, and that the backfill has finished, in one transaction
+    5  write plan, incarnation and a cut, and that the backfill has finished, in one transaction
 
-Killed anywhere, it is run again and goes on: up to 2 nothing was written, and from there on the note says which
-offsets it was computed at and where its outputs begin. What is there already is not written twice.
+If it is killed, it is run again and continues. Before 2 nothing was written; from 2 on the record has the offsets and
+files it was computed from and where its outputs begin. Rows that are already written are not written twice. Run again
+after 5, it finds that it is finished, unless a worker has continued from there.
 """
 
 import uuid
@@ -17,18 +19,19 @@ from dataclasses import dataclass, field
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from eddy.connectors.internal import DEAD_LETTER, InternalTopics
 from eddy.connectors.log import Log, TopicPartition
-from eddy.connectors.planlog import Unfinished, write_backfill, write_plan
-from eddy.connectors.quiescence import Cut
+from eddy.connectors.spark.arrival_order import order_dependent
 from eddy.connectors.spark.changelog import changelog_rows
-from eddy.connectors.spark.computation import Application, Computation
-from eddy.connectors.spark.frames import Frames, names, told
-from eddy.connectors.spark.inputs import OpenLog, Stretch, read_topics
-from eddy.connectors.spark.order import order_dependent
+from eddy.connectors.spark.computation import Application, Computation, last_cut
+from eddy.connectors.spark.frames import Frames, names, spark_errors
+from eddy.connectors.spark.history import Files, described, noted, options, read_histories, unlike
+from eddy.connectors.spark.inputs import OffsetRange, OpenLog, read_topics
 from eddy.connectors.spark.session import ONE_TASK
-from eddy.connectors.spark.writing import OUTGOING, Letters, Writing, write_topics
+from eddy.connectors.spark.writing import OUTGOING, DeadLetters, Writing, write_topics
 from eddy.errors import ConfigurationError, ConnectorError
+from eddy.runtime.internal_topics import DEAD_LETTER, InternalTopics
+from eddy.runtime.metadata import FilesRead, Finished, Unfinished, write_finished, write_plan, write_unfinished
+from eddy.runtime.quiescence import Cut
 from eddy.topology.identity import topics_of
 from eddy.topology.topology import Topology
 
@@ -37,24 +40,28 @@ __all__ = ["Backfill", "Backfilled"]
 
 @dataclass(frozen=True)
 class Backfilled:
-    """What a backfill did: the cut it stands for, records written by topic, records left out, remarks."""
+    """The result of a backfill: its cut, records written by topic, the number of records rejected, remarks.
+
+    `already` says that an earlier run had finished, and this one had nothing to do.
+    """
 
     cut: Cut
     written: dict[str, int]
     left_out: int
     remarks: list[str]
+    already: bool = False
 
 
 @dataclass
 class Backfill:
-    """One backfill. `replace` takes what state there is away first; `stage` is told what is being done."""
+    """One backfill. `replace` deletes existing state first; `stage` is called with the name of each stage."""
 
     topology: Topology
     spark: SparkSession
     log: Log
     open_log: OpenLog
     on_error: str = "fail"
-    files: Mapping[str, str] = field(default_factory=dict)
+    files: Files = field(default_factory=dict)
     retained_only: bool = False
     replace: bool = False
     one_task: int = ONE_TASK
@@ -62,12 +69,17 @@ class Backfill:
     stage: Callable[[str], None] = lambda name: None
 
     def run(self) -> Backfilled:
-        """Do it. Raises: ConfigurationError for what is refused; DataError; LoopLimitError; ConnectorError."""
+        """Run it. Raises: ConfigurationError if it is refused; DataError; LoopLimitError; ConnectorError."""
         self.stage("checks")
-        application = Application.of(self.topology, self.log)
-        unfinished = self._may_begin(application)
+        application = Application.of(self.topology, self.log, anew=self.replace)
         frames = Frames(self.spark, self.program)
         try:
+            self._check_idle()
+            histories = read_histories(frames, self.topology.name, application.sources, self.files)
+            files = noted(histories)
+            if (done := self._done(application, files)) is not None:
+                return done
+            unfinished = self._may_begin(application, files)
             inputs = unfinished.inputs if unfinished else self._ends(application.inputs())
             computation = Computation(
                 application,
@@ -75,7 +87,7 @@ class Backfill:
                 self.open_log,
                 inputs,
                 self.on_error,
-                self.files,
+                histories,
                 self.retained_only,
                 one_task=self.one_task,
                 letters_end=unfinished.outputs[application.internal.dead_letter][0] if unfinished else None,
@@ -88,40 +100,65 @@ class Backfill:
             left_out = computation.left_out()
             if not computation.settled:
                 states, outputs = frames.kept(states), frames.kept(outputs)
-                with told():
+                with spark_errors():
                     states.unionByName(outputs).count()
-            begun = unfinished or self._begin(application, inputs)
+            begun = unfinished or self._begin(application, inputs, files)
             writing = Writing(self.open_log, f"{self.topology.name}-backfill", begun.outputs, computation.latest)
             written: dict[str, int] = {}
             for what, frame in (("changelogs", states), ("outputs", outputs)):
                 self.stage(f"write {what}")
                 written |= write_topics(frames, frame, writing, self.log.partitioner)
             self.stage("finish")
-            cut = self._finish(application, begun)
-            return Backfilled(cut, written, left_out, self._remarks(application))
+            cut = self._finish(application, begun, files)
+            return Backfilled(cut, written, left_out, self._remarks(computation))
         finally:
             frames.release()
 
-    def _may_begin(self, application: Application) -> Unfinished | None:
-        """Refuse while the group is active or has state. Returns a backfill that has not finished."""
+    def _check_idle(self) -> None:
+        if self.log.groups().get(self.topology.name):
+            raise ConfigurationError(
+                f"backfill of application '{self.topology.name}': a worker of it runs on this log; it has to be "
+                "stopped. Stop eddy run"
+            )
+
+    def _done(self, application: Application, files: Mapping[str, FilesRead]) -> Backfilled | None:
+        """The result of an earlier, finished run of this plan and these files, if no worker has continued since."""
+        finished, metadata, internal = application.metadata.finished, application.metadata, application.internal
+        if self.replace or finished is None or metadata.plan != application.lines or not _same(finished.files, files):
+            return None
+        positions = self.log.committed(self.topology.name, application.inputs())
+        at = {(tp.topic, tp.partition): position.offset for tp, position in positions.items()}
+        if at != {(topic, p): end for topic, ends in finished.inputs.items() for p, end in enumerate(ends)}:
+            return None
+        if (cut := last_cut(self.log, internal.cuts)) is None or internal.make(self.log, create=False):
+            return None
+        return Backfilled(Cut(finished.inputs, cut.outputs), {}, 0, [], already=True)
+
+    def _may_begin(self, application: Application, files: Mapping[str, FilesRead]) -> Unfinished | None:
+        """Refuse if there is state. Returns an unfinished backfill, if there is one."""
         name, log = self.topology.name, self.log
         where = f"backfill of application '{name}'"
-        if log.groups().get(name):
-            raise ConfigurationError(f"{where}: a worker of it runs on this log; it has to be stopped. Stop eddy run")
+        begun = application.metadata.backfill
         if self.replace:
+            self._check_replaced(application, files)
             return None
-        begun = application.memory.backfill
         if begun is not None:
             if begun.plan != application.lines:
                 raise ConfigurationError(
                     f"{where}: one has begun, and the topology has been changed since. Bring the topology back, and it "
                     "goes on; or begin anew: --replace"
                 )
+            if begun.files is not None and not _same(begun.files, files):
+                raise ConfigurationError(
+                    f"{where}: one has begun from other files: {described(begun.files) or 'none'}; those given now are "
+                    f"{described(files) or 'none'}. Give the same, and it goes on: "
+                    f"{options(begun.files) or 'no --input'}; or begin anew: --replace"
+                )
             return begun
         found = []
         if log.committed(name, application.inputs()):
             found.append("positions")
-        if application.memory.plan is not None:
+        if application.metadata.plan is not None:
             found.append("a plan")
         there = log.topics(application.internal.changelogs)
         ends = log.end_offsets(TopicPartition(topic, p) for topic in there for p in range(there[topic].partitions))
@@ -130,18 +167,30 @@ class Backfill:
         if found:
             raise ConfigurationError(
                 f"{where}: it has run here before and has {', '.join(found)}; a backfill is for one that has nothing "
-                "yet. Take its states away and begin anew: --replace; outputs stay, and what is no longer in a table "
-                "is deleted there"
+                "yet. Delete its states and begin anew: --replace; outputs stay, except for keys that are no longer in "
+                "a table"
             )
         application.internal.make(log, create=False)
         return None
+
+    def _check_replaced(self, application: Application, files: Mapping[str, FilesRead]) -> None:
+        """Refuse to delete by oversight rows that an earlier backfill read from files."""
+        metadata = application.metadata
+        before = metadata.files if metadata.backfill is None else metadata.backfill.files or {}
+        missing = {topic: read for topic, read in before.items() if topic not in files}
+        if missing and not self.retained_only:
+            raise ConfigurationError(
+                f"backfill of application '{self.topology.name}': the states that are to be replaced were made from "
+                f"files as well: {described(missing)}; without them the rows that only files hold would be gone. Give "
+                f"them: {options(missing)}; or begin with the records in the topics: --retained-only"
+            )
 
     def _check(self, computation: Computation) -> None:
         computation.check()
         application = computation.application
         for sink in self.topology.plan.sinks():
             if sink.kind == "stream" and self._before(application, sink.topic):
-                begun = application.memory.backfill is not None
+                begun = application.metadata.backfill is not None
                 raise ConfigurationError(
                     f"backfill of application '{self.topology.name}': topic '{sink.topic}' holds records already, and "
                     "those of a stream would be there twice. "
@@ -149,27 +198,27 @@ class Backfill:
                     "and create the topic, or let the worker replay the input: eddy run …"
                 )
         restored = {state.spec.source or "" for state in application.circuit.states.values()}
-        if both := sorted(restored & set(self.files)):
+        if both := sorted(restored & set(computation.histories)):
             raise ConfigurationError(
                 f"backfill of application '{self.topology.name}': files for '{both[0]}', whose table is restored from "
-                "the topic itself, since that is compacted; what is in the files alone would be lost. Produce them "
+                "the topic itself, since that is compacted; rows that only the files hold would be lost. Produce them "
                 f"into the topic: eddy produce {both[0]} …"
             )
 
     def _check_states(self, computation: Computation) -> None:
-        untold = computation.results.untold
+        undetermined = computation.results.undetermined
         for name, state in computation.application.circuit.states.items():
             if state.spec.changelog is not None and name not in computation.results.states:
                 raise ConfigurationError(
                     f"backfill of application '{self.topology.name}': state '{name}' cannot be made on Spark: "
-                    f"{untold.get(name, 'nothing computes it')}. Let the worker replay the input: eddy run …"
+                    f"{undetermined.get(name, 'nothing computes it')}. Let the worker replay the input: eddy run …"
                 )
 
     def _ends(self, partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
         return Cut.by_topic(self.log.end_offsets(partitions))
 
     def _states(self, computation: Computation) -> DataFrame:
-        """What is to be written to changelogs."""
+        """The records for changelogs."""
         results = computation.results
         changelogs = []
         for name, state in computation.application.circuit.states.items():
@@ -179,7 +228,7 @@ class Backfill:
         return computation.frames.union(changelogs, OUTGOING)
 
     def _outputs(self, computation: Computation) -> DataFrame:
-        """The records of the sinks; in tables, keys that were there and are no more are deleted. Dead letters."""
+        """The records of sinks, tombstones for keys no longer in their tables, and dead letters."""
         results, frames = computation.results, computation.frames
         outputs = []
         for sink, sent in results.sinks.items():
@@ -189,40 +238,40 @@ class Backfill:
             if sink.kind != "stream" and (gone := self._gone(computation, sink.topic, rows)) is not None:
                 outputs.append(gone)
         if self.on_error == DEAD_LETTER and computation.bad is not None:
-            letters = Letters(computation.application.internal.dead_letter)
+            letters = DeadLetters(computation.application.internal.dead_letter)
             outputs.append(frames.through(computation.bad, letters, OUTGOING))
         return frames.union(outputs, OUTGOING)
 
-    def _before(self, application: Application, topic: str) -> list[Stretch]:
-        """What a topic held before the backfill began."""
+    def _before(self, application: Application, topic: str) -> list[OffsetRange]:
+        """The offsets that a topic held before the backfill began."""
         partitions = [TopicPartition(topic, p) for p in range(application.counts[topic])]
-        begun = application.memory.backfill
+        begun = application.metadata.backfill
         ends = self._ends(partitions)[topic] if begun is None or self.replace else begun.outputs[topic]
         begins = self.log.begin_offsets(partitions)
         return [
-            Stretch(tp.partition, begins[tp], ends[tp.partition])
+            OffsetRange(tp.partition, begins[tp], ends[tp.partition])
             for tp in partitions
             if begins[tp] < ends[tp.partition]
         ]
 
     def _gone(self, computation: Computation, topic: str, rows: DataFrame) -> DataFrame | None:
-        """Tombstones for what the topic held before and the table does not hold."""
-        stretches = self._before(computation.application, topic)
-        if not stretches:
+        """Tombstones for keys that the topic holds and the table does not."""
+        ranges = self._before(computation.application, topic)
+        if not ranges:
             return None
-        before = read_topics(computation.frames, self.open_log, {topic: stretches}).where("k IS NOT NULL")
+        before = read_topics(computation.frames, self.open_log, {topic: ranges}).where("k IS NOT NULL")
         last = before.groupBy("k").agg(f.max_by(f.struct("v"), "o").alias("last")).where("last.v IS NOT NULL")
         gone = last.join(rows.select("k"), "k", "left_anti")
         tombstones = gone.withColumns({"key": f.col("k"), "value": f.lit(None).cast("binary")})
         return tombstones.withColumns(_stamps(topic)).select(*names(OUTGOING))
 
-    def _begin(self, application: Application, inputs: dict[str, list[int]]) -> Unfinished:
-        """Take away what is to be replaced, make the internal topics, and note that it begins."""
+    def _begin(self, application: Application, inputs: dict[str, list[int]], files: dict[str, FilesRead]) -> Unfinished:
+        """Delete state to be replaced, make the internal topics, and record that the backfill begins."""
         self.stage("begin")
         internal = application.internal
         if self.replace:
             self.log.delete_group(self.topology.name)
-            known = {name for lines in application.memory.plans for name in topics_of(self.topology.name, lines)}
+            known = {name for lines in application.metadata.plans for name in topics_of(self.topology.name, lines)}
             mine = {*known, *internal.changelogs, *internal.exchanges, internal.cuts, internal.plan}
             self.log.delete_topics(self.log.topics(mine - application.specs.keys()))
         internal.make(self.log)
@@ -233,13 +282,13 @@ class Backfill:
         for sink in application.topology.plan.sinks():
             outputs[sink.topic] = application.counts[sink.topic]
         begins = self._ends(TopicPartition(topic, p) for topic, count in outputs.items() for p in range(count))
-        begun = Unfinished(inputs, begins, application.lines)
+        begun = Unfinished(inputs, begins, application.lines, files)
         with _transaction(self.log, internal) as producer:
-            write_backfill(producer, internal.plan, begun)
+            write_unfinished(producer, internal.plan, begun)
         return begun
 
-    def _finish(self, application: Application, begun: Unfinished) -> Cut:
-        """The group's positions, and then all that lets a worker start."""
+    def _finish(self, application: Application, begun: Unfinished, files: dict[str, FilesRead]) -> Cut:
+        """Set the group's positions, then write the metadata that lets a worker start."""
         internal, name = application.internal, self.topology.name
         positions = {TopicPartition(t, p): end for t, ends in begun.inputs.items() for p, end in enumerate(ends)}
         if self.log.groups().get(name):
@@ -250,15 +299,19 @@ class Backfill:
         cut = Cut(begun.inputs, ends)
         with _transaction(self.log, internal) as producer:
             write_plan(
-                producer, internal.plan, application.lines, min(application.memory.lives, default=uuid.uuid4().hex)
+                producer,
+                internal.plan,
+                application.lines,
+                min(application.metadata.incarnations, default=uuid.uuid4().hex),
             )
-            write_backfill(producer, internal.plan, None)
+            write_finished(producer, internal.plan, Finished(begun.inputs, files))
             producer.send(internal.cuts, 0, [b"cut"], [cut.encode()], [0])
         return cut
 
-    def _remarks(self, application: Application) -> list[str]:
-        dependent = order_dependent(self.topology.plan, application.counts)
-        return [f"step '{name}' was computed as in one epoch, since it is {why}" for name, why in dependent.items()]
+    def _remarks(self, computation: Computation) -> list[str]:
+        dependent = order_dependent(self.topology.plan, computation.application.counts)
+        steps = [f"step '{name}' was computed as in one epoch, since it is {why}" for name, why in dependent.items()]
+        return [*filter(None, (history.remark(topic) for topic, history in computation.histories.items())), *steps]
 
 
 class _transaction:  # noqa: N801 - reads as a part of a sentence
@@ -279,7 +332,12 @@ class _transaction:  # noqa: N801 - reads as a part of a sentence
             self._producer.close()
 
 
+def _same(before: Mapping[str, FilesRead], now: Mapping[str, FilesRead]) -> bool:
+    """Whether both name files of the same topics with the same rows."""
+    return before.keys() == now.keys() and not unlike(before, now)
+
+
 def _stamps(topic: str) -> dict[str, Column]:
-    """The columns of what is written that say nothing of the row."""
+    """The columns of an outgoing record that do not depend on the row."""
     none = f.lit(None)
     return {"topic": f.lit(topic), "t": none.cast("long"), "s": f.lit(b""), "h": none.cast("binary")}

@@ -1,11 +1,11 @@
-"""The rows of states as they lie in changelogs, byte for byte as a worker writes them.
+"""The rows of states as they are in changelogs, byte for byte as a worker writes them.
 
-    table        key                        ->  value as it came
-    arrangement  len(key)(4) key value      ->  weight(8), and the value as it came where that differs
-    trace        len(key)(4) key time value ->  weight(8), and time and value as they came where they differ
+    table        key                        ->  original value
+    arrangement  len(key)(4) key value      ->  weight(8), and the original value where it differs
+    trace        len(key)(4) key time value ->  weight(8), and time and original value where it differs
 
-What is arranged by depth has the depth as its time; what an operator at one owner remembers is encoded already.
-All else is Spark's own work; only the partition of a key takes a function of the log's.
+An arrangement by depth has the depth as its time. States of operators on a single partition are encoded already.
+Everything runs in Spark's own expressions; only the partition of a key needs a function of the log.
 """
 
 from collections.abc import Mapping
@@ -17,12 +17,12 @@ from pyspark.sql import functions as f
 from eddy.connectors.spark.frames import be32, be64
 from eddy.topology.plan import Node, Sink
 
-__all__ = ["Results", "StateRows", "changelog_rows"]
+__all__ = ["Results", "StateRows", "changelog_rows", "key_in"]
 
 
 @dataclass(frozen=True)
 class StateRows:
-    """The rows of a state; those of a trace, or of what is arranged by depth, have a column `time`."""
+    """The rows of a state; a trace and an arrangement by depth have a column `time`."""
 
     kind: str
     frame: DataFrame
@@ -31,15 +31,15 @@ class StateRows:
 
 @dataclass(frozen=True)
 class Results:
-    """What has been computed: the rows of states, the records of sinks, and why the states that are missing are."""
+    """Computed results: the rows of states, the records of sinks, and the reasons for missing states."""
 
     states: Mapping[str, StateRows]
     sinks: Mapping[Sink, DataFrame]
-    untold: Mapping[str, str]
+    undetermined: Mapping[str, str]
 
 
 def changelog_rows(state: StateRows) -> DataFrame:
-    """The columns `k`, by which a row's partition is found, `key` and `value`."""
+    """The columns `k`, the key that is hashed for the partition, `key` and `value`."""
     frame = state.frame
     if state.kind == "encoded":
         return frame
@@ -53,3 +53,8 @@ def changelog_rows(state: StateRows) -> DataFrame:
         came = f.concat(be32(f.col("time")), came)
     key = f.concat(*parts, f.col("v"))
     return frame.select("k", key.alias("key"), f.concat(be64(f.col("w")), f.coalesce(came, f.lit(b""))).alias("value"))
+
+
+def key_in(data: bytes) -> bytes:
+    """The key in a row key of an arrangement or a trace."""
+    return data[4 : 4 + int.from_bytes(data[:4], "big")]

@@ -1,4 +1,4 @@
-"""The daemon of Spark's Python workers, with what they need loaded before it forks them: each is ready at once.
+"""The daemon of Spark's Python workers. It imports their modules before it forks them, so that each starts at once.
 
 Spark starts it by its module's name: `spark.python.daemon.module`.
 """

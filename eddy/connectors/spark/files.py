@@ -1,35 +1,50 @@
-"""Files as the history of a source that its topic holds no longer: Parquet, CSV, JSON lines.
+"""Files of records: Parquet, CSV, JSON lines.
 
-The columns are `key` and `value`, and `timestamp` in milliseconds where there is one. Binary columns hold the
-bytes that the topic would hold; text is read by the serde of the source: a string as it is, a number from its
-digits, JSON as JSON. Records of files come before those of the topic, in the order of the files.
+The columns are `key` and `value`, and `timestamp` where there is one, in milliseconds or as Parquet's own type. Binary
+columns hold the bytes that the topic would hold; text is read by the serde of the source: a string as it is, a number
+from its digits, JSON as JSON.
+
+Spark splits large files and gives several small ones to one task, in its own order. A row's place is known
+nevertheless:
+
+    Parquet             its index in the file, a column that Spark provides
+    CSV, JSON lines     the offset of its split plus its index in the split: a line takes more than one byte, so
+                        the places of a split end before those of the next
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from eddy.connectors.spark.frames import Frames, told
+from eddy.connectors.spark.arrow_functions import arrow_schema, record_batch
+from eddy.connectors.spark.frames import Frames, spark_errors
 from eddy.connectors.spark.inputs import RAW
-from eddy.connectors.spark.passes import Reader, arrow_schema, record_batch
 from eddy.errors import ConfigurationError, DataError
 from eddy.serde import Float64, Int64, Serde
 from eddy.topology.plan import Source
 
-__all__ = ["read_files"]
+__all__ = ["FileRows", "FromText", "file_rows"]
 
 _FORMATS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json"}
 _TEXT = "key string, value string, timestamp long"
 
 
-def read_files(frames: Frames, source: Source, path: str) -> tuple[DataFrame, Reader]:
-    """The rows of files, and what makes records in `RAW` columns of them, their partition -1.
+@dataclass(frozen=True)
+class FileRows:
+    """Rows of files with columns `k v t path place` (`t` may be null), and the reader that returns `RAW` columns."""
 
-    Raises: ConfigurationError where the ending is not known, a column is missing or text cannot tell the bytes.
+    frame: DataFrame
+    reader: "FromText"
+
+
+def file_rows(frames: Frames, source: Source, path: str) -> FileRows:
+    """The rows of the files of one path.
+
+    Raises: ConfigurationError for an unknown ending, a missing column, or text that the serde cannot read.
     """
     where = f"files {path} for topic '{source.topic}'"
     form = next((form for ending, form in _FORMATS.items() if path.rstrip("/*").endswith(ending)), None)
@@ -41,39 +56,43 @@ def read_files(frames: Frames, source: Source, path: str) -> tuple[DataFrame, Re
             f"{where}: there is no column '{missing[0]}' among {', '.join(frame.columns)}; the columns key and value "
             "are needed, and timestamp, in milliseconds, may be there"
         )
-    types: Mapping[str, str] = dict(frame.dtypes)
-    columns = [f.col(name) if types[name] == "binary" else f.col(name).cast("string") for name in ("key", "value")]
-    for name, serde in (("key", source.key), ("value", source.value)):
+    types = dict(frame.dtypes)
+    serdes = (("key", source.key), ("value", source.value))
+    for name, serde in serdes:
         if types[name] != "binary" and serde is not None and _reader(serde) is None:
             raise ConfigurationError(
                 f"{where}: column '{name}' is text, and {serde.name} is not read from text; a column of bytes is "
                 "needed, in a Parquet file"
             )
-    time = f.col("timestamp").cast("long") if "timestamp" in frame.columns else f.lit(0).cast("long")
-    raw = frame.select(
-        *(column.cast("binary").alias(name) for name, column in zip("kv", columns, strict=True)),
-        f.coalesce(time, f.lit(0)).alias("t"),
-        f.lit(None).cast("binary").alias("h"),
-        f.lit(-1).alias("p"),
-        f.monotonically_increasing_id().alias("o"),
-        f.lit(source.topic).alias("topic"),
+    rows = frame.select(
+        *(_bytes(name, types[name]).alias(alias) for name, alias in (("key", "k"), ("value", "v"))),
+        _time(types.get("timestamp")).alias("t"),
+        f.col("_metadata.file_path").alias("path"),
+        f.col(f"_metadata.{'row_index' if form == 'parquet' else 'file_block_start'}").alias("place"),
     )
-    readers = tuple(None if types[name] == "binary" else serde for name, serde in _serdes(source))
-    return raw, _FromText(where, readers)
+    readers = tuple(None if types[name] == "binary" else serde for name, serde in serdes)
+    return FileRows(rows, FromText(where, readers, form != "parquet"))
 
 
-def _serdes(source: Source) -> list[tuple[str, Serde[Any] | None]]:
-    return [("key", source.key), ("value", source.value)]
+def _bytes(name: str, kind: str) -> Column:
+    return f.col(name) if kind == "binary" else f.col(name).cast("string").cast("binary")
+
+
+def _time(kind: str | None) -> Column:
+    """The column `timestamp`, of this type, in milliseconds."""
+    if kind is not None and kind.startswith("timestamp"):
+        return f.unix_millis(f.col("timestamp").cast("timestamp"))
+    return (f.lit(None) if kind is None else f.col("timestamp")).cast("long")
 
 
 def _loaded(frames: Frames, path: str, form: str, where: str) -> DataFrame:
     reader = frames.spark.read
-    if form == "csv":
-        reader = reader.option("header", "true")
+    if form == "csv":  # a file whose columns are in another order is not read by the order of the first
+        reader = reader.option("header", "true").option("enforceSchema", "false")
     if form == "json":
         reader = reader.schema(_TEXT)
     try:
-        with told():
+        with spark_errors():
             return reader.format(form).load(path)
     except Exception as error:
         raise ConfigurationError(f"{where}: {error}; files that Spark can read are needed. Mend the path") from error
@@ -91,20 +110,34 @@ def _reader(serde: Serde[Any]) -> Callable[[str], bytes] | None:
 
 
 @dataclass(frozen=True)
-class _FromText:
-    """Text, as bytes of UTF-8, as the bytes of a serde; None for what is bytes already."""
+class FromText:
+    """Converts UTF-8 text to the bytes of a serde; a column whose serde is None already holds bytes.
+
+    With `splits`, the offset is that of a row's split, and the row's index in the split is added: all rows of a split
+    arrive in order in one task.
+    """
 
     where: str
     serdes: tuple[Serde[Any] | None, ...]
+    splits: bool
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """`RAW` columns in, the same out."""
         schema = arrow_schema(RAW)
+        offsets = schema.get_field_index("o")
+        split, index = -1, 0
         for arrived in batches:
             columns = [column.to_pylist() for column in arrived.columns]
-            for index, serde in enumerate(self.serdes):
+            for at, serde in enumerate(self.serdes):
                 reader = None if serde is None else _reader(serde)
                 if reader is not None:
-                    columns[index] = [None if item is None else self._read(reader, item) for item in columns[index]]
+                    columns[at] = [None if item is None else self._read(reader, item) for item in columns[at]]
+            if self.splits:
+                places = []
+                for begin in columns[offsets]:
+                    split, index = begin, (index + 1 if begin == split else 0)
+                    places.append(begin + index)
+                columns[offsets] = places
             yield record_batch(columns, schema)
 
     def _read(self, reader: Callable[[str], bytes], item: bytes) -> bytes:

@@ -1,31 +1,30 @@
-"""Folds: what is made of all rows of a key, in Python workers, over rows that are sorted by key.
+"""Aggregates over all rows of a key, in Python workers, over rows sorted by key.
 
-    FoldPass    an aggregate: the adder over the rows that are there, the subtractor over those that are not
-    MakePass    any function of a key's values with their weights
+    FoldFunction    an aggregate: the adder for inserted rows, the subtractor for retracted ones
+    GroupFunction   any function of a key's values with their weights
 
-All rows of a key are in one task and follow one another, over as many Arrow batches as it takes; a fold
-keeps one aggregate at a time, a function of all values those of one key.
+All rows of a key are in one task and adjacent, possibly across Arrow batches. A fold holds one aggregate at a time,
+a group function all values of one key.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-
-from eddy.connectors.spark.passes import ROWS, arrow_schema, encode_rows
+from eddy.connectors.spark.arrow_functions import ROWS, arrow_schema, encode_rows, record_batch
 from eddy.errors import DataError, EddyError
 from eddy.operators.aggregate import Aggregate
 from eddy.operators.batch import Row
 from eddy.operators.timed import Function
 from eddy.serde import Serde
+from eddy.source_lines import describe_exception
 from eddy.state.spec import StateSpec
 from eddy.state.table import Table
 
-__all__ = ["FOLDED", "FoldPass", "MakePass"]
+__all__ = ["FOLDED", "FoldFunction", "GroupFunction"]
 
 FOLDED = f"{ROWS}, n long"
-"""Rows with the number of rows that were folded, 0 where the group is gone."""
+"""Rows with the number of rows folded, 0 if the group is empty; no value if the function returned None."""
 _ROWS_A_BATCH = 10_000
 
 
@@ -38,7 +37,7 @@ class _ByKey:
     out_value: Serde[Any]
 
     def _rows(self, batches: Iterable[Any]) -> Iterator[tuple[bytes | None, Any, Any, int]]:
-        """Identity of the key, key, value, weight."""
+        """Yield (identity of the key, key, value, weight)."""
         for arrived in batches:
             columns = dict(zip(arrived.schema.names, (c.to_pylist() for c in arrived.columns), strict=True))
             for k, kc, v, vc, w in zip(*(columns[name] for name in ("k", "kc", "v", "vc", "w")), strict=True):
@@ -46,16 +45,15 @@ class _ByKey:
                 value = None if v is None else self.value.decode(v if vc is None else vc)
                 yield k, key, value, w
 
-    def _encoded(self, made: Iterable[tuple[Row, int, int]], schema: str) -> Iterator[Any]:
-        """Arrow batches of rows with weights, and numbers where the schema has them."""
+    def _encoded(self, made: Iterable[tuple[Row, int, int]], schema: str, nulls: bool = False) -> Iterator[Any]:
+        """Arrow batches of rows with weights, and numbers if the schema has them; with `nulls` None is no value."""
         arrow = arrow_schema(schema)
         pending: list[tuple[Row, int, int]] = []
 
         def batch() -> Any:
-            columns = encode_rows([row for row, _, _ in pending], self.out_key, self.out_value, self.name, False)
+            columns = encode_rows([row for row, _, _ in pending], self.out_key, self.out_value, self.name, nulls)
             columns += [[weight for _, weight, _ in pending], [number for _, _, number in pending]][: len(arrow) - 4]
-            arrays = [pa.array(column, field.type) for column, field in zip(columns, arrow, strict=True)]
-            return pa.RecordBatch.from_arrays(arrays, schema=arrow)
+            return record_batch(columns, arrow)
 
         for item in made:
             pending.append(item)
@@ -67,16 +65,16 @@ class _ByKey:
 
 
 @dataclass(frozen=True)
-class FoldPass(_ByKey):
-    """Rows sorted by key, and in it in the order of folding, in; `FOLDED` rows out, one a key."""
+class FoldFunction(_ByKey):
+    """Rows sorted by key, and within a key in the order of folding → one `FOLDED` row a key."""
 
     initial: Callable[[], Any]
     adder: Callable[[Any, Any, Any], Any]
     subtractor: Callable[[Any, Any, Any], Any] | None
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Fold. Raises: DataError naming the aggregate."""
-        yield from self._encoded(self._folded(batches), FOLDED)
+        """Fold each key's rows. Raises: DataError naming the aggregate."""
+        yield from self._encoded(self._folded(batches), FOLDED, nulls=True)
 
     def _folded(self, batches: Iterable[Any]) -> Iterator[tuple[Row, int, int]]:
         spec = StateSpec(self.name, "table", self.key, self.value, 1, lambda key, count: 0)
@@ -87,7 +85,7 @@ class FoldPass(_ByKey):
         for identity, key, value, weight in self._rows(batches):
             if not began or identity != last:
                 if began:
-                    yield from _finished(group, number)
+                    yield next(iter(group.items())), 1, number
                 last, group, number, began = identity, {key: None}, 0, True
             here = next(iter(group))
             try:
@@ -95,21 +93,15 @@ class FoldPass(_ByKey):
             except EddyError:
                 raise
             except Exception as error:
-                raise DataError(f"step '{self.name}': the function raised {error!r}") from error
+                raise DataError(f"step '{self.name}': the function raised {describe_exception(error)}") from error
             number += weight
         if began:
-            yield from _finished(group, number)
-
-
-def _finished(group: dict[Any, Any], number: int) -> Iterator[tuple[Row, int, int]]:
-    ((key, aggregate),) = group.items()
-    if aggregate is not None:
-        yield (key, aggregate), 1, number
+            yield next(iter(group.items())), 1, number
 
 
 @dataclass(frozen=True)
-class MakePass(_ByKey):
-    """Consolidated rows sorted by key in, the rows that `function` makes of each key's values out."""
+class GroupFunction(_ByKey):
+    """Consolidated rows sorted by key → the rows that `function` returns for each key's values."""
 
     function: Function
 
@@ -135,7 +127,7 @@ class MakePass(_ByKey):
         if min(values.values()) < 0:
             value, weight = min(values.items(), key=lambda item: item[1])
             raise DataError(
-                f"'{self.name}': row {(key, value)!r} is there {weight} times; only what is there can be taken back. "
+                f"'{self.name}': row {(key, value)!r} is there {weight} times; only present rows can be retracted. "
                 "Use minus() for a difference"
             )
         try:
@@ -143,7 +135,7 @@ class MakePass(_ByKey):
         except EddyError:
             raise
         except Exception as error:
-            raise DataError(f"step '{self.name}': the function raised {error!r}") from error
+            raise DataError(f"step '{self.name}': the function raised {describe_exception(error)}") from error
         for value, weight in made.items():
             if weight:
                 yield (key, value), weight, 0

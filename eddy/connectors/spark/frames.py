@@ -1,7 +1,7 @@
-"""Frames: the few things that the compiler asks of Spark, all on rows under the columns of `passes`.
+"""The operations on DataFrames that the compiler uses, all on rows with the columns of `arrow_functions`.
 
-Spark's adaptive execution is off in the session used here: a loop is many small jobs over frames that lie as
-the next one needs them, and adaptive plans forget how frames lie.
+Spark's adaptive execution is off in the session used here: a loop is many small jobs over frames that are already
+partitioned as the next job needs them, and adaptive plans forget the partitioning.
 """
 
 import re
@@ -16,11 +16,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
-from eddy.connectors.spark.passes import FACTS, ROWS, arrow_schema
-from eddy.connectors.spark.ship import Shipped
+from eddy.connectors.spark.arrow_functions import FACTS, ROWS, arrow_schema
+from eddy.connectors.spark.pickling import Pickled
 from eddy.errors import ConnectorError, DataError, EddyError, LoopLimitError
 
-__all__ = ["Frames", "Maximum", "Piles", "be32", "be64", "names", "told", "with_suffix"]
+__all__ = ["Frames", "Maximum", "RunningUnion", "be32", "be64", "names", "spark_errors", "with_suffix"]
 
 _SETTINGS = {
     "spark.sql.adaptive.enabled": "false",
@@ -45,17 +45,17 @@ def be64(number: Column) -> Column:
 
 
 def be32(number: Column) -> Column:
-    """A number from 0 on as four bytes, big-endian."""
+    """A non-negative number as four bytes, big-endian."""
     return f.unhex(f.lpad(f.hex(number.cast("long")), 8, "0"))
 
 
 def with_suffix(frame: DataFrame, columns: Mapping[str, str]) -> DataFrame:
-    """These columns alone, under other names."""
+    """Only these columns, renamed."""
     return frame.select(*(f.col(old).alias(new) for old, new in columns.items()))
 
 
 class Frames:
-    """A session, and how many partitions its shuffles have. `program` is the module of the author's file."""
+    """A session and the partition count of its shuffles. `program` is the module of the author's file."""
 
     def __init__(self, spark: SparkSession, program: str | None = None) -> None:
         self.spark = spark.newSession()
@@ -72,7 +72,7 @@ class Frames:
         return self.rows([], schema)
 
     def rows(self, rows: Sequence[tuple[Any, ...]], schema: str) -> DataFrame:
-        """Some rows of the driver's."""
+        """A frame of rows of the driver."""
         arrow = arrow_schema(schema)
         columns = list(zip(*rows, strict=True)) or [()] * len(arrow)
         table = pa.table([pa.array(column, field.type) for column, field in zip(columns, arrow, strict=True)], arrow)
@@ -85,16 +85,16 @@ class Frames:
         schema: str,
         latest: "Maximum | None" = None,
     ) -> DataFrame:
-        """`frame` through a function over Arrow batches, in Python workers. `latest` is told the times of `RECORDS`."""
-        shipped = Shipped(function, self._program)
-        return frame.mapInArrow(shipped if latest is None else latest.told_by(shipped), schema)
+        """`frame` through a function over Arrow batches in Python workers. `latest` observes the times of `RECORDS`."""
+        pickled = Pickled(function, self._program)
+        return frame.mapInArrow(pickled if latest is None else latest.observing(pickled), schema)
 
     def maximum(self) -> "Maximum":
-        """A number that tasks make larger."""
+        """A new maximum over all tasks."""
         return Maximum(self.spark.sparkContext.accumulator(0, _Larger()))
 
     def consolidated(self, frame: DataFrame) -> DataFrame:
-        """Equal rows merged, none with weight 0, lying by key."""
+        """Equal rows merged, rows of weight 0 dropped, partitioned by key."""
         return (
             frame.repartition(self.partitions, "k")
             .groupBy("k", "v")
@@ -104,15 +104,23 @@ class Frames:
         )
 
     def difference(self, new: DataFrame, old: DataFrame) -> DataFrame:
-        """What of rows has come and, with weights below 0, gone."""
+        """The rows added from `old` to `new` and, with negative weights, the rows removed."""
         return self.consolidated(new.unionByName(old.withColumn("w", -f.col("w"))))
 
     def by_key(self, frame: DataFrame, *within: str | Column) -> DataFrame:
-        """Rows lying by key, and sorted by it and then by `within`."""
+        """Rows partitioned by key, and sorted by it and then by `within`."""
         return frame.repartition(self.partitions, "k").sortWithinPartitions("k", *within)
 
+    def in_order(self, raw: DataFrame, timed: Sequence[str]) -> DataFrame:
+        """`RAW` records in one partition, sorted by topic, then partition, then offset.
+
+        Records of files are sorted by time first, if their topic is in `timed`.
+        """
+        by_time = f.when((f.col("p") < 0) & f.col("topic").isin(list(timed)), f.col("t"))
+        return raw.coalesce(1).sortWithinPartitions("topic", "p", by_time, "o")
+
     def union(self, frames: Sequence[DataFrame], schema: str | StructType) -> DataFrame:
-        """All rows of all."""
+        """All rows of all frames."""
         if not frames:
             return self.spark.createDataFrame([], schema)
         whole = frames[0]
@@ -121,28 +129,28 @@ class Frames:
         return whole
 
     def settled(self, frame: DataFrame) -> DataFrame:
-        """The same, computed, without what it came of: a checkpoint where the session has a place for one."""
-        with told():
+        """The frame, computed and without its lineage: a checkpoint if the session has a directory for them."""
+        with spark_errors():
             return frame.checkpoint() if self._reliable else frame.localCheckpoint()
 
     def kept(self, frame: DataFrame) -> DataFrame:
-        """The same, kept where it is computed first, until `release`."""
+        """The frame, cached from its first computation until `release`."""
         self._kept.append(frame.persist())
         return self._kept[-1]
 
     def release(self) -> None:
-        """Let go what was kept."""
-        for frame in reversed(self._kept):  # what was made of others first: else Spark plans it anew each time
+        """Drop all cached frames."""
+        for frame in reversed(self._kept):  # derived frames first: else Spark plans them again each time
             frame.unpersist()
         self._kept = []
 
     def lazy(self, frame: DataFrame) -> DataFrame:
-        """The same, to be settled by the first job that reads all of it."""
-        with told():
+        """The frame, checkpointed by the first job that reads all of it."""
+        with spark_errors():
             return frame.checkpoint(eager=False) if self._reliable else frame.localCheckpoint(eager=False)
 
     def marks(self, made: Sequence[DataFrame]) -> list[tuple[int, int]]:
-        """For each frame the number of its rows and a hash of them all, whatever their order: one job."""
+        """For each frame the number of its rows and an order-independent hash of them: one job."""
         hashed = f.xxhash64("k", "v", "w").alias("hash")
         each = [frame.select(f.lit(at).alias("at"), hashed) for at, frame in enumerate(made)]
         totals = [
@@ -153,18 +161,18 @@ class Frames:
                 f.bit_xor(f.when(f.col("at") == at, f.col("hash")).otherwise(0)),
             )
         ]
-        with told():
+        with spark_errors():
             row = self.union(each, "").agg(*totals).first()
         assert row is not None
         return [(row[2 * at], row[2 * at + 1] or 0) for at in range(len(made))]
 
     def marked(self, made: Sequence[DataFrame]) -> tuple[list[DataFrame], list[tuple[int, int]]]:
-        """Frames settled, with their marks, in one job."""
+        """Frames checkpointed, with their marks, in one job."""
         settled = [self.lazy(frame) for frame in made]
         return settled, self.marks(settled)
 
     def facts(self, frame: DataFrame) -> DataFrame:
-        """Rows as facts without a time of their own."""
+        """Rows as facts without times."""
         stamps = {"t": f.lit(None).cast("long"), "s": f.lit(b""), "h": f.lit(None).cast("binary")}
         return frame.withColumns(stamps).select(*names(FACTS))
 
@@ -178,23 +186,23 @@ class _Larger(AccumulatorParam[int]):
 
 
 class Maximum:
-    """The largest of the times that tasks have seen, at least 0. A task that is run again changes nothing."""
+    """The largest time seen by any task, at least 0. A task that is run again does not change it."""
 
     def __init__(self, accumulator: Accumulator[int]) -> None:
         self._accumulator = accumulator
 
     @property
     def value(self) -> int:
-        """What it is behind the jobs so far."""
+        """The maximum over the jobs so far."""
         return self._accumulator.value
 
-    def told_by(self, function: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:
-        """A function that makes `RECORDS`; the times of those that are not left out are seen."""
-        return _Telling(function, self._accumulator)
+    def observing(self, function: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:
+        """Wrap a function that returns `RECORDS`: the times of accepted records are observed."""
+        return _Observing(function, self._accumulator)
 
 
-class _Telling:
-    """Pickled anew for each task, as accumulators have to be."""
+class _Observing:
+    """Pickled anew for each task, as accumulators require."""
 
     def __init__(self, function: Callable[[Any], Iterator[Any]], latest: Accumulator[int]) -> None:
         self._function, self._latest = function, latest
@@ -206,26 +214,26 @@ class _Telling:
             yield batch
 
 
-class Piles:
-    """Frames that are summed up as they come: a loop of many rounds leaves few frames behind."""
+class RunningUnion:
+    """A union that grows frame by frame, merged from time to time so that a long loop leaves few frames."""
 
     def __init__(self, frames: Frames) -> None:
         self._frames = frames
-        self._pile: list[DataFrame] = []
+        self._parts: list[DataFrame] = []
 
     def add(self, frame: DataFrame) -> None:
-        """Take one in, settled before."""
-        self._pile.append(frame)
-        if len(self._pile) >= _MERGED:
-            self._pile = [self._frames.settled(self.sum().coalesce(self._frames.partitions))]
+        """Add a checkpointed frame."""
+        self._parts.append(frame)
+        if len(self._parts) >= _MERGED:
+            self._parts = [self._frames.settled(self.sum().coalesce(self._frames.partitions))]
 
     def sum(self) -> DataFrame:
         """All rows, not consolidated."""
-        return self._frames.union(self._pile, ROWS)
+        return self._frames.union(self._parts, ROWS)
 
 
-class told:  # noqa: N801 - reads as a part of a sentence
-    """Within it, what went wrong in a Spark job is raised as eddy's error."""
+class spark_errors:  # noqa: N801 - reads as a part of a sentence
+    """A context manager that re-raises failures of a Spark job as errors of eddy."""
 
     def __enter__(self) -> None:
         pass
@@ -236,7 +244,7 @@ class told:  # noqa: N801 - reads as a part of a sentence
 
 
 def error_of(text: str) -> EddyError:
-    """The error of eddy's that a Python worker raised, or else one of Spark's.
+    """The error of eddy that a Python worker raised, or else one of Spark's.
 
     >>> error_of("…\\nTraceback …\\neddy.errors.DataError: step 'x': the function raised E\\n\\tat org.apache…")
     DataError("step 'x': the function raised E")

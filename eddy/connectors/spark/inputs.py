@@ -1,8 +1,8 @@
 """Topics of a log between two offsets, as frames.
 
-A log is read by Spark's tasks through the port of `connectors/log.py`, each a stretch of one partition: what is
-committed, and nothing else, as a worker reads it. So it is one way for Kafka and for the embedded log, without
-a connector's jar; the embedded log has to be on the machine that the tasks run on.
+Spark's tasks read a log through the port of `connectors/log.py`, each a range of one partition: only committed records,
+as a worker reads them. So Kafka and the embedded log are read alike, without a connector's jar; the embedded log has to
+be on the machine that runs the tasks.
 """
 
 import contextlib
@@ -14,25 +14,33 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from eddy.connectors.log import Log, Records, TopicPartition
+from eddy.connectors.spark.arrow_functions import (
+    FACTS,
+    RECORDS,
+    Reader,
+    RecordsEntry,
+    arrow_schema,
+    pack_headers,
+    record_batch,
+)
 from eddy.connectors.spark.frames import Frames, Maximum, names
-from eddy.connectors.spark.passes import FACTS, RECORDS, Reader, RecordsEntry, arrow_schema, pack_headers, record_batch
 from eddy.errors import ConnectorError
 
-__all__ = ["RAW", "OpenLog", "Stretch", "facts_of", "read_topics", "topics_to_read"]
+__all__ = ["RAW", "OffsetRange", "OpenLog", "facts_of", "read_topics", "topics_to_read"]
 
 RAW = "k binary, v binary, t long, h binary, p int, o long, topic string"
-"""Records as they are in a topic, with partition and offset."""
+"""The columns of a topic's records, with partition and offset."""
 
 OpenLog = Callable[[], Log]
 """Opens the log anew, in the process that calls it."""
 
-_RECORDS_A_STRETCH = 250_000
+_RECORDS_A_RANGE = 250_000
 _RECORDS_A_BATCH = 10_000
 _PATIENCE_S, _PAUSE_S = 60.0, 0.05
 
 
 @dataclass(frozen=True)
-class Stretch:
+class OffsetRange:
     """The offsets of one partition from `start` on, before `end`."""
 
     partition: int
@@ -40,46 +48,46 @@ class Stretch:
     end: int
 
 
-def read_topics(frames: Frames, log: OpenLog, topics: Mapping[str, Sequence[Stretch]]) -> DataFrame:
+def read_topics(frames: Frames, log: OpenLog, topics: Mapping[str, Sequence[OffsetRange]]) -> DataFrame:
     """The committed records of topics in `RAW` columns."""
     return frames.through(*topics_to_read(frames, log, topics), RAW)
 
 
 def topics_to_read(
-    frames: Frames, log: OpenLog, topics: Mapping[str, Sequence[Stretch]]
+    frames: Frames, log: OpenLog, topics: Mapping[str, Sequence[OffsetRange]]
 ) -> tuple[DataFrame, "Reading"]:
-    """What is to be read of topics, and what reads it: the committed records in `RAW` columns."""
+    """The ranges to read, and the function that reads them: committed records in `RAW` columns."""
     parts = [
-        (topic, s.partition, at, min(at + _RECORDS_A_STRETCH, s.end))
-        for topic, stretches in topics.items()
-        for s in stretches
-        for at in range(s.start, s.end, _RECORDS_A_STRETCH)
+        (topic, s.partition, at, min(at + _RECORDS_A_RANGE, s.end))
+        for topic, ranges in topics.items()
+        for s in ranges
+        for at in range(s.start, s.end, _RECORDS_A_RANGE)
     ]
     records = sum(end - start for _, _, start, end in parts)
-    tasks = min(len(parts), max(frames.partitions, records // _RECORDS_A_STRETCH))
+    tasks = min(len(parts), max(frames.partitions, records // _RECORDS_A_RANGE))
     wanted = frames.rows(parts, "topic string, p int, o long, e long").coalesce(1)
     return wanted.repartition(tasks) if tasks > 1 else wanted, Reading(log)
 
 
 @dataclass(frozen=True)
 class Reading:
-    """Reads the stretches that a task is given."""
+    """Reads the ranges that a task is given."""
 
     log: OpenLog
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Rows (topic, partition, start, end) in, `RAW` columns out."""
-        stretches = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
-        if not stretches:
+        ranges = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
+        if not ranges:
             return
         with contextlib.closing(self.log()) as log:
-            for topic, partition, start, end in sorted(stretches):
+            for topic, partition, start, end in sorted(ranges):
                 for records in _records(log, TopicPartition(topic, partition), start, end):
                     yield _arrow(records)
 
 
 def _records(log: Log, partition: TopicPartition, start: int, end: int) -> Iterator[Records]:
-    """What is committed in a stretch; waits for transactions that have not ended. Raises: ConnectorError."""
+    """The committed records of a range; waits for open transactions. Raises: ConnectorError."""
     position, deadline = start, None
     while position < end:
         records = log.read(partition, position, end, _RECORDS_A_BATCH)
@@ -88,8 +96,8 @@ def _records(log: Log, partition: TopicPartition, start: int, end: int) -> Itera
             if time.monotonic() > deadline:
                 raise ConnectorError(
                     f"topic '{partition.topic}' partition {partition.partition}: a transaction at offset {position} "
-                    f"has not ended for {_PATIENCE_S:g} s; what is committed has to be known. Its producer ends it, "
-                    "or its time limit does; try again",
+                    f"has not ended for {_PATIENCE_S:g} s; it has to end before later records can be read. Its "
+                    "producer ends it, or its time limit does; try again",
                     retriable=True,
                 )
             time.sleep(_PAUSE_S)
@@ -110,9 +118,9 @@ def _arrow(records: Records) -> Any:
 def facts_of(
     frames: Frames, entry: RecordsEntry, raw: Sequence[tuple[DataFrame, Reader]], latest: Maximum
 ) -> tuple[DataFrame, DataFrame | None]:
-    """A source's records as facts; and those that are left out, with the reason as `bad`, if there can be any.
+    """A source's records as facts; and the rejected ones, with the reason as `bad`, if there can be any.
 
-    `raw` are frames, and what reads `RAW` columns from them. `latest` is told the times of facts.
+    `raw` are frames with readers that return `RAW` columns. `latest` observes the times of facts.
     """
     parts = [frames.through(frame, entry.after(reader), RECORDS, latest) for frame, reader in raw]
     records = frames.union(parts, RECORDS)

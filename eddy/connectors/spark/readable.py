@@ -1,15 +1,15 @@
-"""Bytes of outputs and states as people read them, for the examples of what differs."""
+"""Readable forms of the bytes of outputs and states, for the examples of differences."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from eddy.serde import Int64
+from eddy.serde import Bytes, Float64, Int64, Plain, Serde, String
 from eddy.state.spec import StateSpec
 from eddy.topology.compile import sink_serdes
 from eddy.topology.plan import Plan, Sink
 
-__all__ = ["Readable"]
+__all__ = ["Readable", "sink_forms"]
 
 _LONGEST = 200
 
@@ -23,16 +23,13 @@ class Readable:
 
     @classmethod
     def of_sink(cls, plan: Plan, counts: Mapping[str, int], sink: Sink) -> "Readable":
-        """Of a sink's records; where a serde cannot read, the bytes."""
-        key, value = sink_serdes(plan, counts)[sink]
-        source = sink.inputs[0]
-        key = source.key if key.name == "plain" and source.key is not None else key
-        value = source.value if value.name == "plain" and source.value is not None else value
+        """For a sink's records; bytes that the serde cannot read stay bytes."""
+        key, value = sink_forms(plan, counts, sink)
         return cls(key.decode, lambda _, data: value.decode(data))
 
     @classmethod
     def of_state(cls, spec: StateSpec) -> "Readable":
-        """Of a changelog's rows: of a table the value; else key and value together, and their weight."""
+        """For a changelog's rows: a table's value, or key and value together with their weight."""
         if spec.kind == "table":
             return cls(spec.key.decode, lambda _, data: spec.value.decode(data))
 
@@ -47,11 +44,23 @@ class Readable:
         return _shown(lambda given: self.of_key(given), data)
 
     def value(self, key: bytes | None, data: bytes | None, times: int) -> str:
-        """A value as text; of a stream, with how often the record is there."""
+        """A value as text; for a stream with the number of its occurrences."""
         if not times:
             return "nothing"
         shown = _shown(lambda given: self.of_value(bytes(key or b""), given), data)
         return shown if times == 1 else f"{shown}, {times} times"
+
+
+def sink_forms(plan: Plan, counts: Mapping[str, int], sink: Sink) -> tuple[Serde[Any], Serde[Any]]:
+    """The serdes that read a sink's records. A plainly encoded column is read by the serde of its type, if known."""
+    key, value = sink_serdes(plan, counts)[sink]
+    source = sink.inputs[0]
+    return _readable(key, source.key), _readable(value, source.value)
+
+
+def _readable(written: Serde[Any], known: Serde[Any] | None) -> Serde[Any]:
+    plain = {serde.name for serde in (String, Int64, Float64, Bytes)}
+    return known if written.name == Plain.name and known is not None and known.name in plain else written
 
 
 def _shown(decode: Callable[[bytes], Any], data: bytes | None) -> str:

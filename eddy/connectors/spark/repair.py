@@ -1,16 +1,17 @@
-"""Repair: the corrections of a verification as records through the worker's own input, or nothing at all.
+"""Repair: the corrections of a verification, written as records of the worker's own input, or nothing.
 
-A worker takes a record of a table's topic as  old → new,  old being what its table holds, and all that follows by the
-difference of the two. So a table of a source can be corrected through its topic, and with it what is derived, where
+A worker applies a record of a table's topic as  old → new,  where old is the value in its table, and updates all
+downstream results by the difference. So a source table can be corrected through its topic, and with it its downstream
+results, if
 
-    found = f(the tables as they are)       then, with the corrections,       found + Δf = f(the inputs)
+    found = f(the tables as they are)       and then, with the corrections,       found + Δf = f(the inputs)
 
-This is computed before anything is written: f anew, with the tables that differ as they are. Where something else
-than follows from them was found, differences would leave it wrong, or make wrong what is right: that is refused, and
-so is what differs without a table.
+This is computed before anything is written: f again, with the differing tables as they are. If the results found do not
+follow from these tables, differences would leave them wrong or make right ones wrong: the repair is refused. It is also
+refused if results differ and no table does.
 
-The corrections are one transaction. It is given up where anybody else has written to their partitions behind the
-cut, so that none takes the place of a newer record.
+The corrections are one transaction. It is aborted if another producer has written to their partitions after the cut, so
+that no correction replaces a newer record.
 """
 
 import contextlib
@@ -24,20 +25,20 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from eddy.connectors.log import Log, TopicPartition
-from eddy.connectors.quiescence import Cut
+from eddy.connectors.spark.arrival_order import tainted
+from eddy.connectors.spark.arrow_functions import Reader, RecordsEntry, arrow_schema, record_batch
 from eddy.connectors.spark.computation import Computation
-from eddy.connectors.spark.frames import told
-from eddy.connectors.spark.inputs import RAW, OpenLog, Stretch, facts_of, read_topics
-from eddy.connectors.spark.order import tainted
-from eddy.connectors.spark.passes import Reader, arrow_schema, record_batch
+from eddy.connectors.spark.frames import spark_errors
+from eddy.connectors.spark.inputs import RAW, OffsetRange, OpenLog, facts_of, read_topics
 from eddy.connectors.spark.verdict import Compared, Repaired, Verdict
 from eddy.errors import EddyError
+from eddy.runtime.quiescence import Cut
 from eddy.topology.plan import Node, Source
 
 __all__ = ["Judge", "Repair", "Sending"]
 
 Judge = Callable[[Computation, Collection[Node]], Verdict]
-"""Compares what these steps hold and have written with what a computation makes."""
+"""Compares the states and outputs of these steps with the results of a computation."""
 
 _SENT = "topic string, p int, n long, late int"
 _ANEW = "Begin anew: eddy backfill … --replace; or eddy reset …, then eddy run …"
@@ -45,7 +46,7 @@ _ANEW = "Begin anew: eddy backfill … --replace; or eddy reset …, then eddy r
 
 @dataclass
 class Repair:
-    """One repair, behind a verification of `computation` at `cut` that found differences."""
+    """One repair, after a verification of `computation` at `cut` that found differences."""
 
     computation: Computation
     cut: Cut
@@ -59,8 +60,13 @@ class Repair:
         if not tables:
             wrong = [part for part in verdict.compared if part.differing]
             return Repaired(
-                refused=f"{_named(wrong)}: no table of a source differs, and a record that says what its table "
-                f"holds already changes nothing behind it. {_ANEW}"
+                refused=f"{_named(wrong)}: no source table differs, and a record equal to the table's row "
+                f"changes nothing downstream. {_ANEW}"
+            )
+        if misplaced := [part for part in verdict.compared if part.misplaced]:
+            return Repaired(
+                refused=f"{_named(misplaced)}: records lie in partitions other than those of their keys, and no record "
+                f"of an input removes them. {_ANEW}"
             )
         as_found = self._as_found(tables)
         if refused := self._does_not_follow(verdict, tables, as_found):
@@ -69,61 +75,61 @@ class Repair:
         return self._write(self._corrections(differing, tables, as_found), tables)
 
     def _does_not_follow(self, verdict: Verdict, tables: list[Source], as_found: "_AsFound") -> str:
-        """Why the corrections would not lead to what the inputs make; empty where they would."""
+        """Why the corrections would not lead to the results of the inputs; empty if they would."""
         plan = self.computation.application.topology.plan
-        behind = tainted(plan, [source.name for source in tables])
+        downstream = tainted(plan, [source.name for source in tables])
         self.stage("compute with the tables as they are")
         try:
             as_found.run()
-            judged = self.judge(as_found, behind)
+            judged = self.judge(as_found, downstream)
         except EddyError as error:
-            error.add_note("repair: raised by what the tables hold as they are; nothing was written")
+            error.add_note("repair: raised while computing from the tables as they are; nothing was written")
             raise
         reached = {(part.what, part.name) for part in judged.compared}
         apart = [part for part in verdict.compared if part.differing and (part.what, part.name) not in reached]
         if wrong := [*apart, *(part for part in judged.compared if part.differing)]:
             return (
-                f"{_named(wrong)}: not what follows from the tables as they are, so that differences from these "
+                f"{_named(wrong)}: it does not follow from the tables as they are, so corrections of these "
                 f"would not make it right. {_ANEW}"
             )
         names = ", ".join(f"'{source.name}'" for source in tables)
-        for what, why in judged.untold.items():
-            return f"{what} is behind {names}, and whether it follows cannot be told: {why}. {_ANEW}"
+        for what, why in judged.undetermined.items():
+            return f"{what} is downstream of {names}, and whether it follows from them is unknown: {why}. {_ANEW}"
         if any(part.moved for part in judged.compared):
             return (
-                f"keys behind {names} have moved on since the cut, and whether they follow cannot be told. Let the "
-                "worker come to rest, and run again"
+                f"keys downstream of {names} have changed since the cut; whether they follow from them is unknown. Let "
+                "the worker come to rest, and run again"
             )
         return ""
 
     def _as_found(self, tables: list[Source]) -> "_AsFound":
-        """The same computation from the tables as their changelogs hold them at the cut."""
+        """The same computation, from the tables as in their changelogs at the cut."""
         known, found = self.computation, {}
         for source in tables:
             changelog = known.application.circuit.states[source.name].spec.changelog
             assert changelog is not None
-            stretches = [Stretch(p, 0, end) for p, end in enumerate(self.cut.outputs[changelog])]
-            found[source.topic] = read_topics(known.frames, known.open_log, {changelog: stretches})
+            ranges = [OffsetRange(p, 0, end) for p, end in enumerate(self.cut.outputs[changelog])]
+            found[source.topic] = read_topics(known.frames, known.open_log, {changelog: ranges})
         return _AsFound(
             known.application,
             known.frames,
             known.open_log,
             known.ends,
             known.on_error,
-            known.files,
+            known.histories,
             one_task=known.one_task,
             found=found,
         )
 
     def _corrections(self, differing: DataFrame, tables: list[Source], as_found: "_AsFound") -> DataFrame:
-        """A record for each key that differs, with the bytes that it has in its topic."""
+        """A record for each key that differs, with the key's original bytes."""
         frames = self.computation.frames
         topics = frames.rows([(source.name, source.topic) for source in tables], "name string, source string")
         wanted = differing.where("part = 'store'").join(topics, "name")
         wanted = wanted.select(
             f.col("source").alias("topic"), f.col("key").alias("k"), f.col("expected").alias("value")
         )
-        came = frames.union([as_found.keys_as_they_came(source) for source in tables], "")
+        came = frames.union([as_found.original_keys(source) for source in tables], "")
         keyed = wanted.join(came, ["topic", "k"], "left")
         return keyed.select("topic", f.coalesce("came", "k").alias("key"), "value")
 
@@ -131,12 +137,12 @@ class Repair:
         known = self.computation
         inputs = {source.topic: self.cut.inputs[source.topic] for source in tables}
         sending = Sending(known.open_log, f"{known.application.topology.name}-repair", inputs, int(time.time() * 1000))
-        with told():
+        with spark_errors():
             sent = known.frames.through(corrections.repartition(1), sending, _SENT).collect()
         if late := [f"'{row['topic']}' partition {row['p']}" for row in sent if row["late"]]:
             return Repaired(
-                refused=f"topic {', '.join(late)}: records have come behind the cut, and a correction could take the "
-                "place of a newer one. Stop what produces them, let the worker come to rest, and run again"
+                refused=f"topic {', '.join(late)}: records have arrived after the cut, and a correction could replace "
+                "a newer one. Stop their producers, let the worker come to rest, and run again"
             )
         written: Counter[str] = Counter()
         for row in sent:
@@ -146,27 +152,31 @@ class Repair:
 
 @dataclass
 class _AsFound(Computation):
-    """What follows where some tables are as they were found, by topic; all else as the inputs say."""
+    """The results if some tables are as found, by topic, and all else follows from the inputs."""
 
     found: Mapping[str, DataFrame] = field(default_factory=dict)
+
+    def _entry(self, source: Source) -> RecordsEntry:
+        entry = super()._entry(source)
+        return replace(entry, by_time=False) if source.topic in self.found else entry
 
     def _raw(self, source: Source) -> list[tuple[DataFrame, Reader]]:
         if source.topic not in self.found:
             return super()._raw(source)
-        # Like records of files these are none that a worker has left out.
+        # As with records of files, no worker has rejected any of these.
         return [(self.found[source.topic].withColumns({"p": f.lit(-1), "topic": f.lit(source.topic)}), iter)]
 
-    def keys_as_they_came(self, source: Source) -> DataFrame:
-        """By the identity `k` of a key of a source's, how it is written in its topic: the last of equal ones."""
+    def original_keys(self, source: Source) -> DataFrame:
+        """By the identity `k` of a source's key, its original bytes: the last of equal keys."""
         frames = self.frames
         raw = [(frames.through(*read, RAW).withColumn("h", f.col("k")), iter) for read in super()._raw(source)]
-        facts, _ = facts_of(frames, replace(self._entry(source), fail=False), raw, frames.maximum())
+        facts, _ = facts_of(frames, replace(super()._entry(source), fail=False), raw, frames.maximum())
         return facts.groupBy("k").agg(f.max_by("h", "s").alias("came")).withColumn("topic", f.lit(source.topic))
 
 
 @dataclass(frozen=True)
 class Sending:
-    """Sends corrections in one transaction, which it gives up where others have written behind `inputs`."""
+    """Sends corrections in one transaction, aborted if others have written after `inputs`."""
 
     open_log: OpenLog
     transactional_id: str
@@ -174,7 +184,7 @@ class Sending:
     time: int
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Columns `topic key value` in; out the records of each partition, and whether others came first there."""
+        """Columns `topic key value` → the number of records of each partition, and whether others wrote there first."""
         with contextlib.closing(self.open_log()) as log, contextlib.closing(log.producer(self.transactional_id)) as to:
             at = {TopicPartition(topic, p): end for topic, ends in self.inputs.items() for p, end in enumerate(ends)}
             ends = log.end_offsets(at)
@@ -188,7 +198,7 @@ class Sending:
                     if late.isdisjoint(sent):
                         to.send(topic, homes, keys, values, [self.time] * len(keys))
             if late.isdisjoint(sent):
-                reached = to.flush()  # behind all that others have sent meanwhile
+                reached = to.flush()  # after all records that others have sent meanwhile
                 late |= {tp for tp, count in sent.items() if reached[tp] != ends[tp] + count}
             if late.isdisjoint(sent):
                 to.commit({}, None)
@@ -212,7 +222,7 @@ def _by_topic(batch: Any) -> Iterator[tuple[str, list[bytes], list[bytes | None]
 
 
 def _has_more(log: Log, partition: TopicPartition, start: int, end: int) -> bool:
-    """Whether anything but ends of transactions lies between two offsets; one that has not ended may."""
+    """Whether records lie between two offsets, not just transaction markers; an open transaction counts as some."""
     while start < end:
         records = log.read(partition, start, end, 1)
         if len(records) or records.next_offset == start:

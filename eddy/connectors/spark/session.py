@@ -13,10 +13,13 @@ from eddy.errors import ConfigurationError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["ONE_TASK", "local_session", "require_spark"]
+__all__ = ["ONE_TASK", "TOLERANCE", "local_session", "require_spark"]
 
 ONE_TASK = 2_000_000
-"""So many records and rows go into one task: it takes some 1,000 bytes for each."""
+"""The most records and rows that one task computes; it takes about 1,000 bytes for each."""
+
+TOLERANCE = 1e-9
+"""The tolerance, absolute and relative, for floats added in an order that the input does not determine."""
 
 _INSTALL = "pip install 'eddy-streams[spark]'"
 _SETTINGS = {
@@ -30,7 +33,7 @@ _SETTINGS = {
 
 
 def require_spark() -> None:
-    """Raises: ConfigurationError where PySpark, or what it needs for Python functions, is not installed."""
+    """Raises: ConfigurationError if PySpark, pyarrow or pandas is not installed."""
     for package in ("pyspark", "pyarrow", "pandas"):
         try:
             __import__(package)

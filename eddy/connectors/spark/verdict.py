@@ -1,17 +1,17 @@
-"""The verdict of a verification, for people and for those who look at the exit status."""
+"""The verdict of a verification, as text for people and as an exit status."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from eddy.connectors.quiescence import Cut
+from eddy.runtime.quiescence import Cut
 
 __all__ = ["Compared", "Example", "Repaired", "Verdict"]
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A key that differs, with what was expected and what was found, as text."""
+    """A key that differs, with the expected and the found value as text."""
 
     key: str
     expected: str
@@ -20,7 +20,11 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A sink or a store: how many keys (of a stream: different records), how many differ, how many have moved on."""
+    """A sink or a store: its number of keys (of a stream: different records), how many differ, how many have moved.
+
+    `near` counts keys whose floats are within the tolerance but not equal; `misplaced` counts differing keys with a
+    record in a partition other than the key's.
+    """
 
     what: str
     name: str
@@ -28,11 +32,13 @@ class Compared:
     differing: int
     moved: int
     examples: list[Example]
+    near: int = 0
+    misplaced: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """What a repair did: how many corrections it wrote to which topic; or why it refused, and wrote nothing."""
+    """The result of a repair: corrections written by topic, or why it refused and wrote nothing."""
 
     written: Mapping[str, int] = field(default_factory=dict)
     refused: str = ""
@@ -40,33 +46,42 @@ class Repaired:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a verification found. `untold` is what could not be told, `notes` what was not asked; with reasons."""
+    """The result of a verification.
+
+    `undetermined`: parts that the input cannot decide; `notes`: parts that were not compared; both with reasons.
+    `other_files` is not empty if the files given differ from those that the states were made from: they may then
+    explain differences. `tolerance` is that for floats.
+    """
 
     application: str
     cut: Cut
     compared: list[Compared]
-    untold: dict[str, str]
+    undetermined: dict[str, str]
     notes: dict[str, str]
     left_out: int
     mismatches: str | None = None
     repaired: Repaired | None = None
+    other_files: list[str] = field(default_factory=list)
+    tolerance: float = 0.0
 
     @property
     def differs(self) -> bool:
-        """Whether something of what was compared does."""
+        """Whether a compared part differs."""
         return any(part.differing for part in self.compared)
 
     @property
     def status(self) -> Literal[0, 1, 2]:
-        """0 equal, 1 different, 2 could not tell, or would not repair."""
+        """0 equal, 1 different, 2 could not tell or did not repair."""
         if self.differs:
-            return 2 if self.repaired and self.repaired.refused else 1
-        return 2 if self.untold or any(part.moved for part in self.compared) else 0
+            return 2 if self.other_files or (self.repaired and self.repaired.refused) else 1
+        return 2 if self.undetermined or any(part.moved for part in self.compared) else 0
 
     @property
     def word(self) -> str:
-        """The verdict in a word or three."""
-        return "different" if self.differs else ("equal", "", "could not tell")[self.status]
+        """The verdict in one to three words."""
+        if self.differs and not self.other_files:
+            return "different"
+        return "could not tell" if self.status else "equal"
 
     def lines(self) -> Iterator[str]:
         """A summary for people."""
@@ -75,10 +90,13 @@ class Verdict:
         for part in self.compared:
             moved = f", {part.moved:,} moved on since the cut and not compared" if part.moved else ""
             differ = f"{part.differing:,} differ" if part.differing else "all equal"
-            yield f"{part.what} {part.name}: {part.keys:,} keys, {differ}{moved}"
+            near = f", {part.near:,} of them to {self.tolerance:g}, being floats" if part.near else ""
+            yield f"{part.what} {part.name}: {part.keys:,} keys, {differ}{near}{moved}"
             for example in part.examples:
                 yield f"    {example.key}: expected {example.expected}, found {example.found}"
-        for what, why in self.untold.items():
+        for why in self.other_files:
+            yield f"could not tell: {why}" if self.differs else f"equal, though {why}"
+        for what, why in self.undetermined.items():
             yield f"could not tell: {what}: {why}"
         for what, why in self.notes.items():
             yield f"{what}: {why}"

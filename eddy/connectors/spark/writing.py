@@ -1,10 +1,10 @@
-"""Writing to topics from Spark's tasks, so that a task or a job that was killed can be run again.
+"""Writing to topics from Spark's tasks, so that a killed task or job can be run again.
 
-Each partition of a topic is written by one task, in transactions, in an order that the rows alone determine. A
-task first fences what an earlier attempt left open, then counts what is committed from `begin` on: these rows
-are there already, and it goes on behind them. So nothing is written twice, whoever was killed when.
+Each partition of a topic is written by one task, in transactions, in an order that only the rows determine. A task
+first fences an earlier attempt, then counts the records committed from `begin` on: that many rows are already written,
+and it continues with the next. So no row is written twice, whatever was killed.
 
-Invariant: only the job writes behind `begin` while it runs.
+Invariant: only the job writes to the partition from `begin` on while it runs.
 """
 
 import contextlib
@@ -19,14 +19,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from eddy.connectors.log import Log, Producer, TopicPartition
-from eddy.connectors.spark.frames import Frames, told
+from eddy.connectors.spark.arrow_functions import arrow_schema, pack_headers, record_batch, unpack_headers
+from eddy.connectors.spark.frames import Frames, spark_errors
 from eddy.connectors.spark.inputs import OpenLog
-from eddy.connectors.spark.passes import arrow_schema, pack_headers, record_batch, unpack_headers
 
-__all__ = ["OUTGOING", "Letters", "Writing", "write_topics"]
+__all__ = ["OUTGOING", "DeadLetters", "Writing", "write_topics"]
 
 OUTGOING = "topic string, k binary, key binary, value binary, t long, s binary, h binary"
-"""What is written: `k` is what the partition is found by, `s` the order within it."""
+"""Outgoing records: `k` is hashed for the partition, `s` is the order within it."""
 _PLACED = f"{OUTGOING}, p int"
 _WRITTEN = "topic string, n long"
 _RECORDS_A_TRANSACTION = 50_000
@@ -34,7 +34,7 @@ _RECORDS_A_TRANSACTION = 50_000
 
 @dataclass(frozen=True)
 class Writing:
-    """What a job writes: for each topic, where in its partitions the job began. `time` is that of rows without one."""
+    """The job's target: for each topic the offset in each partition where it began. `time` is for rows without one."""
 
     open_log: OpenLog
     job: str
@@ -42,7 +42,7 @@ class Writing:
     time: int
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Write a task's rows, partition after partition. Yields how many records of each are there."""
+        """Write a task's rows, one partition at a time. Yields the number of records in each."""
         written: list[tuple[str, int]] = []
         with contextlib.ExitStack() as stack:
             log: Log | None = None
@@ -55,7 +55,7 @@ class Writing:
         yield record_batch(columns, schema)
 
     def _partition(self, log: Log, partition: TopicPartition, runs: Iterable[Any]) -> int:
-        """Write one partition's rows, in transactions. Returns how many there are."""
+        """Write one partition's rows, in transactions. Returns their number."""
         producer = log.producer(f"{self.job}-{partition.topic}-{partition.partition}")
         try:
             count, skip = 0, self._there(log, partition)
@@ -84,7 +84,7 @@ class Writing:
         producer.commit({}, None)
 
     def _there(self, log: Log, partition: TopicPartition) -> int:
-        """How many records are committed behind where the job began."""
+        """The number of records committed from the job's start offset on."""
         position, end, count = (
             self.begins[partition.topic][partition.partition],
             log.end_offsets([partition])[partition],
@@ -108,7 +108,7 @@ def _runs(batch: Any) -> Iterator[tuple[tuple[str, int], Any]]:
 
 @dataclass(frozen=True)
 class _Placing:
-    """The partition of each row by its topic and `k`; what has none is at home in partition 0."""
+    """The partition of each row by its topic and `k`; a row without `k` belongs to partition 0."""
 
     partitioner: Callable[[bytes, int], int]
     partitions: Mapping[str, int]
@@ -126,8 +126,8 @@ class _Placing:
 
 
 @dataclass(frozen=True)
-class Letters:
-    """Records that are left out, with where they came from in their headers, as a worker writes them to `topic`."""
+class DeadLetters:
+    """Rejected records as dead letters, with their origin in headers, as a worker writes them to `topic`."""
 
     topic: str
 
@@ -154,10 +154,10 @@ def write_topics(
 ) -> dict[str, int]:
     """Write `OUTGOING` rows. Returns by topic the number of records that are then there. Raises: ConnectorError."""
     counts = {topic: len(begins) for topic, begins in writing.begins.items()}
-    alone = max(counts.values()) == 1  # nothing has to be found by hash, then
+    alone = max(counts.values()) == 1  # no key has to be hashed
     placed = frame.withColumn("p", f.lit(0)) if alone else frames.through(frame, _Placing(partitioner, counts), _PLACED)
     lying = placed.repartition(frames.partitions, "topic", "p")
     lying = lying.sortWithinPartitions("topic", "p", "s", "key", "value", "t")
-    with told():
+    with spark_errors():
         found = frames.through(lying, writing, _WRITTEN).groupBy("topic").agg(f.sum("n").alias("n")).collect()
     return {row["topic"]: row["n"] for row in found}

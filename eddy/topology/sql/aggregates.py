@@ -20,13 +20,13 @@ EXACT = decimal.Context(prec=2000, traps=[])
 """Adds numerics without rounding."""
 
 MARKER: None = None
-"""The value that stands in the one group of an aggregate without GROUP BY, so that it is there without rows too."""
+"""The value that keeps the only group of an aggregate without GROUP BY present when it has no rows."""
 
 _Pairs = Iterable[tuple[Any, int]]
 
 
 def aggregate_type(name: str, argument: Type | None) -> Type | None:
-    """The type of an aggregate's result, as PostgreSQL has it; None where it does not take such an argument."""
+    """The type of an aggregate's result, as in PostgreSQL; None if it does not accept such an argument."""
     if name == "count":
         return BIGINT
     assert argument is not None
@@ -63,7 +63,7 @@ def group_function(
 
 
 def _least(function: str, type: Type | None) -> Callable[[Any, Mapping[Any, int]], list[tuple[Any, ...]]] | None:
-    """One min or max alone, which shortest paths and components take in every round; None for anything else."""
+    """A single min or max, as in shortest paths and components; None for anything else."""
     if type is None or type.floating or function not in {"min", "max"}:
         return None
     pick: Callable[..., Any] = min if function == "min" else max
@@ -113,7 +113,7 @@ def _numeric_sum(pairs: _Pairs) -> decimal.Decimal:
 
 
 def sum_of(type: Type, count: int, total: Any) -> Any:
-    """The sum of so many values of a type, from their exact total; null of none. Raises: DataError out of range."""
+    """The sum of `count` values of a type, from their exact total; null for none. Raises: DataError out of range."""
     if not count:
         return None
     if type.kind in {"bigint", "numeric"}:
@@ -124,7 +124,7 @@ def sum_of(type: Type, count: int, total: Any) -> Any:
 
 
 def average_of(type: Type, count: int, total: Any) -> Any:
-    """The mean of so many values of a type, from their exact total; null of none."""
+    """The mean of `count` values of a type, from their exact total; null for none."""
     if not count:
         return None
     return total / count if type.floating else CONTEXT.divide(decimal.Decimal(total), decimal.Decimal(count))
@@ -141,7 +141,7 @@ def _average(type: Type) -> Callable[[Sequence[tuple[Any, int]]], Any]:
 
 
 def _order(type: Type) -> Callable[[Any], Any] | None:
-    """What values are compared by: NaN comes last."""
+    """The sort key of values: NaN comes last."""
     return (lambda value: (value != value, value)) if type.floating else None
 
 
@@ -164,11 +164,11 @@ def _any(type: Type) -> Callable[[Sequence[tuple[Any, int]]], Any]:
 
 
 def _only(type: Type) -> Callable[[Sequence[tuple[Any, int]]], Any]:
-    """The value of a query that stands for a value."""
+    """The value of a scalar subquery."""
 
     def only(pairs: Sequence[tuple[Any, int]]) -> Any:
         if sum(weight for _, weight in pairs) > 1:
-            raise DataError("a query that stands for a value has several rows; one is needed. Aggregate it: max(…)")
+            raise DataError("a scalar subquery has several rows; one is needed. Aggregate it: max(…)")
         return pairs[0][0] if pairs else None
 
     return only

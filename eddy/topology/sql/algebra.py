@@ -1,11 +1,11 @@
-"""The algebra that statements become: bags of rows of typed columns, and what makes one of others.
+"""The algebra of statements: bags of rows of typed columns, and operators on them.
 
     Filter, Project, Product, Outer, Semi, Anti, Union, Distinct, Except, Intersect, Group, Series
     over Table, Rows and Variable; Block and Loop are the two recursive forms
 
-Rows are tuples. A Product is an inner join of any number of inputs under conditions over all their columns, in
-their order; the planner makes a chain of joins of it. `name` of a node names its state: it is made of
-what the author wrote and of the place in the statement, never of a counter over all of it.
+Rows are tuples. A Product is an inner join of any number of inputs under conditions over all their columns, in their
+order; the planner turns it into a chain of joins. The `name` of a node names its state: it is derived from the author's
+names and the place in the statement, never from a counter over the whole statement.
 """
 
 from collections.abc import Sequence
@@ -71,16 +71,17 @@ class Table(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Rows(Node):
-    """Rows that the statement itself says."""
+    """Rows written in the statement."""
 
     rows: tuple[tuple[Any, ...], ...]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Variable(Node):
-    """What a recursive binding holds, inside of its recursion."""
+    """The rows of a recursive binding, inside its recursion: the binding of that name of `of`."""
 
     binding: str
+    of: object
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -108,7 +109,7 @@ class Project(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Series(Node):
-    """Each row with a number behind it: from the first of `bounds` to the second, by steps of the third."""
+    """Each row with a number appended: from the first of `bounds` to the second, by steps of the third."""
 
     input: Node
     bounds: tuple[Expr, Expr, Expr]
@@ -135,7 +136,7 @@ class Join(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Outer(Node):
-    """The inner join, and the rows of the sides that are `kept` although nothing matches, with nulls beside them."""
+    """The inner join, and the unmatched rows of the `kept` sides, with nulls for the other side."""
 
     left: Node
     right: Node
@@ -156,7 +157,7 @@ class Semi(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Anti(Semi):
-    """The rows of `left` that `Semi` leaves out."""
+    """The rows of `left` that `Semi` excludes."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -175,7 +176,7 @@ class Distinct(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Except(Node):
-    """Each row as often as it is in `left` more than in `right`; without `all`, once if `right` does not have it."""
+    """Each row as often as `left` has it more than `right`; without `all`, once if `right` does not have it."""
 
     left: Node
     right: Node
@@ -203,7 +204,7 @@ class Aggregate:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Group(Node):
-    """For each value of `keys` a row of it and of the aggregates; without keys, one row even where there are none."""
+    """A row for each value of `keys`, with its aggregates; without keys one row, even if there are no input rows."""
 
     input: Node
     keys: tuple[Expr, ...]
@@ -212,9 +213,9 @@ class Group(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Loop(Node):
-    """WITH RECURSIVE: the least X = seed + step(X), where `step` holds `Variable(binding)`; a set where `distinct`."""
+    """WITH RECURSIVE: the least X = seed + step(X), where `step` holds `variable`; a set where `distinct`."""
 
-    binding: str
+    variable: Variable
     seed: Node
     step: Node
     distinct: bool
@@ -223,7 +224,7 @@ class Loop(Node):
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """How many rounds a block may take, and what then."""
+    """The largest number of iterations of a block, and the action when it is reached."""
 
     rounds: int
     then: Literal["return", "error"]
@@ -231,16 +232,20 @@ class Bound:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """WITH MUTUALLY RECURSIVE: bindings, evaluated in turn from empty until none changes."""
+    """WITH MUTUALLY RECURSIVE: bindings, evaluated in turn from empty until none changes.
+
+    `label` is its name in errors, before the names of an inner block's bindings.
+    """
 
     name: str
+    label: str
     bindings: list[tuple[str, Node]] = field(default_factory=list)
     bound: Bound | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Binding(Node):
-    """What a binding of a block holds in the end."""
+    """The final rows of a binding of a block."""
 
     block: Block
     binding: str
@@ -252,7 +257,7 @@ def all_columns(node: Node) -> tuple[Expr, ...]:
 
 
 def inputs_of(node: Node) -> tuple[Node, ...]:
-    """The nodes that a node is made of, but for what is inside of a recursion."""
+    """The inputs of a node, without the inside of a recursion."""
     match node:
         case Filter() | Project() | Series() | Distinct() | Group() | Shared():
             return (node.input,)

@@ -1,15 +1,12 @@
-"""Answers: `eddy.query` over rows that are at hand, and what goes in and comes out of it."""
+"""The tables that a one-off query reads, and its answer."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eddy.errors import DataError, TopologyError
 from eddy.topology.sql.algebra import Column
-from eddy.topology.sql.tables import Columns, columns_named, reader_of
-from eddy.topology.sql.types import PYTHON_TYPES, TEXT, Type, common_type
 
-__all__ = ["Answer", "Table", "query"]
+__all__ = ["Answer", "Table"]
 
 
 @dataclass(frozen=True)
@@ -27,51 +24,3 @@ class Answer:
     columns: tuple[str, ...]
     types: tuple[str, ...]
     rows: list[tuple[Any, ...]]
-
-
-def query(text: str, tables: Mapping[str, tuple[Columns, Iterable[Sequence[Any]]]] | None = None) -> Answer:
-    """The answer of a SQL query over tables that are at hand, each as (columns, rows).
-
-    Columns are names with their types, or names alone: their types are then those of the values.
-
-    >>> edges = (["src", "dst"], [(1, 2), (2, 3)])
-    >>> query("SELECT a.src, b.dst FROM edges a JOIN edges b ON a.dst = b.src", {"edges": edges}).rows
-    [(1, 3)]
-
-    Raises: TopologyError for what is wrong in the text, with its line and column; DataError for a row.
-    """
-    # What parses SQL is imported only where SQL is used.
-    from eddy.topology.sql.once import run
-    from eddy.topology.sql.text import Text
-
-    made = {name: _table(name, columns, list(rows)) for name, (columns, rows) in (tables or {}).items()}
-    return run(Text(text, "query"), made)
-
-
-def _table(name: str, columns: Columns, rows: list[Sequence[Any]]) -> Table:
-    known = None if isinstance(columns, Mapping) else _inferred(name, columns, rows)
-    declared = columns_named(name, columns, known)
-    readers = [reader_of(f"sql table '{name}' column '{column.name}'", column.type) for column in declared]
-    width = len(declared)
-    made = []
-    for row in rows:
-        if len(row) != width:
-            raise DataError(f"sql table '{name}': the row {tuple(row)!r} has {len(row)} values; {width} are needed")
-        made.append(tuple([read(value) for read, value in zip(readers, row, strict=True)]))
-    return Table(declared, made)
-
-
-def _inferred(name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[Column]:
-    """The columns with the types of their values; text where all are null."""
-    found = []
-    for i, column in enumerate(columns):
-        kinds = list(dict.fromkeys(type(row[i]) for row in rows if i < len(row) and row[i] is not None))
-        types: list[Type] = [PYTHON_TYPES[kind] for kind in kinds if kind in PYTHON_TYPES]
-        common = common_type(types) if len(types) == len(kinds) else None
-        if common is None:
-            raise TopologyError(
-                f"sql table '{name}': column '{column}' has values of {', '.join(kind.__name__ for kind in kinds)}; "
-                f"one type of SQL's is needed. Name it: {{'{column}': 'text', …}}"
-            )
-        found.append(Column(column, common if types else TEXT))
-    return found

@@ -1,4 +1,4 @@
-"""What SQL's operators on numbers do: whole numbers within their bounds, numerics exactly, NaN above all others."""
+"""SQL's operators on numbers: integers are checked for range, numerics are exact, NaN is the largest value."""
 
 import decimal
 import math
@@ -33,14 +33,14 @@ def _check(divisor: Any) -> None:
 
 
 def divide_int(dividend: int, divisor: int) -> int:
-    """The quotient, cut off towards 0."""
+    """The quotient, truncated towards 0."""
     _check(divisor)
     quotient = abs(dividend) // abs(divisor)
     return quotient if (dividend < 0) is (divisor < 0) else -quotient
 
 
 def modulo(dividend: int, divisor: int) -> int:
-    """What is left, with the sign of the dividend."""
+    """The remainder, with the sign of the dividend."""
     _check(divisor)
     rest = abs(dividend) % abs(divisor)
     return -rest if dividend < 0 else rest
@@ -53,7 +53,7 @@ def divide_numeric(dividend: decimal.Decimal, divisor: decimal.Decimal) -> decim
 
 
 def modulo_numeric(dividend: decimal.Decimal, divisor: decimal.Decimal) -> decimal.Decimal:
-    """What is left, with the sign of the dividend."""
+    """The remainder, with the sign of the dividend."""
     _check(divisor)
     return CONTEXT.remainder(dividend, divisor)
 
@@ -81,12 +81,12 @@ def float_less_equal(one: float, other: float) -> bool:
 
 
 def round_numeric(value: decimal.Decimal, digits: int = 0) -> decimal.Decimal:
-    """Rounded to so many digits behind the point, or, below 0, before it; halves away from 0."""
+    """Rounded to `digits` decimals, or, if negative, to a power of ten; halves away from 0."""
     return value.quantize(decimal.Decimal(1).scaleb(-digits), decimal.ROUND_HALF_UP, CONTEXT)
 
 
 def truncate_numeric(value: decimal.Decimal, digits: int = 0) -> decimal.Decimal:
-    """Cut off behind so many digits."""
+    """Truncated after `digits` decimals."""
     return value.quantize(decimal.Decimal(1).scaleb(-digits), decimal.ROUND_DOWN, CONTEXT)
 
 

@@ -1,4 +1,4 @@
-"""From the parser's expressions to typed ones: names are resolved, types agree, casts are put in where SQL has them."""
+"""From the parser's expressions to typed ones: names are resolved, types checked, implicit casts inserted."""
 
 import decimal
 from collections.abc import Callable, Sequence
@@ -19,9 +19,9 @@ from eddy.topology.sql.functions import (
     comparison_call,
     overload_for,
 )
-from eddy.topology.sql.scope import Scope
+from eddy.topology.sql.scope import ColumnScope
 from eddy.topology.sql.spelling import AGGREGATES, ARITHMETIC, COMPARISONS, arguments_of, name_of
-from eddy.topology.sql.text import Text
+from eddy.topology.sql.statement_text import StatementText
 from eddy.topology.sql.types import (
     BIGINT,
     BOOLEAN,
@@ -40,23 +40,23 @@ __all__ = ["Binder", "Subqueries", "assign", "cast", "coerce", "type_of"]
 
 
 class Subqueries(Protocol):
-    """Makes expressions of the queries inside of expressions."""
+    """Binds the subqueries in expressions."""
 
     def __call__(self, node: exp.Expr, binder: "Binder") -> Expr:
-        """The operation `subquery` for EXISTS, IN and a query as a value. Raises: TopologyError."""
+        """The operation `subquery` for EXISTS, IN and a scalar subquery. Raises: TopologyError."""
 
 
 class Binder:
     """Binds the expressions of one query over its scope. `place` names the clause in messages."""
 
     def __init__(
-        self, scope: Scope, place: str, subqueries: Subqueries | None = None, aggregates: bool = False
+        self, scope: ColumnScope, place: str, subqueries: Subqueries | None = None, aggregates: bool = False
     ) -> None:
         self.scope, self.text = scope, scope.text
         self._place, self._subqueries, self._aggregates = place, subqueries, aggregates
 
     def bind(self, node: exp.Expr) -> Expr:
-        """The typed expression. Raises: TopologyError with the place of what is wrong or not supported."""
+        """The typed expression. Raises: TopologyError with the place of the error or unsupported part."""
         for types, method in _BINDERS:
             if isinstance(node, types):
                 bound: Expr = method(self, node)
@@ -120,7 +120,7 @@ class Binder:
         return Expr("and", BOOLEAN, tuple(Expr("call", BOOLEAN, p, comparison_call("=", p[0].type)) for p in pairs))
 
     def _alike(self, nodes: Sequence[exp.Expr], what: str) -> tuple[Expr, ...]:
-        """The expressions, cast to the type that they have in common."""
+        """The expressions, cast to their common type."""
         bound = [self.bind(node) for node in nodes]
         type = common_type([expr.type for expr in bound])
         if type is None:
@@ -295,7 +295,7 @@ class Binder:
         if found is None:
             given = ", ".join(str(arg.type) for arg in args)
             forms = " or ".join(f"{name}({', '.join(map(str, o.parameters))})" for o in FUNCTIONS[name])
-            raise self.text.error(node, f"{name}({given}); {forms} is needed. Cast what it is given: x::type")
+            raise self.text.error(node, f"{name}({given}); {forms} is needed. Cast its arguments: x::type")
         cast_args = tuple(
             coerce(self.text, part, arg, type) for part, arg, type in zip(nodes, args, found.parameters, strict=False)
         )
@@ -306,7 +306,7 @@ class Binder:
 
 
 def _number(text: str, where: str) -> Expr:
-    """A number as it is written: the smallest of integer, bigint and numeric that holds it."""
+    """A number literal: the smallest of integer, bigint and numeric that holds it."""
     try:
         whole = int(text)
     except ValueError:
@@ -318,7 +318,7 @@ def _number(text: str, where: str) -> Expr:
 
 
 def name_for_people(node: exp.Expr, name: str) -> str:
-    """How a message calls what is not supported."""
+    """The name of an unsupported feature in messages."""
     return (
         f"the function {name}()"
         if isinstance(node, exp.Func)
@@ -326,8 +326,8 @@ def name_for_people(node: exp.Expr, name: str) -> str:
     )
 
 
-def cast(text: Text, node: exp.Expr, expr: Expr, target: Type) -> Expr:
-    """An expression as another type, as its author asks for. Raises: TopologyError where there is no such cast."""
+def cast(text: StatementText, node: exp.Expr, expr: Expr, target: Type) -> Expr:
+    """An explicit cast of an expression. Raises: TopologyError if there is no such cast."""
     if expr.op == "literal" and expr.type == UNKNOWN:
         return _constant_cast(text, node, expr, target)
     function = cast_function(expr.type, target)
@@ -338,7 +338,7 @@ def cast(text: Text, node: exp.Expr, expr: Expr, target: Type) -> Expr:
     return Expr("call", target, (expr,), cast_call(function), text.where(node))
 
 
-def _constant_cast(text: Text, node: exp.Expr, expr: Expr, target: Type) -> Expr:
+def _constant_cast(text: StatementText, node: exp.Expr, expr: Expr, target: Type) -> Expr:
     if expr.value is None or target == UNKNOWN:
         return literal(expr.value, target, expr.where)
     function = cast_function(TEXT, target)
@@ -349,13 +349,13 @@ def _constant_cast(text: Text, node: exp.Expr, expr: Expr, target: Type) -> Expr
         raise text.error(node, str(error)) from error
 
 
-def coerce(text: Text, node: exp.Expr, expr: Expr, target: Type) -> Expr:
-    """An expression as a type that it goes into by itself."""
+def coerce(text: StatementText, node: exp.Expr, expr: Expr, target: Type) -> Expr:
+    """An implicit cast of an expression."""
     return expr if expr.type == target else cast(text, node, expr, target)
 
 
-def assign(text: Text, node: exp.Expr | int, expr: Expr, target: Type, column: str) -> Expr:
-    """An expression as the type that its column was declared to have. Raises: TopologyError where it does not go in."""
+def assign(text: StatementText, node: exp.Expr | int, expr: Expr, target: Type, column: str) -> Expr:
+    """An expression cast to the declared type of its column. Raises: TopologyError if it cannot be assigned."""
     if not assignable(expr.type, target):
         raise text.error(
             node,
@@ -366,8 +366,8 @@ def assign(text: Text, node: exp.Expr | int, expr: Expr, target: Type, column: s
     return coerce(text, at, expr, target)
 
 
-def type_of(text: Text, node: exp.DataType, around: exp.Expr) -> Type:
-    """The type that a name in the text stands for. Raises: TopologyError."""
+def type_of(text: StatementText, node: exp.DataType, around: exp.Expr) -> Type:
+    """The type with a name in the text. Raises: TopologyError."""
     found = parse_type(node.sql(dialect="postgres"))
     if found is None:
         raise text.unsupported(

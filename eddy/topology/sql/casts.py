@@ -1,7 +1,7 @@
-"""From one SQL type to another: a Python function for each cast that there is.
+"""Casts: a Python function for each pair of SQL types with a cast.
 
-Numbers round as PostgreSQL's: floating ones to even, numeric ones away from zero. What does not fit
-raises DataError: it is a row's fault, not the statement's.
+Numbers round as in PostgreSQL: floats to even, numerics away from zero. A value that does not fit raises DataError,
+since the row is at fault, not the statement.
 """
 
 import datetime
@@ -28,17 +28,17 @@ _SINGLE = struct.Struct(">f")
 
 
 def out_of_range(kind: str) -> Any:
-    """Raise what says that a number does not fit. Raises: DataError."""
-    raise DataError(f"{kind} out of range; a wider type is needed. Cast what it is made of: x::numeric")
+    """Raise the error for a number that does not fit. Raises: DataError."""
+    raise DataError(f"{kind} out of range; a wider type is needed. Cast its operands: x::numeric")
 
 
 def unchanged(value: Any) -> Any:
-    """The cast between types that Python has the same values for."""
+    """The cast between types with the same Python values."""
     return value
 
 
 def cast_function(source: Type, target: Type) -> Cast | None:
-    """The function that casts values that are not null, `unchanged` where nothing is to be done; None: no such cast."""
+    """The function that casts non-null values; `unchanged` if nothing is to be done; None without such a cast."""
     if source == target or source.kind == target.kind != "numeric":
         return unchanged
     if source.kind == target.kind and target.precision is None:

@@ -1,17 +1,17 @@
-"""CREATE: what a file of statements declares before it asks. Nothing else of SQL's definitions is there."""
+"""CREATE TABLE, which declares the tables of a file of statements. SQL's other definitions are not supported."""
 
 from sqlglot import exp
 
 from eddy.topology.sql.algebra import Column
 from eddy.topology.sql.binder import type_of
-from eddy.topology.sql.head import parse
+from eddy.topology.sql.parsing import parse
 from eddy.topology.sql.scope import folded
-from eddy.topology.sql.text import Text
+from eddy.topology.sql.statement_text import StatementText
 
 __all__ = ["declared_table"]
 
 
-def declared_table(text: Text) -> tuple[str, tuple[Column, ...]]:
+def declared_table(text: StatementText) -> tuple[str, tuple[Column, ...]]:
     """The name and the columns of CREATE TABLE name (column type, …). Raises: TopologyError for another CREATE."""
     node = parse(text)
     if not isinstance(node, exp.Create) or not isinstance(node.this, exp.Schema):

@@ -1,4 +1,4 @@
-"""Values as text, in the form that PostgreSQL prints them in."""
+"""Values as text, in PostgreSQL's output format."""
 
 from typing import Any
 

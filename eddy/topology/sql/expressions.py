@@ -7,7 +7,7 @@ no dispatch a row. Null is None. Three values of truth are True, False and None:
     and           False where one is False, else None where one is None, else True
     or            True where one is True, else None where one is None, else False
 
-Where only truth counts, in a filter, Python's own `and` and `or` say the same, as None is not true.
+In a filter only truth matters: Python's own `and` and `or` suffice, since None is not true.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -36,10 +36,11 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Expr:
-    """One node. `value` is a column's index, a literal's value, or what a call calls; `where` is its place in the text.
+    """One node. `value` is a column's index, a literal's value, or the `Call` of a call; `where` is its place in the
+    text.
 
-    The operations are column, literal, call, and, or, not, case, coalesce, is-null and distinct; aggregate, which
-    only the group that it is taken over knows how to compute; and subquery, for which a join puts a column.
+    The operations are column, literal, call, and, or, not, case, coalesce, is-null and distinct; aggregate, which only
+    its group computes; and subquery, which a join replaces with a column.
     """
 
     op: str
@@ -60,7 +61,7 @@ def literal(value: Any, type: Type, where: str = "") -> Expr:
 
 
 def transform(expr: Expr, function: Callable[[Expr], Expr | None]) -> Expr:
-    """The tree with each node replaced by `function(node)`, from the top down; None goes on below it."""
+    """The tree with each node replaced by `function(node)`, from the top down; None descends into the node."""
     found = function(expr)
     if found is not None:
         return found
@@ -73,7 +74,7 @@ def replace_columns(expr: Expr, by: Sequence[Expr] | dict[int, Expr]) -> Expr:
 
 
 def shifted(expr: Expr, by: int) -> Expr:
-    """The tree with each column so many places to the right."""
+    """The tree with each column moved `by` places to the right."""
     return transform(expr, lambda node: replace(node, value=node.value + by) if node.op == "column" else None)
 
 
@@ -90,17 +91,17 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 
 def conjuncts(expr: Expr) -> list[Expr]:
-    """The parts that have all to be true for `expr` to be."""
+    """The conditions whose conjunction is `expr`."""
     return [part for arg in expr.args for part in conjuncts(arg)] if expr.op == "and" else [expr]
 
 
 def is_cheap(expr: Expr) -> bool:
-    """Whether it costs nothing to compute it twice."""
+    """Whether computing it twice costs nothing."""
     return expr.op in {"column", "literal"}
 
 
 def rows_of(parameters: str, columns: Sequence[str], *shape: Sequence[Expr] | None) -> Callable[..., Any]:
-    """A function of `parameters` that makes a tuple for each of `shape`; None stands for `row`, as it is.
+    """A function of `parameters` that returns a tuple for each of `shape`; None stands for `row` itself.
 
     `columns` has the Python for each column. One shape gives the tuple itself, two a pair of tuples.
     """
@@ -119,7 +120,7 @@ _DEEPEST = 30  # Python reads at most 200 parentheses inside of one another
 
 
 class _Writer:
-    """Writes Python for expressions; constants and functions are bound by name, never written as text."""
+    """Generates Python for expressions; constants and functions are bound by name, never written as text."""
 
     def __init__(self, parameters: str, columns: Sequence[str]) -> None:
         self._parameters, self._columns = parameters, columns
@@ -145,7 +146,7 @@ class _Writer:
         return code
 
     def truth(self, expr: Expr) -> str:
-        """Python that is true where the expression is, and false where it is false or null."""
+        """Python that is true if the expression is true, and false if it is false or null."""
         if expr.op in {"and", "or"}:
             return f"({f' {expr.op} '.join(self.truth(arg) for arg in expr.args)})"
         return self.value(expr)
@@ -158,7 +159,7 @@ class _Writer:
         return repr(value) if value is None or type(value) is bool else self._bound(value)
 
     def _call(self, expr: Expr) -> str:
-        """A call that is None where an argument is, but for those that take nulls."""
+        """A call that is None if an argument is, except for functions that accept nulls."""
         call = expr.value
         tests, names = [], []
         for arg in expr.args:
@@ -253,7 +254,7 @@ def _nullable(expr: Expr) -> bool:
 
 
 def _named(function: Callable[..., Any], where: str) -> Callable[..., Any]:
-    """The same function, whose errors name the place in the text."""
+    """The same function; its errors name the place in the text."""
 
     def called(*args: Any) -> Any:
         try:
@@ -267,7 +268,7 @@ def _named(function: Callable[..., Any], where: str) -> Callable[..., Any]:
 def _out_of_range(expr: Expr) -> Callable[[], Any]:
     def fail() -> Any:
         raise DataError(
-            f"sql {expr.where}: {expr.type} out of range; a wider type is needed. Cast what it is made of: x::numeric"
+            f"sql {expr.where}: {expr.type} out of range; a wider type is needed. Cast its operands: x::numeric"
         )
 
     return fail

@@ -1,7 +1,7 @@
-"""Aggregates that a row can be added to and taken from: count, sum and avg of exact numbers.
+"""Aggregates that a row can be added to and retracted from: count, sum and avg of exact numbers.
 
-Of each group only counts and totals are remembered, and a change costs what it changes. Totals are exact,
-so that taking away undoes adding in any order.
+The state of a group is counts and totals, so a change costs the same however large the group is. Totals are exact, so
+subtracting undoes adding in any order.
 """
 
 import decimal
@@ -21,7 +21,7 @@ _State = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Fold:
-    """A state for each group: for each aggregate a count, and for sum and avg a total behind it."""
+    """A state for each group: for each aggregate a count, followed by a total for sum and avg."""
 
     types: tuple[Type, ...]
     initial: Callable[[], _State]
@@ -53,7 +53,7 @@ def fold_of(aggregates: Sequence[Aggregate], types: Sequence[Type | None]) -> Fo
 
 
 def _folded(parts: Sequence[tuple[bool, bool]], sign: int) -> Callable[[Any, Any, _State], _State]:
-    """The state with the arguments of one row added, or taken away."""
+    """A function that adds the arguments of one row to the state, or subtracts them."""
     add = EXACT.add if sign > 0 else EXACT.subtract
 
     def fold(key: Any, arguments: Any, state: _State) -> _State:

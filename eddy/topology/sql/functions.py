@@ -1,4 +1,4 @@
-"""The functions and operators of SQL: which types they take and give, and the Python that computes them."""
+"""The functions and operators of SQL: the types of their arguments and results, and their implementation in Python."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from eddy.errors import DataError
-from eddy.topology.sql import arithmetic, texts
+from eddy.topology.sql import arithmetic, string_functions
 from eddy.topology.sql.casts import CONTEXT, LIMITS, Cast, cast_function
 from eddy.topology.sql.types import (
     BIGINT,
@@ -26,7 +26,7 @@ __all__ = ["FUNCTIONS", "Call", "Overload", "arithmetic_call", "cast_call", "com
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What a call calls: a Python function, or Python source with `{0}`, `{1}` for its arguments.
+    """The implementation of a call: a Python function, or Python source with `{0}`, `{1}` for its arguments.
 
     A result of `template` outside of -limit … limit - 1 is out of range. `raises` says that the function may raise
     DataError, which then names the place in the text.
@@ -99,7 +99,7 @@ def _arithmetic() -> Iterator[tuple[tuple[str, str], Call]]:
 
 
 def _bounded(function: Callable[[int, int], int], limit: int) -> Callable[[int, int], int]:
-    """The same, but for the one quotient that is out of range: the least number through -1."""
+    """The same function, but with an error for the one quotient out of range: the least number divided by -1."""
 
     def divide(dividend: int, divisor: int) -> int:
         found = function(dividend, divisor)
@@ -119,7 +119,7 @@ _FLOATING: dict[str, Callable[[float, float], float]] = {
 
 
 def _rounded(function: Callable[[float, float], float], single: bool) -> Callable[[float, float], float]:
-    """The result as its type can hold it, with one NaN object for all."""
+    """The result in the precision of its type, with one NaN object for all NaNs."""
     if single:
         fit = cast_function(DOUBLE, REAL)
         assert fit is not None
@@ -136,7 +136,7 @@ _ARITHMETIC = dict(_arithmetic())
 
 
 def overload_for(overloads: Sequence[Overload], types: Sequence[Type]) -> Overload | None:
-    """The overload that takes arguments of these types: as they are, or else by widening numbers."""
+    """The overload that accepts arguments of these types, unchanged or else by widening numbers."""
     fitting = [o for o in overloads if len(o.parameters) - o.optional <= len(types) <= len(o.parameters)]
     for fits in (_equal, _widens):
         for found in fitting:
@@ -186,26 +186,26 @@ FUNCTIONS: dict[str, list[Overload]] = {
     "length": _one("length", len, INTEGER, TEXT),
     "lower": _one("lower", str.lower, TEXT, TEXT),
     "upper": _one("upper", str.upper, TEXT, TEXT),
-    "initcap": _one("initcap", texts.initcap, TEXT, TEXT),
+    "initcap": _one("initcap", string_functions.initcap, TEXT, TEXT),
     "reverse": _one("reverse", lambda text: text[::-1], TEXT, TEXT),
     "repeat": _one("repeat", lambda text, times: text * times, TEXT, TEXT, INTEGER),
     "substring": [
-        *_one("substring", texts.substring_from, TEXT, TEXT, INTEGER),
-        *_one("substring", texts.substring, TEXT, TEXT, INTEGER, INTEGER),
+        *_one("substring", string_functions.substring_from, TEXT, TEXT, INTEGER),
+        *_one("substring", string_functions.substring, TEXT, TEXT, INTEGER, INTEGER),
     ],
-    "position": _one("position", texts.position, INTEGER, TEXT, TEXT),
-    "left": _one("left", texts.left, TEXT, TEXT, INTEGER),
-    "right": _one("right", texts.right, TEXT, TEXT, INTEGER),
-    "trim": _one("trim", texts.trimmed(str.strip), TEXT, TEXT, TEXT, optional=1),
-    "ltrim": _one("ltrim", texts.trimmed(str.lstrip), TEXT, TEXT, TEXT, optional=1),
-    "rtrim": _one("rtrim", texts.trimmed(str.rstrip), TEXT, TEXT, TEXT, optional=1),
+    "position": _one("position", string_functions.position, INTEGER, TEXT, TEXT),
+    "left": _one("left", string_functions.left, TEXT, TEXT, INTEGER),
+    "right": _one("right", string_functions.right, TEXT, TEXT, INTEGER),
+    "trim": _one("trim", string_functions.trimmed(str.strip), TEXT, TEXT, TEXT, optional=1),
+    "ltrim": _one("ltrim", string_functions.trimmed(str.lstrip), TEXT, TEXT, TEXT, optional=1),
+    "rtrim": _one("rtrim", string_functions.trimmed(str.rstrip), TEXT, TEXT, TEXT, optional=1),
     "replace": _one("replace", lambda text, old, new: text.replace(old, new) if old else text, TEXT, TEXT, TEXT, TEXT),
-    "split_part": _one("split_part", texts.split_part, TEXT, TEXT, TEXT, INTEGER),
+    "split_part": _one("split_part", string_functions.split_part, TEXT, TEXT, TEXT, INTEGER),
     "starts_with": _one("starts_with", str.startswith, BOOLEAN, TEXT, TEXT),
-    "lpad": _one("lpad", texts.pad(True), TEXT, TEXT, INTEGER, TEXT, optional=1),
-    "rpad": _one("rpad", texts.pad(False), TEXT, TEXT, INTEGER, TEXT, optional=1),
-    "like": _one("like", texts.like(False), BOOLEAN, TEXT, TEXT),
-    "ilike": _one("ilike", texts.like(True), BOOLEAN, TEXT, TEXT),
+    "lpad": _one("lpad", string_functions.pad(True), TEXT, TEXT, INTEGER, TEXT, optional=1),
+    "rpad": _one("rpad", string_functions.pad(False), TEXT, TEXT, INTEGER, TEXT, optional=1),
+    "like": _one("like", string_functions.like(False), BOOLEAN, TEXT, TEXT),
+    "ilike": _one("ilike", string_functions.like(True), BOOLEAN, TEXT, TEXT),
     "||": [Overload((TEXT, TEXT), TEXT, Call("||", template="{0} + {1}"))],
     "abs": [
         *(

@@ -1,4 +1,4 @@
-"""The names of steps with state: what the author wrote, in the letters that a topic's name can have."""
+"""The names of stateful steps: the author's names, in characters that a topic name allows."""
 
 import re
 
@@ -8,7 +8,7 @@ _OTHERS = re.compile(r"[^A-Za-z0-9._-]")
 
 
 def step_name(*parts: str) -> str:
-    """The parts that are not empty, with dashes between them.
+    """The non-empty parts, joined by dashes.
 
     >>> step_name("reach-edges", "join")
     'reach-edges-join'

@@ -1,7 +1,7 @@
-"""From what was written to what is computed: conditions go down to the rows they are about, products become joins.
+"""The planner: pushes conditions down to the rows that they test, and turns products into joins.
 
-The answer stays the same; what is joined and remembered gets less. An outer join becomes the inner join
-and, beside it, the rows that nothing matches.
+The answer stays the same; joins and states get smaller. An outer join becomes the union of the inner join and of the
+unmatched rows.
 """
 
 from collections.abc import Iterable, Sequence
@@ -36,7 +36,7 @@ __all__ = ["Planner"]
 
 
 class Planner:
-    """Plans the nodes of one statement; what is shared stays shared."""
+    """Plans the nodes of one statement; shared nodes stay shared."""
 
     def __init__(self) -> None:
         self._shared: dict[int, Node] = {}
@@ -44,7 +44,7 @@ class Planner:
         self._blocks: set[Block] = set()
 
     def plan(self, node: Node) -> Node:
-        """The node as it is to be computed."""
+        """The planned node."""
         return self._push(node, ())
 
     def _push(self, node: Node, conditions: Sequence[Expr]) -> Node:
@@ -82,7 +82,7 @@ class Planner:
     def _planned_once(self, node: Shared) -> Node:
         if id(node) not in self._shared:
             self._shared[id(node)] = replace(node, input=self.plan(node.input))
-            self._kept.append(node)  # an id is one object's as long as it is there
+            self._kept.append(node)  # an id is unique while its object lives
         return self._shared[id(node)]
 
     def _plan_block(self, block: Block) -> None:
@@ -91,7 +91,7 @@ class Planner:
             block.bindings[:] = [(name, self.plan(definition)) for name, definition in block.bindings]
 
     def _through(self, node: Series | Group, conditions: Sequence[Expr], passed: Sequence[Expr]) -> Node:
-        """Conditions over columns that are there before go below; `passed` says what those are below."""
+        """Push conditions over input columns down; `passed` are the input's expressions for them."""
         below: list[Expr] = []
         above: list[Expr] = []
         for condition in conditions:
@@ -101,7 +101,7 @@ class Planner:
         return _filtered(replace(node, input=self._push(node.input, pushed)), above)
 
     def _outer(self, node: Outer, conditions: Sequence[Expr]) -> Node:
-        """Union of the inner join and of the rows of a side that have no match, with nulls for the other side."""
+        """Union of the inner join and of the unmatched rows, with nulls for the other side."""
         width = len(node.left.columns)
         left_only, right_only, above = [], [], []
         for condition in conditions:
@@ -129,7 +129,7 @@ class Planner:
         return _filtered(Union(columns=node.columns, name=node.name, inputs=tuple(parts)), above)
 
     def _product(self, node: Product, conditions: Sequence[Expr]) -> Node:
-        """A chain of joins in the order of the inputs, but that those come first that a condition links."""
+        """A chain of joins in the order of the inputs; inputs linked by a condition come first."""
         starts, width = [], 0
         for found in node.inputs:
             starts.append(width)
@@ -149,7 +149,7 @@ class Planner:
 
 
 class _Chain:
-    """The joins of one product. `places` tells where a column of the product is in the rows so far."""
+    """The joins of one product. `places` maps a column of the product to its place in the rows so far."""
 
     def __init__(
         self, node: Product, inputs: list[Node], starts: list[int], owner: list[int], conditions: list[Expr]
@@ -212,7 +212,7 @@ class _Chain:
 
 
 def _unmatched(node: Outer, inner: Node, kept: Node, other: Node, width: int, *, at_left: bool) -> Node:
-    """The rows of one side of an outer join that match nothing, with nulls at the other side."""
+    """The unmatched rows of one side of an outer join, with nulls for the other side."""
     first = 0 if at_left else width
     links = _equalities(node.conditions, width)
     name = f"{node.name}-{'left' if at_left else 'right'}"
@@ -237,7 +237,7 @@ def _unmatched(node: Outer, inner: Node, kept: Node, other: Node, width: int, *,
 
 
 def _equalities(conditions: Iterable[Expr], width: int) -> list[tuple[Expr, Expr]] | None:
-    """Conditions as pairs of a left and a right expression that have to be equal; None where one is something else."""
+    """Conditions as pairs of equal left and right expressions; None if one is not an equality."""
     found = []
     for condition in conditions:
         if condition.op != "call" or condition.value.name != "=":

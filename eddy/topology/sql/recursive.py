@@ -1,30 +1,27 @@
 """The two recursive forms: the standard's WITH RECURSIVE and Materialize's WITH MUTUALLY RECURSIVE.
 
-WITH RECURSIVE t AS (seed UNION [ALL] step): PostgreSQL runs the step over the rows of the last round alone. Where the
-step is linear, as it demands too, that is the least X = seed + step(X); any other step is refused by name.
+WITH RECURSIVE t AS (seed UNION [ALL] step): PostgreSQL runs the step over the rows of the previous iteration only. For
+a linear step, which PostgreSQL requires too, that is the least X = seed + step(X); any other step is refused by name.
 """
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from eddy.topology.sql.algebra import Binding, Block, Column, Loop, Node, Project, Shared, Variable, all_columns
 from eddy.topology.sql.binder import assign
-from eddy.topology.sql.head import Definition, Mutual
-from eddy.topology.sql.scope import Environment, folded
+from eddy.topology.sql.parsing import Definition, Mutual, mutual_of
+from eddy.topology.sql.queries import Queries
+from eddy.topology.sql.scope import QueryContext, folded
 from eddy.topology.sql.sources import renamed
-
-if TYPE_CHECKING:
-    from eddy.topology.sql.query import Queries
 
 __all__ = ["mutually_recursive", "with_recursive"]
 
 
-def mutually_recursive(queries: "Queries", found: Mutual, path: str, environment: Environment) -> Environment:
+def mutually_recursive(queries: Queries, found: Mutual, path: str, environment: QueryContext) -> QueryContext:
     """The environment of the body of a block. Raises: TopologyError where a definition does not fit its declaration."""
-    text, block = queries.text, Block(path, [], found.bound)
+    text, block = queries.text, Block(path, queries.called(path), [], found.bound)
     variables: dict[str, Node] = {}
     for definition in found.definitions:
         if definition.name in variables:
@@ -35,7 +32,7 @@ def mutually_recursive(queries: "Queries", found: Mutual, path: str, environment
                 definition.offset, f"binding '{definition.name}' declares a column twice; names are unique"
             )
         variables[definition.name] = Variable(
-            columns=definition.columns, name=f"{path}-{definition.name}", binding=definition.name
+            columns=definition.columns, name=f"{path}-{definition.name}", binding=definition.name, of=block
         )
     inside = environment.with_tables(variables)
     for definition in found.definitions:
@@ -47,10 +44,12 @@ def mutually_recursive(queries: "Queries", found: Mutual, path: str, environment
     return environment.with_tables(results)
 
 
-def _definition(queries: "Queries", definition: Definition, path: str, environment: Environment) -> Node:
+def _definition(queries: Queries, definition: Definition, path: str, environment: QueryContext) -> Node:
     """The query of a binding, its columns cast to the types that were declared."""
     text, query = queries.text, definition.query
-    node = queries.query(query, f"{path}-{definition.name}", Environment(environment.tables))
+    queries.definitions.append(definition.name)
+    node = queries.query(query, f"{path}-{definition.name}", QueryContext(environment.tables))
+    queries.definitions.pop()
     if len(node.columns) != len(definition.columns):
         raise text.error(
             query,
@@ -69,8 +68,8 @@ def _definition(queries: "Queries", definition: Definition, path: str, environme
     return Project(columns=definition.columns, name=node.name, input=below, exprs=cast)
 
 
-def with_recursive(queries: "Queries", found: exp.With, path: str, environment: Environment) -> Environment:
-    """The environment behind WITH RECURSIVE, some of whose queries name themselves."""
+def with_recursive(queries: Queries, found: exp.With, path: str, environment: QueryContext) -> QueryContext:
+    """The context after WITH RECURSIVE, some of whose queries name themselves."""
     names = [folded(cte.args["alias"].this) for cte in found.expressions]
     for index, cte in enumerate(found.expressions):
         own, later = names[index], set(names[index + 1 :])
@@ -95,15 +94,15 @@ def _named(node: exp.Expr, names: set[str]) -> Iterator[exp.Table]:
     )
 
 
-def _loop(queries: "Queries", cte: exp.CTE, name: str, path: str, environment: Environment) -> Environment:
+def _loop(queries: Queries, cte: exp.CTE, name: str, path: str, environment: QueryContext) -> QueryContext:
     text, union = queries.text, cte.this.unnest()
     if not isinstance(union, exp.Union):
         at = next(_named(cte.this, {name}))
         raise text.unsupported(at, f"'{name}' inside of itself", f"{name} AS (seed UNION [ALL] step) is needed")
     for table in _named(union.this, {name}):
-        raise text.error(table, f"'{name}' in its own seed; only the query behind UNION can name it. Put it there")
+        raise text.error(table, f"'{name}' in its own seed; only the query after UNION can name it. Put it there")
     _check_step(queries, union.expression, name)
-    inner = Environment(environment.tables)
+    inner = QueryContext(environment.tables)
     seed = queries.resolved(queries.query(union.this, f"{path}-{name}-seed", inner))
     names = [folded(found) for found in cte.args["alias"].columns]
     if len(names) > len(seed.columns):
@@ -111,14 +110,14 @@ def _loop(queries: "Queries", cte: exp.CTE, name: str, path: str, environment: E
             cte, f"'{name}' names {len(names)} columns, and its seed has {len(seed.columns)}; they have to agree"
         )
     seed = renamed(seed, names)
-    variable = Variable(columns=seed.columns, name=f"{path}-{name}", binding=name)
+    variable = Variable(columns=seed.columns, name=f"{path}-{name}", binding=name, of=cte)
     step = queries.query(union.expression, f"{path}-{name}-step", inner.with_tables({name: variable}))
     step = _fitted(queries, union.expression, step, seed.columns, name)
     distinct = bool(union.args.get("distinct"))
     loop = Loop(
         columns=seed.columns,
         name=f"{path}-{name}",
-        binding=name,
+        variable=variable,
         seed=seed,
         step=step,
         distinct=distinct,
@@ -127,7 +126,7 @@ def _loop(queries: "Queries", cte: exp.CTE, name: str, path: str, environment: E
     return environment.with_tables({name: Shared(columns=loop.columns, name=loop.name, input=loop)})
 
 
-def _fitted(queries: "Queries", at: exp.Expr, step: Node, columns: Sequence[Column], name: str) -> Node:
+def _fitted(queries: Queries, at: exp.Expr, step: Node, columns: Sequence[Column], name: str) -> Node:
     """The step with the types of the seed, which its columns have to have."""
     text = queries.text
     if len(step.columns) != len(columns):
@@ -147,8 +146,8 @@ def _fitted(queries: "Queries", at: exp.Expr, step: Node, columns: Sequence[Colu
     return queries.as_types(step, types, at)
 
 
-def _check_step(queries: "Queries", step: exp.Expr, name: str) -> None:
-    """Refuse a step that is not linear in the rows that go round, as PostgreSQL does."""
+def _check_step(queries: Queries, step: exp.Expr, name: str) -> None:
+    """Refuse a step that is not linear in the recursive rows, as PostgreSQL does."""
     text = queries.text
     references = list(_named(step, {name}))
     for one, other in itertools.combinations(references, 2):
@@ -189,7 +188,9 @@ def _around_both(one: exp.Expr, other: exp.Expr) -> exp.Expr | None:
 
 
 def _not_linear(around: exp.Expr, inside: exp.Expr) -> str:
-    """What makes a part of a step not linear in what `inside` holds; nothing where it is."""
+    """Why part of a step is not linear in the rows of `inside`; empty if it is linear."""
+    if isinstance(around, exp.With) and mutual_of(around) is not None:
+        return "in a block inside"
     if isinstance(around, exp.Except | exp.Intersect):
         return f"inside of {type(around).__name__.upper()}"
     if isinstance(around, exp.Union) and around.args.get("distinct"):

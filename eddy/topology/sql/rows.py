@@ -18,7 +18,7 @@ from eddy.serde import Serde
 from eddy.topology.sql.casts import CONTEXT
 from eddy.topology.sql.types import Type
 
-__all__ = ["row_serde"]
+__all__ = ["key_serde", "row_serde"]
 
 _PYTHON: dict[str, type] = {
     "boolean": bool,
@@ -49,18 +49,46 @@ def row_serde(types: tuple[Type, ...]) -> Serde[Any]:
     identify = None
     if floats or numerics:
         identify = lambda row: encode(_identity(row, floats, numerics))  # noqa: E731
-    return Serde(name, encode, decode, identify=identify, recipe=(row_serde, (types,)))
+    return Serde(name, encode, decode, identify=identify, type=tuple, recipe=(row_serde, (types,)))
+
+
+def key_serde(type: Type) -> Serde[Any] | None:
+    """The serde of a column as the key, of the types that have no native form: numerics and timestamps, as text.
+
+    >>> serde = key_serde(Type("numeric"))
+    >>> serde.encode(decimal.Decimal("1.50")), serde.decode(b"1.5")
+    (b'1.5', Decimal('1.5'))
+    """
+    if type.kind not in _AS_TEXT:
+        return None
+    python, write, read = _AS_TEXT[type.kind]
+
+    def encode(value: Any) -> bytes:
+        if value is not None and not isinstance(value, python):
+            raise TypeError(f"{python.__name__} expected, {value.__class__.__name__} given: {value!r}")
+        return b"" if value is None else write(value).encode()
+
+    def decode(data: bytes) -> Any:
+        return read(data.decode()) if data else None
+
+    return Serde(f"sql-key({type.kind})", encode, decode, identify=encode, type=python, recipe=(key_serde, (type,)))
+
+
+_AS_TEXT: dict[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]] = {
+    "numeric": (decimal.Decimal, lambda value: str(value.normalize(CONTEXT) if value else 0), decimal.Decimal),
+    "timestamp": (datetime.datetime, datetime.datetime.isoformat, datetime.datetime.fromisoformat),
+}
 
 
 def _one_nan(row: Any, places: Sequence[int]) -> Any:
-    """The row with one NaN object for all: rows are compared by identity first."""
+    """The row with one NaN object for all NaNs: Python compares tuple elements by identity first."""
     if row is None or all(row[i] == row[i] for i in places):
         return row
     return tuple(math.nan if value != value else value for value in row)
 
 
 def _identity(row: Any, floats: Sequence[int], numerics: Sequence[int]) -> Any:
-    """The one of the rows equal to `row` that stands for them."""
+    """The canonical row among those equal to `row`."""
     if row is None:
         return None
     cells = list(row)

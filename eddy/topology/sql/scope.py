@@ -1,4 +1,4 @@
-"""What the names in a query stand for: columns of the tables in its FROM, or of the query around it."""
+"""Resolves the names in a query: columns of the tables in its FROM, or of the enclosing query."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -8,20 +8,20 @@ from sqlglot import exp
 from eddy.errors import TopologyError
 from eddy.topology.sql.algebra import Node
 from eddy.topology.sql.expressions import Expr, column, shifted, walk
-from eddy.topology.sql.text import Text
+from eddy.topology.sql.statement_text import StatementText
 
-__all__ = ["Environment", "Scope", "Seen", "folded", "refuse_outer", "scope_of"]
+__all__ = ["ColumnScope", "QueryContext", "Seen", "folded", "refuse_outer", "scope_of"]
 
 
 def folded(identifier: exp.Expr) -> str:
-    """A name as it counts: as it is where it is quoted, else in small letters."""
+    """A name in its canonical form: unchanged if quoted, else in lower case."""
     name = identifier.name
     return name if isinstance(identifier, exp.Identifier) and identifier.args.get("quoted") else name.lower()
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A column that can be named: `table.name`, or `name` alone unless `hidden` by a column that USING made of it."""
+    """A visible column, as `table.name`; also as `name`, unless `hidden` because USING merged it."""
 
     table: str
     name: str
@@ -30,31 +30,31 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Environment:
-    """What a query sees beyond its FROM: the tables that can be named, and the scope of the query around it."""
+class QueryContext:
+    """The names available to a query besides its FROM: the tables, and the scope of the enclosing query."""
 
     tables: dict[str, Node]
-    outer: "Scope | None" = None
+    outer: "ColumnScope | None" = None
     correlated: list[Expr] = field(default_factory=list)
-    """What of the query around the query's own columns behind the visible ones have to be equal to."""
+    """The expressions of the enclosing query that the query's appended columns have to equal."""
     value: bool = False
-    """Whether the query stands for a value."""
+    """Whether the query is a scalar subquery."""
     missing: list[Expr] = field(default_factory=list)
-    """The value where nothing is equal; null if there is none here."""
+    """The value of a scalar subquery without matching rows; null if the list is empty."""
 
-    def with_tables(self, tables: dict[str, Node]) -> "Environment":
-        """The same, where these names stand for these tables."""
+    def with_tables(self, tables: dict[str, Node]) -> "QueryContext":
+        """The same context with these tables added."""
         return replace(self, tables={**self.tables, **tables})
 
 
-class Scope:
+class ColumnScope:
     """The columns of a FROM, in their order."""
 
-    def __init__(self, text: Text, seen: Iterable[Seen], environment: Environment) -> None:
+    def __init__(self, text: StatementText, seen: Iterable[Seen], environment: QueryContext) -> None:
         self.text, self.seen, self.environment = text, list(seen), environment
 
     def resolve(self, node: exp.Column) -> Expr:
-        """The column that a name stands for; one of the query around it as operation `outer`. Raises: TopologyError."""
+        """The column of a name; a column of the enclosing query as operation `outer`. Raises: TopologyError."""
         found = self.find(node)
         if found is not None:
             return replace(found, where=self.text.where(node))
@@ -64,7 +64,7 @@ class Scope:
         raise self._unknown(node)
 
     def find(self, node: exp.Column) -> Expr | None:
-        """The column of this FROM of that name, if there is one. Raises: TopologyError where there are several."""
+        """The column of this FROM with that name, or None. Raises: TopologyError if there are several."""
         name, table = folded(node.this), node.args.get("table")
         wanted = folded(table) if table is not None else None
         fitting = [s for s in self.seen if (s.table == wanted if wanted is not None else not s.hidden)]
@@ -79,7 +79,7 @@ class Scope:
         return exact[0].expr if exact else None
 
     def star(self, node: exp.Expr, table: str | None) -> list[Seen]:
-        """The columns that `*`, or `table.*`, stands for. Raises: TopologyError where there is no such table."""
+        """The columns of `*` or `table.*`. Raises: TopologyError if there is no such table."""
         found = [s for s in self.seen if (not s.hidden if table is None else s.table == table)]
         if not found:
             what = "SELECT * without FROM" if table is None else f"no table '{table}' in FROM"
@@ -101,29 +101,29 @@ class Scope:
                 message = f"no column '{name}': there is no FROM to take it from"
         return self.text.error(node, message)
 
-    def moved(self, change: Callable[[Expr], Expr]) -> "Scope":
+    def moved(self, change: Callable[[Expr], Expr]) -> "ColumnScope":
         """The same names over other expressions."""
         seen = [Seen(s.table, s.name, change(s.expr), s.hidden) for s in self.seen]
-        return Scope(self.text, seen, self.environment)
+        return ColumnScope(self.text, seen, self.environment)
 
-    def shifted(self, by: int) -> "Scope":
-        """The same columns, so many places to the right."""
+    def shifted(self, by: int) -> "ColumnScope":
+        """The same columns, moved `by` places to the right."""
         return self.moved(lambda expr: shifted(expr, by))
 
 
-def refuse_outer(text: Text, *exprs: Expr) -> None:
-    """Refuse what names a column of the query around in another place than an equality of WHERE."""
+def refuse_outer(text: StatementText, *exprs: Expr) -> None:
+    """Refuse a column of the enclosing query anywhere but in an equality of WHERE."""
     for expr in exprs:
         for part in walk(expr):
             if part.op == "outer":
                 raise text.unsupported(
                     part.where,
-                    "a column of the query around, used so,",
+                    "a column of the enclosing query, used so,",
                     "only conditions inner = outer in the WHERE of a query can name one. Write a join",
                 )
 
 
-def scope_of(text: Text, node: Node, alias: str, environment: Environment) -> Scope:
+def scope_of(text: StatementText, node: Node, alias: str, environment: QueryContext) -> ColumnScope:
     """The columns of one table in FROM."""
     seen = [Seen(alias, found.name, column(i, found.type)) for i, found in enumerate(node.columns)]
-    return Scope(text, seen, environment)
+    return ColumnScope(text, seen, environment)

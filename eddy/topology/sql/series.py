@@ -9,7 +9,7 @@ __all__ = ["series_function"]
 
 
 def series_function(bounds: Callable[[Any], tuple[Any, Any, Any]]) -> Callable[[Any], Iterator[Any]]:
-    """A function from a row to the row with each number of its series behind it; none where a bound is null."""
+    """A function from a row to that row with each number of its series appended; no rows if a bound is null."""
 
     def series(row: Any) -> Iterator[Any]:
         first, last, step = bounds(row)

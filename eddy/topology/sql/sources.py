@@ -1,7 +1,7 @@
 """FROM: tables, queries, functions and joins, bound to one node over all of their columns."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from sqlglot import exp
 
@@ -9,35 +9,33 @@ from eddy.topology.sql.algebra import Column, Node, Outer, Product, Project, Row
 from eddy.topology.sql.binder import Binder, coerce
 from eddy.topology.sql.expressions import TRUE, Expr, conjuncts, literal, shifted
 from eddy.topology.sql.functions import comparison_call
-from eddy.topology.sql.scope import Environment, Scope, Seen, folded, refuse_outer, scope_of
-from eddy.topology.sql.text import Text
+from eddy.topology.sql.queries import Queries
+from eddy.topology.sql.scope import ColumnScope, QueryContext, Seen, folded, refuse_outer, scope_of
+from eddy.topology.sql.statement_text import StatementText
 from eddy.topology.sql.types import BOOLEAN, INTEGER, UNKNOWN, common_type
-
-if TYPE_CHECKING:
-    from eddy.topology.sql.query import Queries
 
 __all__ = ["ONE_ROW", "Source", "from_clause", "renamed", "values"]
 
 ONE_ROW = Rows(columns=(), rows=((),))
-"""What a query without FROM computes its one row from."""
+"""The input of a query without FROM: one row without columns."""
 
-Source = tuple[Node, Scope]
+Source = tuple[Node, ColumnScope]
 _SIDES: dict[str, Literal["left", "right", "both"]] = {"LEFT": "left", "RIGHT": "right", "FULL": "both"}
 _TABLE_PARTS = {"this", "alias", "joins", "only"}
 
 
-def from_clause(queries: "Queries", select: exp.Select, path: str, environment: Environment) -> Source:
-    """The node of a FROM, and the scope of what its columns are called."""
+def from_clause(queries: Queries, select: exp.Select, path: str, environment: QueryContext) -> Source:
+    """The node of a FROM, and the scope with the names of its columns."""
     first = select.args.get("from_")
     if first is None:
-        return ONE_ROW, Scope(queries.text, [], environment)
+        return ONE_ROW, ColumnScope(queries.text, [], environment)
     return _joined(queries, first.this, select.args.get("joins") or [], path, environment)
 
 
 def _joined(
-    queries: "Queries", first: exp.Expr, joins: Sequence[exp.Join], path: str, environment: Environment
+    queries: Queries, first: exp.Expr, joins: Sequence[exp.Join], path: str, environment: QueryContext
 ) -> Source:
-    """Tables with joins behind them; a comma binds less than JOIN does."""
+    """Tables followed by joins; a comma binds less tightly than JOIN."""
     left = _item(queries, first, path, environment)
     before: Source | None = None
     for join in joins:
@@ -49,8 +47,8 @@ def _joined(
     return _both(before, left, joins[-1] if joins else first)
 
 
-def _is_comma(text: Text, join: exp.Join) -> bool:
-    """Whether a table stands behind a comma. Raises: TopologyError for JOIN without a condition, which parses alike."""
+def _is_comma(text: StatementText, join: exp.Join) -> bool:
+    """Whether a table follows a comma. Raises: TopologyError for JOIN without a condition, which parses alike."""
     if any(join.args.get(name) for name in ("on", "using", "side", "kind", "method")):
         return False
     if text.before(join.this).upper().endswith("JOIN"):
@@ -66,17 +64,17 @@ def _both(left: Source | None, right: Source, at: exp.Expr) -> Source:
     return node, _beside(left[1], right[1], width, at)
 
 
-def _beside(left: Scope, right: Scope, width: int, at: exp.Expr) -> Scope:
+def _beside(left: ColumnScope, right: ColumnScope, width: int, at: exp.Expr) -> ColumnScope:
     seen = [*left.seen, *right.shifted(width).seen]
     double = {s.table for s in left.seen} & {s.table for s in right.seen if s.table}
     if double:
         name = min(double)
         raise left.text.error(at, f"table name '{name}' is there twice in one FROM; give one an alias: {name} AS other")
-    return Scope(left.text, seen, left.environment)
+    return ColumnScope(left.text, seen, left.environment)
 
 
 def _product(left: Node, right: Node, conditions: tuple[Expr, ...] = ()) -> Product:
-    """An inner join; products of products are one, so that the planner sees all of it."""
+    """An inner join; nested products are merged, so that the planner sees one."""
     parts: list[Node] = []
     names: list[str] = []
     width, found = 0, list(conditions)
@@ -94,7 +92,7 @@ def _product(left: Node, right: Node, conditions: tuple[Expr, ...] = ()) -> Prod
     )
 
 
-def _join(queries: "Queries", left: Source, right: Source, join: exp.Join, path: str) -> Source:
+def _join(queries: Queries, left: Source, right: Source, join: exp.Join, path: str) -> Source:
     text, width = queries.text, len(left[0].columns)
     for name in ("method", "global", "hint", "match_condition"):
         if join.args.get(name):
@@ -125,8 +123,10 @@ def _join(queries: "Queries", left: Source, right: Source, join: exp.Join, path:
     return node, scope
 
 
-def _using(left: Scope, right: Scope, both: Scope, join: exp.Join, width: int, side: str) -> tuple[Scope, list[Expr]]:
-    """USING: equal columns are one, which is seen without a table's name."""
+def _using(
+    left: ColumnScope, right: ColumnScope, both: ColumnScope, join: exp.Join, width: int, side: str
+) -> tuple[ColumnScope, list[Expr]]:
+    """USING: each pair of equal columns becomes one column, named without a table."""
     merged: list[Seen] = []
     hidden: set[Expr] = set()
     conditions = []
@@ -148,10 +148,10 @@ def _using(left: Scope, right: Scope, both: Scope, join: exp.Join, width: int, s
         merged.append(Seen("", folded(name), shown))
         hidden |= {ours, theirs}
     rest = [Seen(s.table, s.name, s.expr, s.hidden or s.expr in hidden) for s in both.seen]
-    return Scope(left.text, [*merged, *rest], left.environment), conditions
+    return ColumnScope(left.text, [*merged, *rest], left.environment), conditions
 
 
-def _item(queries: "Queries", node: exp.Expr, path: str, environment: Environment) -> Source:
+def _item(queries: Queries, node: exp.Expr, path: str, environment: QueryContext) -> Source:
     """One table, query or function in FROM."""
     text = queries.text
     if isinstance(node, exp.Table) and isinstance(node.this, exp.ExplodingGenerateSeries | exp.GenerateSeries):
@@ -168,14 +168,14 @@ def _item(queries: "Queries", node: exp.Expr, path: str, environment: Environmen
         return _joined(queries, node.this, node.this.args.get("joins") or [], path, environment)
     if isinstance(node, exp.Subquery):
         name = _alias(node) or "query"
-        inner = Environment(environment.tables)
+        inner = QueryContext(environment.tables)
         found = queries.query(node.unwrap() if not node.args.get("alias") else node.this, f"{path}-from-{name}", inner)
         return _aliased(queries, node, queries.resolved(found), name, environment)
     what = "LATERAL" if isinstance(node, exp.Lateral) else type(node).__name__
     raise text.unsupported(node, f"{what} in FROM", "join a query by its columns")
 
 
-def _table(queries: "Queries", node: exp.Table, path: str, environment: Environment) -> Source:
+def _table(queries: Queries, node: exp.Table, path: str, environment: QueryContext) -> Source:
     text = queries.text
     extra = [name for name, value in node.args.items() if value and name not in _TABLE_PARTS]
     if extra or not isinstance(node.this, exp.Identifier):
@@ -200,9 +200,9 @@ def _alias(node: exp.Expr) -> str:
 
 
 def _aliased(
-    queries: "Queries", node: exp.Expr, found: Node, alias: str, environment: Environment, step: str = ""
+    queries: Queries, node: exp.Expr, found: Node, alias: str, environment: QueryContext, step: str = ""
 ) -> Source:
-    """A source under its alias, its columns under those of the alias. `step` names the join that takes it in."""
+    """A source under its alias, with the alias's column names. `step` names the join that reads it."""
     names = node.args["alias"].columns if node.args.get("alias") else []
     if len(names) > len(found.columns):
         raise queries.text.error(names[0], f"{len(names)} names for the {len(found.columns)} columns of '{alias}'")
@@ -212,19 +212,19 @@ def _aliased(
 
 
 def renamed(node: Node, names: Sequence[str], step: str = "") -> Node:
-    """The same rows, the first columns called so."""
+    """The same rows with the first columns renamed."""
     columns = tuple(
         Column(names[i] if i < len(names) else found.name, found.type) for i, found in enumerate(node.columns)
     )
     return Project(columns=columns, name=step or node.name, input=node, exprs=all_columns(node))
 
 
-def _series(queries: "Queries", node: exp.Table, environment: Environment) -> Source:
+def _series(queries: Queries, node: exp.Table, environment: QueryContext) -> Source:
     """generate_series(first, last[, step]) of whole numbers, from constants."""
     call, text = node.this, queries.text
     if node.args.get("ordinality"):
         raise text.unsupported(node, "WITH ORDINALITY")
-    binder = Binder(Scope(text, [], environment), "generate_series")
+    binder = Binder(ColumnScope(text, [], environment), "generate_series")
     bounds = [binder.bind(bound) for bound in (call.args["start"], call.args["end"])]
     step = call.args.get("step")
     bounds.append(binder.bind(step) if step is not None else literal(1, INTEGER))
@@ -242,8 +242,8 @@ def _series(queries: "Queries", node: exp.Table, environment: Environment) -> So
     return found, scope_of(text, found, alias, environment)
 
 
-def values(queries: "Queries", node: exp.Values, path: str, environment: Environment) -> Node:
-    """VALUES: rows of expressions, whose columns are called column1, column2, …"""
+def values(queries: Queries, node: exp.Values, path: str, environment: QueryContext) -> Node:
+    """VALUES: rows of expressions, with columns named column1, column2, …"""
     text = queries.text
     rows = [row.expressions if isinstance(row, exp.Tuple) else [row] for row in node.expressions]
     width = len(rows[0])
@@ -252,7 +252,7 @@ def values(queries: "Queries", node: exp.Values, path: str, environment: Environ
             raise text.error(
                 row, f"VALUES: a row of {len(written)} values below one of {width}; equal numbers are needed"
             )
-    binder = Binder(Scope(text, [], environment), "VALUES")
+    binder = Binder(ColumnScope(text, [], environment), "VALUES")
     bound = [[binder.bind(cell) for cell in row] for row in rows]
     refuse_outer(text, *(expr for row in bound for expr in row))
     types = []

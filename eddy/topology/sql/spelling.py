@@ -1,4 +1,4 @@
-"""How the parser spells what SQL calls by name: its node types, and the arguments in SQL's order."""
+"""SQL's names for the parser's node types, and the arguments in SQL's order."""
 
 from sqlglot import exp
 
@@ -48,7 +48,7 @@ _IGNORED = {"initcap": {"expression"}, "trim": {"position"}, "lpad": {"is_left"}
 
 
 def name_of(node: exp.Expr) -> str:
-    """What SQL calls the function of a node."""
+    """SQL's name of the function of a node."""
     if isinstance(node, exp.Anonymous):
         return node.name.lower()
     if isinstance(node, exp.Trim):
@@ -63,7 +63,7 @@ def name_of(node: exp.Expr) -> str:
 
 
 def arguments_of(node: exp.Expr) -> list[exp.Expr] | None:
-    """The arguments in SQL's order; None where the node is no function, or says more than can be understood."""
+    """The arguments in SQL's order; None if the node is no function, or has options that are not supported."""
     if isinstance(node, exp.Anonymous):
         return list(node.expressions)
     if type(node) not in _FUNCTIONS:

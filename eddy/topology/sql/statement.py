@@ -6,12 +6,12 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from eddy.topology.sql.algebra import Column, Node, Table
-from eddy.topology.sql.head import Mutual, parse
+from eddy.topology.sql.parsing import Mutual, parse
 from eddy.topology.sql.planner import Planner
-from eddy.topology.sql.query import Queries, position_of
+from eddy.topology.sql.query_binder import QueryBinder, position_of
 from eddy.topology.sql.recursive import mutually_recursive
-from eddy.topology.sql.scope import Environment
-from eddy.topology.sql.text import Text
+from eddy.topology.sql.scope import QueryContext
+from eddy.topology.sql.statement_text import StatementText
 
 __all__ = ["Ordering", "Statement", "bind_statement"]
 
@@ -27,7 +27,7 @@ class Ordering:
 
 @dataclass(frozen=True)
 class Statement:
-    """What a statement computes; the columns behind the first `visible` are there for the order alone."""
+    """The plan of a statement; columns after the first `visible` only serve the order."""
 
     node: Node
     visible: int
@@ -39,10 +39,12 @@ class Statement:
         return self.node.columns[: self.visible]
 
 
-def bind_statement(text: Text, tables: Mapping[str, Sequence[Column]], path: str, *, ordered: bool) -> Statement:
-    """Bind and plan the one statement of a text over tables of these columns.
+def bind_statement(
+    text: StatementText, tables: Mapping[str, Sequence[Column]], path: str, *, ordered: bool
+) -> Statement:
+    """Bind and plan the one statement of a text over tables with these columns.
 
-    ORDER BY, LIMIT and OFFSET are taken where `ordered`. Raises: TopologyError with the place of what is wrong.
+    ORDER BY, LIMIT and OFFSET are allowed if `ordered`. Raises: TopologyError with the place of the error.
     """
     try:
         return _bound(text, tables, path, ordered)
@@ -52,9 +54,9 @@ def bind_statement(text: Text, tables: Mapping[str, Sequence[Column]], path: str
         ) from error
 
 
-def _bound(text: Text, tables: Mapping[str, Sequence[Column]], path: str, ordered: bool) -> Statement:
-    queries = Queries(text, path)
-    environment = Environment(
+def _bound(text: StatementText, tables: Mapping[str, Sequence[Column]], path: str, ordered: bool) -> Statement:
+    queries = QueryBinder(text, path)
+    environment = QueryContext(
         {name: Table(columns=tuple(columns), name=name, table=name) for name, columns in tables.items()}
     )
     found = parse(text)
@@ -78,7 +80,7 @@ def _bound(text: Text, tables: Mapping[str, Sequence[Column]], path: str, ordere
     return Statement(Planner().plan(node), visible, replace(limit, keys=keys))
 
 
-def _index(text: Text, part: exp.Ordered, node: Node) -> int:
+def _index(text: StatementText, part: exp.Ordered, node: Node) -> int:
     found = position_of(text, part.this, [column.name for column in node.columns], "ORDER BY")
     if found is None:
         raise text.error(
@@ -87,7 +89,7 @@ def _index(text: Text, part: exp.Ordered, node: Node) -> int:
     return found
 
 
-def _taken(text: Text, body: exp.Expr) -> tuple[list[exp.Ordered], Ordering]:
+def _taken(text: StatementText, body: exp.Expr) -> tuple[list[exp.Ordered], Ordering]:
     """ORDER BY, LIMIT and OFFSET, taken out of a query."""
     order, limit, offset = body.args.get("order"), body.args.get("limit"), body.args.get("offset")
     for part in ("order", "limit", "offset"):
@@ -98,7 +100,7 @@ def _taken(text: Text, body: exp.Expr) -> tuple[list[exp.Ordered], Ordering]:
     return list(order.expressions) if order is not None else [], found
 
 
-def _number(text: Text, part: exp.Expr | None) -> int | None:
+def _number(text: StatementText, part: exp.Expr | None) -> int | None:
     if part is None or isinstance(part.args["expression"], exp.Null):
         return None
     number = part.args["expression"]

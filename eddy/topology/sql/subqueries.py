@@ -5,14 +5,13 @@
                      rows; else false
     (SELECT …)       the one row, or null; several are an error
 
-Where such an expression is a condition of its own, the join is the filter; elsewhere the join puts a column
-behind the rows, which the expression reads. A query may name columns of the one around it in conditions
-inner = outer of its WHERE: these become the keys of the join.
+If such an expression is a condition by itself, the join is the filter; otherwise the join appends a column to the rows,
+which the expression reads. A subquery may name columns of the enclosing query in conditions inner = outer of its WHERE:
+these become the keys of the join.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -34,22 +33,20 @@ from eddy.topology.sql.algebra import (
 from eddy.topology.sql.binder import Binder, coerce
 from eddy.topology.sql.expressions import Expr, column, literal, transform, walk
 from eddy.topology.sql.functions import comparison_call
-from eddy.topology.sql.scope import Environment, refuse_outer
-from eddy.topology.sql.text import Text
+from eddy.topology.sql.queries import Queries
+from eddy.topology.sql.scope import QueryContext, refuse_outer
+from eddy.topology.sql.statement_text import StatementText
 from eddy.topology.sql.types import BOOLEAN, TEXT, UNKNOWN, common_type
-
-if TYPE_CHECKING:
-    from eddy.topology.sql.query import Queries
 
 __all__ = ["Applied", "Correlation", "Subquery", "bind_subquery"]
 
 
 @dataclass(frozen=True, eq=False)
 class Subquery:
-    """A query in an expression. Its columns are `width` that it shows, and then those that it is correlated by.
+    """A query in an expression. Its first `width` columns are its result, the others are its correlated columns.
 
-    The arguments of its `Expr` are what stands before IN, and then what the correlated columns have to be equal to.
-    `missing` is what a query as a value is where nothing is equal.
+    The arguments of its `Expr` are the values before IN, then the outer values that the correlated columns have to
+    equal. `missing` is the value of a scalar subquery without matching rows.
     """
 
     kind: str
@@ -60,15 +57,15 @@ class Subquery:
 
 
 class Correlation:
-    """The conditions of a query's WHERE that name columns of the query around it: `inner[i] = outer[i]`."""
+    """The conditions of a subquery's WHERE that name columns of the enclosing query: `inner[i] = outer[i]`."""
 
-    def __init__(self, text: Text) -> None:
+    def __init__(self, text: StatementText) -> None:
         self._text = text
         self.inner: list[Expr] = []
         self.outer: list[Expr] = []
 
     def take(self, parts: Iterable[Expr]) -> list[Expr]:
-        """Note the correlated conditions; return the others. Raises: TopologyError for what is not an equality."""
+        """Note the correlated conditions; return the others. Raises: TopologyError unless they are equalities."""
         rest = []
         for part in parts:
             if not any(_outer_in(part)):
@@ -86,10 +83,10 @@ class Correlation:
         return rest
 
     def refuse(self, what: str) -> None:
-        """Refuse correlation where it would mean something else."""
+        """Refuse correlation in a clause where it would have another meaning."""
         if self.outer:
             raise self._text.unsupported(
-                self.inner[0].where, f"{what} that names columns of the query around", "write a join"
+                self.inner[0].where, f"{what} that names columns of the enclosing query", "write a join"
             )
 
 
@@ -98,7 +95,7 @@ def _outer_in(expr: Expr) -> Iterable[Expr]:
 
 
 def _inside(expr: Expr) -> Iterable[Expr]:
-    """The nodes of an expression, without what stands for the columns of the query around."""
+    """The nodes of an expression, without references to the enclosing query."""
     if expr.op == "outer":
         return
     yield expr
@@ -106,11 +103,11 @@ def _inside(expr: Expr) -> Iterable[Expr]:
         yield from _inside(arg)
 
 
-def bind_subquery(queries: "Queries", node: exp.Expr, binder: Binder, path: str, environment: Environment) -> Expr:
+def bind_subquery(queries: Queries, node: exp.Expr, binder: Binder, path: str, environment: QueryContext) -> Expr:
     """The expression of a query inside of an expression. Raises: TopologyError."""
     kind = "exists" if isinstance(node, exp.Exists) else "in" if isinstance(node, exp.In) else "value"
     query = node.args["query"] if kind == "in" else node.this if kind == "exists" else node
-    inner = Environment(environment.tables, binder.scope, value=kind == "value")
+    inner = QueryContext(environment.tables, binder.scope, value=kind == "value")
     body = queries.query(query.unnest(), path, inner)
     outer = inner.correlated
     width = len(body.columns) - len(outer)
@@ -129,7 +126,7 @@ def bind_subquery(queries: "Queries", node: exp.Expr, binder: Binder, path: str,
     return Expr("subquery", type, tuple(outer), found, queries.text.where(node))
 
 
-def _in(queries: "Queries", node: exp.Expr, binder: Binder, body: Node, outer: Sequence[Expr], path: str) -> Expr:
+def _in(queries: Queries, node: exp.Expr, binder: Binder, body: Node, outer: Sequence[Expr], path: str) -> Expr:
     text = queries.text
     wanted = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
     values = [binder.bind(part) for part in wanted]
@@ -151,12 +148,12 @@ def _in(queries: "Queries", node: exp.Expr, binder: Binder, body: Node, outer: S
 
 
 class Applied:
-    """The rows of a query while conditions and expressions with queries inside are put on them.
+    """The rows of a query while conditions and expressions with subqueries are applied to them.
 
-    Columns are only ever added, behind those that are there.
+    Columns are only ever appended.
     """
 
-    def __init__(self, text: Text, node: Node) -> None:
+    def __init__(self, text: StatementText, node: Node) -> None:
         self._text, self.node = text, node
 
     def filter(self, parts: Sequence[Expr]) -> None:
@@ -176,7 +173,7 @@ class Applied:
                 self.node = _filter(self.node, value)
 
     def values(self, exprs: Sequence[Expr]) -> list[Expr]:
-        """The expressions over the rows as they are now, behind which there is a column for each query inside."""
+        """The expressions over the current rows, to which a column is appended for each subquery."""
         places: dict[Expr, Expr] = {}
         for expr in exprs:
             for found in walk(expr):
@@ -228,7 +225,7 @@ class Applied:
         return yes, pieces[0], pieces[1]
 
     def _column(self, expr: Expr) -> Expr:
-        """Put the value of an expression behind the rows; return the column that holds it."""
+        """Append the value of an expression to the rows; return the new column."""
         place, found = len(self.node.columns), expr.value
         if found.kind == "value":
             return self._value(expr, place)
@@ -241,7 +238,7 @@ class Applied:
         return column(place, BOOLEAN)
 
     def _value(self, expr: Expr, place: int) -> Expr:
-        """Put the value of a query behind the rows: of the one, or of the one whose keys are equal."""
+        """Append the value of a scalar subquery: of its only row, or of the row with equal keys."""
         found, type = expr.value, expr.type
         value, *keys = all_columns(found.node)
         columns = (*found.node.columns[1:], found.node.columns[0])

@@ -1,10 +1,9 @@
-"""Tables of a statement: a collection of the topology, and the columns that its rows (key, value) have in SQL.
+"""Tables of a statement: a collection of the topology, and the SQL columns of its rows (key, value).
 
-The columns follow from the serdes where these tell types: the key is the column `key`, or, of a struct, its
-fields; and so the value, `value` or its fields. Where they do not, or under other names, the columns are
-given: (collection, {"name": "type", …}). A value with named fields (a struct, a dict) gives the columns that are
-called like them, and the key the others; else keys and values give columns in their order, tuples one for each
-of their elements.
+The columns follow from the serdes if these have types: the key is the column `key`, or the fields of a struct; likewise
+the value is `value`, or its fields. Otherwise, or for other names, the columns are given: (collection, {"name": "type",
+…}). A value with named fields (a struct, a dict) gives the columns with these names, and the key the others; else keys
+and values give columns in order, a tuple one for each of its elements.
 """
 
 import datetime
@@ -19,11 +18,12 @@ import msgspec
 
 from eddy.errors import DataError, TopologyError
 from eddy.serde import Serde
+from eddy.topology.plan import Clamp, Exchange, Latest, Transform, Upsert
 from eddy.topology.relation import Relation
 from eddy.topology.sql.algebra import Column
 from eddy.topology.sql.casts import LIMITS, cast_function
 from eddy.topology.sql.rows import row_serde
-from eddy.topology.sql.types import BIGINT, PYTHON_TYPES, TEXT, Type, parse_type
+from eddy.topology.sql.types import BIGINT, PYTHON_TYPES, TEXT, TYPE_NAMES, Type, parse_type
 
 __all__ = ["Columns", "TableSource", "as_relation", "columns_named", "reader_of", "rows_relation"]
 
@@ -34,7 +34,7 @@ TableSource = "KTable[Any, Any] | KStream[Any, Any] | Relation[Any, Any] | tuple
 
 
 def columns_named(table: str, columns: Columns, known: Sequence[Column] | None = None) -> tuple[Column, ...]:
-    """The columns that a user gives. Raises: TopologyError for a type that is none, or one that is missing."""
+    """The columns given by a user. Raises: TopologyError for an unknown or missing type."""
     if not isinstance(columns, Mapping):
         if known is None or len(known) != len(columns):
             there = "their types are not known" if known is None else f"there are {len(known)}"
@@ -48,8 +48,7 @@ def columns_named(table: str, columns: Columns, known: Sequence[Column] | None =
         type = parse_type(written) if isinstance(written, str) else PYTHON_TYPES.get(written)
         if type is None:
             raise TopologyError(
-                f"sql table '{table}': column '{name}' of type {written!r}, which is none; boolean, smallint, integer, "
-                "bigint, numeric(p, s), real, double precision, text or timestamp is needed"
+                f"sql table '{table}': column '{name}' of type {written!r}, which is none; {TYPE_NAMES} is needed"
             )
         made.append(Column(name, type))
     if not made:
@@ -63,6 +62,9 @@ def rows_relation(name: str, source: Any, where: str) -> tuple[Relation[Any, Any
     """A table's rows as tuples of its columns, at one owner. Raises: TopologyError where it is no table."""
     collection, given = source if isinstance(source, tuple) and len(source) == 2 else (source, None)
     relation = as_relation(name, collection)
+    named = _columns_of_rows(relation)
+    if named is not None and (given is None or len(given) == len(named)):
+        return _renamed(name, relation, named, given, where)
     key, value = relation._node.key, relation._node.value
     known = _known_columns(name, key, value, given is None)
     columns = tuple(known or ()) if given is None else columns_named(name, given, known)
@@ -73,13 +75,39 @@ def rows_relation(name: str, source: Any, where: str) -> tuple[Relation[Any, Any
             f"Give the columns: (table, {{'{duplicates[0]}': …}})"
         )
     read = _row_function(name, columns, key, value)
-    serde = row_serde(tuple(column.type for column in columns))
+    serde = row_serde(_types(columns))
     rows = relation.map(lambda k, v: ((), read(k, v)), None, row_serde(()), serde)
     return rows.at_one_owner(where), columns
 
 
+def _renamed(
+    name: str, relation: Relation[Any, Any], named: tuple[Column, ...], given: Columns | None, where: str
+) -> tuple[Relation[Any, Any], tuple[Column, ...]]:
+    """The rows of another statement, under any key, with its own column names or new ones."""
+    columns = named if given is None else columns_named(name, given, named)
+    read = _row_function(name, columns, None, None) if columns != named else lambda _, row: row
+    rows = relation.map(lambda _, row: ((), read((), row)), None, row_serde(()), row_serde(_types(columns)))
+    return rows.at_one_owner(where), columns
+
+
+def _types(columns: Sequence[Column]) -> tuple[Type, ...]:
+    return tuple(column.type for column in columns)
+
+
+def _columns_of_rows(relation: Relation[Any, Any]) -> tuple[Column, ...] | None:
+    """The columns of a view, or of a relation made from one by steps that keep rows; None for anything else."""
+    node, known = relation._node, relation._builder.columns
+    while node not in known and isinstance(node, _KEEP_ROWS) and getattr(node, "verb", "filter") in _KEEPING:
+        node = node.inputs[0]
+    return known.get(node)
+
+
+_KEEP_ROWS = (Transform, Clamp, Exchange, Latest, Upsert)
+_KEEPING = {"filter", "filter-not", "peek", "select-key"}
+
+
 def as_relation(name: str, collection: Any) -> Relation[Any, Any]:
-    """A collection as rows that are true now. Raises: TopologyError where it is none."""
+    """A collection as a relation. Raises: TopologyError for any other object."""
     if isinstance(collection, Relation):
         return collection
     builder, node = getattr(collection, "_builder", None), getattr(collection, "_node", None)
@@ -92,7 +120,7 @@ def as_relation(name: str, collection: Any) -> Relation[Any, Any]:
 
 
 def _known_columns(name: str, key: Serde[Any] | None, value: Serde[Any] | None, needed: bool) -> list[Column] | None:
-    """The columns that the serdes tell; None where they do not, or, if `needed`, an error."""
+    """The columns known from the serdes; None if unknown, or, if `needed`, an error."""
     found: list[Column] = []
     for part, serde in (("key", key), ("value", value)):
         python = None if serde is None else serde.type
@@ -167,7 +195,7 @@ def _elements(part: Any) -> Sequence[Any]:
 
 
 def reader_of(where: str, type: Type) -> Callable[[Any], Any]:
-    """The function from a value of Python's to one of this type. It raises DataError where the value is none."""
+    """A function that converts a Python value to this type, and raises DataError if it cannot."""
     accepted = _ACCEPTED[type.kind]
     fit = cast_function(TEXT if type.kind == "text" else BIGINT, type) if type.kind in LIMITS else None
 

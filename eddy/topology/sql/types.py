@@ -1,9 +1,9 @@
-"""SQL types: which there are, which goes into which, and what Python has for each.
+"""SQL types: their names, the implicit casts between them, and the Python type of each.
 
     boolean bool    smallint integer bigint int    numeric Decimal    real double float
     text str        timestamp datetime (without a zone)        null: every type; None in each
 
-A string in quotes is `unknown` until what stands beside it tells its type, as in PostgreSQL.
+A quoted string is `unknown` until its context gives it a type, as in PostgreSQL.
 """
 
 import datetime
@@ -77,7 +77,7 @@ class Type:
 
     @property
     def rank(self) -> int:
-        """Place among the numbers: of two, the one with the higher rank can hold both."""
+        """Rank among the numbers: the type with the higher rank can hold both."""
         return _NUMBERS.index(self.kind)
 
 
@@ -93,16 +93,16 @@ PYTHON_TYPES: dict[type, Type] = {
     decimal.Decimal: NUMERIC,
     datetime.datetime: TIMESTAMP,
 }
-"""What a column of values of a Python type is in SQL."""
+"""The SQL type of each Python type."""
 
 TYPE_NAMES = "boolean, smallint, integer, bigint, numeric(p, s), real, double precision, text or timestamp"
-"""What messages say there is."""
+"""The list of types in messages."""
 
 _KINDS = {*_NUMBERS, "boolean", "text", "timestamp"}
 
 
 def parse_type(name: str) -> Type | None:
-    """The type of this name, or None where there is none such.
+    """The type with this name, or None.
 
     >>> str(parse_type("Numeric(10, 2)")), str(parse_type("int")), parse_type("money")
     ('numeric(10,2)', 'integer', None)
@@ -121,7 +121,7 @@ def parse_type(name: str) -> Type | None:
 
 
 def common_type(types: Sequence[Type]) -> Type | None:
-    """The type that all of `types` go into without being asked to, or None where there is none."""
+    """The type that all of `types` are implicitly cast to, or None."""
     known = list(dict.fromkeys(found for found in types if found is not UNKNOWN and found.kind != "unknown"))
     if not known:
         return UNKNOWN
@@ -134,6 +134,6 @@ def common_type(types: Sequence[Type]) -> Type | None:
 
 
 def assignable(source: Type, target: Type) -> bool:
-    """Whether a value goes into a declared column: numbers into numbers, and all that is into text."""
+    """Whether a value can be assigned to a declared column: numbers to numbers, anything to text."""
     same = source.kind in (target.kind, "unknown")
     return same or (source.number and target.number) or target.kind == "text"

@@ -1,9 +1,10 @@
-"""A view: the rows of a statement, kept up to date as the tables that it is over change."""
+"""A view: the rows of a statement, kept up to date as its tables change."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eddy.errors import DataError
+from eddy.topology.arguments import name_or
 from eddy.topology.relation import Relation
 from eddy.topology.sql.algebra import Column
 from eddy.topology.table import KTable
@@ -20,6 +21,7 @@ class View(Relation[Any, Row]):
         self, rows: Relation[Any, Row], name: str, columns: Sequence[Column], errors: Relation[Any, Any] | None
     ):
         super().__init__(rows._builder, rows._node)
+        self._builder.columns[self._node] = tuple(columns)
         self._name = name
         self.columns = tuple(column.name for column in columns)
         """The names of the columns, in order."""
@@ -38,7 +40,7 @@ class View(Relation[Any, Row]):
         The store is called `name`, or like the view. Two rows of a key raise DataError: key the view by columns that
         tell its rows apart.
         """
-        name = name or f"{self._name}-table"
+        name = name_or(name, f"{self._name}-table")
 
         def only(key: Any, rows: Mapping[Row, int]) -> Sequence[Row]:
             if sum(rows.values()) > 1:
@@ -50,7 +52,9 @@ class View(Relation[Any, Row]):
 
         key, value = self._node.key, self._node.value
         rows = self.reduce(only, f"{name}-only", key=key, value=value)
-        return rows.group_by_key(key, value).aggregate(tuple, _newer, _older, name, value)
+        table = rows.group_by_key(key, value).aggregate(tuple, _newer, _older, name, value)
+        self._builder.columns[table._node] = self._builder.columns[self._node]
+        return table
 
 
 def _newer(key: Any, row: Row, old: Row) -> Row:

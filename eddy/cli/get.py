@@ -1,0 +1,100 @@
+"""`eddy get`: rows of a table of an application, once or as they change."""
+
+from typing import Any
+
+import click
+import msgspec
+
+from eddy.cli.load import load
+from eddy.cli.logs import Target, log_options, opened
+from eddy.cli.options import topology_argument
+from eddy.errors import QueryError
+from eddy.serve.views.key_text import key_of_text
+from eddy.serve.views.tables import TableView
+from eddy.serve.views.views import Snapshot, Views
+
+__all__ = ["command"]
+
+_FOREVER_S = 1e9
+
+
+@click.command("get", short_help="Show rows of a table.")
+@topology_argument
+@click.argument("table")
+@click.argument("key", required=False)
+@log_options
+@click.option("--prefix", metavar="TEXT", help="The rows whose key begins so.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many rows.")
+@click.option("--watch", is_flag=True, help="Go on, and show each row when it changes, until it is stopped.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0),
+    default=60.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds to wait until the tables are read.",
+)
+def command(
+    program: str,
+    table: str,
+    key: str | None,
+    target: Target,
+    prefix: str | None,
+    limit: int | None,
+    watch: bool,
+    timeout: float,
+) -> None:
+    """Show the row of KEY, the rows of a prefix, or all rows of TABLE, as lines of JSON.
+
+    The table is read from its topic, for this call alone; eddy serve keeps tables read. Exit status 1: no such row.
+
+    \b
+    Example:
+      eddy get family.py descendants ann
+      eddy get family.py descendants --prefix a --watch
+    """
+    if key is not None and prefix is not None:
+        raise click.UsageError("KEY and --prefix: leave one of them out.")
+    topology = load(program).topology
+    with opened(target) as log, Views(topology, log) as views:
+        views.wait(timeout_s=timeout)
+        shown: dict[Any, Any] = {}
+        with views.snapshot() as snapshot:
+            shown = _rows(snapshot, table, key, prefix, limit)
+        for row in shown.items():
+            _print(*row)
+        if watch:
+            _watch(views, shown, table, key, prefix, limit)
+        elif key is not None and not shown:
+            raise SystemExit(1)
+
+
+def _rows(snapshot: Snapshot, table: str, key: str | None, prefix: str | None, limit: int | None) -> dict[Any, Any]:
+    view: TableView = snapshot[table]
+    if key is not None:
+        wanted = key_of_text(view.table, key)
+        value = view.get(wanted, ...)
+        return {} if value is ... else {wanted: value}
+    rows = view.range(limit=limit) if prefix is None else view.prefix(key_of_text(view.table, prefix), limit=limit)
+    try:
+        return dict(rows)
+    except TypeError as error:
+        raise QueryError(f"table '{table}': its keys cannot be compared: {error}") from error
+
+
+def _watch(
+    views: Views, shown: dict[Any, Any], table: str, key: str | None, prefix: str | None, limit: int | None
+) -> None:
+    for _ in views.versions(timeout_s=_FOREVER_S):
+        with views.snapshot() as snapshot:
+            rows = _rows(snapshot, table, key, prefix, limit)
+        for gone in shown.keys() - rows.keys():
+            _print(gone, None)
+        for row in rows.items():
+            if row[0] not in shown or shown[row[0]] != row[1]:
+                _print(*row)
+        shown = rows
+
+
+def _print(key: Any, value: Any) -> None:
+    click.echo(msgspec.json.encode({"key": key, "value": value}, enc_hook=str))

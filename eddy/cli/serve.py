@@ -1,0 +1,94 @@
+"""`eddy serve`: the tables of an application over HTTP."""
+
+import logging
+import pathlib
+import time
+from typing import Literal
+
+import click
+
+from eddy.cli.load import load
+from eddy.cli.logs import Target, log_options, opened
+from eddy.cli.messages import LogFormat, messages_console, show_messages
+from eddy.cli.options import state_option, topology_argument
+from eddy.cli.signals import Stopped, stop_on_signals
+from eddy.serve.endpoint import endpoint_of
+from eddy.serve.views.server import served
+
+__all__ = ["command"]
+
+_log = logging.getLogger("eddy.cli")
+_STOP_S = 15.0
+
+
+@click.command("serve", short_help="Serve an application's tables over HTTP.")
+@topology_argument
+@log_options
+@state_option
+@click.option(
+    "--http",
+    default="8080",
+    show_default=True,
+    metavar="[HOST:]PORT",
+    help="Where to listen, on this machine only if HOST is left out; 0 is any free port.",
+)
+@click.option(
+    "--http-token-file",
+    type=click.Path(path_type=pathlib.Path),
+    envvar="EDDY_HTTP_TOKEN_FILE",
+    metavar="FILE",
+    show_envvar=True,
+    help="A token that readers have to show; needed if HOST is not this machine alone.",
+)
+@click.option("--cors", multiple=True, metavar="ORIGIN", help="An origin whose web pages may read; may be repeated.")
+@click.option(
+    "--max-wait",
+    type=click.FloatRange(min=0),
+    default=2.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds that committed records wait for a cut before they are shown without one.",
+)
+@click.option(
+    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form of messages."
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="The least urgent messages to show.",
+)
+def command(
+    program: str,
+    target: Target,
+    state: pathlib.Path,
+    http: str,
+    http_token_file: pathlib.Path | None,
+    cors: tuple[str, ...],
+    max_wait: float,
+    log_format: LogFormat,
+    log_level: Literal["debug", "info", "warning", "error"],
+) -> None:
+    """Read the tables of an application whole, and serve them over HTTP until it is stopped.
+
+    It runs beside the workers, and any number of it may run: it is no member of their group, and writes nothing.
+    Its rows are kept in the folder of states; a restart goes on from there.
+
+    \b
+    Example:
+      eddy serve family.py --http 8080 &
+      curl localhost:8080/v1/tables/descendants/ann
+    """
+    show_messages(messages_console(), log_format, log_level)
+    endpoint = endpoint_of(http, http_token_file)
+    with stop_on_signals(patience_s=_STOP_S) as stop:
+        try:
+            with stop.interrupts():
+                topology = load(program).topology
+                with opened(target) as log, served(endpoint, topology, log, state, max_wait, list(cors)) as server:
+                    while server.views.rows.failure is None:
+                        time.sleep(0.2)
+                    raise server.views.rows.failure
+        except Stopped:
+            _log.info("stopped by %s", stop)

@@ -1,0 +1,93 @@
+"""The folder of a broker: the files written for Kafka, and the files of Kafka.
+
+broker.json                            port and version of the last start; by it the folder is known as a broker's
+server.properties, log4j2.properties   written anew by each start
+data/                                  Kafka's logs
+broker.log                             the output of the last run
+lock, pid                              those of `process.py`
+"""
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from eddy.connectors.broker import process
+from eddy.connectors.broker.settings import DATA, LOG_SETTINGS, properties
+from eddy.errors import ConnectorError
+
+__all__ = ["LOG_PROPERTIES", "SERVER_PROPERTIES", "Home"]
+
+SERVER_PROPERTIES, LOG_PROPERTIES = "server.properties", "log4j2.properties"
+_ABOUT = "broker.json"
+
+
+class Home:
+    """The files in `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.log = folder / process.LOG
+
+    def about(self) -> dict[str, Any]:
+        """What the last start wrote down: `port` and `version`; empty before the first."""
+        try:
+            about: dict[str, Any] = json.loads((self.folder / _ABOUT).read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError):
+            return {}
+        return about
+
+    def make(self) -> None:
+        """Make the folder. Raises: ConnectorError if there is one with something else in it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        others = [path.name for path in self.folder.iterdir() if path.name not in {process.LOCK, process.PID}]
+        if others and not (self.folder / _ABOUT).exists():
+            raise ConnectorError(
+                f"broker {self.folder}: holds {len(others)} other files ({min(others)!r}, …); a folder of its own is "
+                "needed. Name one: --data DIR"
+            )
+
+    def prepare(self, port: int, version: str, settings: Mapping[str, str]) -> None:
+        """Write the settings of the next run, and remove the output of the last one."""
+        (self.folder / _ABOUT).write_text(json.dumps({"port": port, "version": version}), encoding="utf-8")
+        (self.folder / SERVER_PROPERTIES).write_text(properties(settings), encoding="ascii")
+        (self.folder / LOG_PROPERTIES).write_text(LOG_SETTINGS, encoding="ascii")
+        self.log.unlink(missing_ok=True)
+
+    @property
+    def formatted(self) -> bool:
+        """Whether Kafka has made its storage here. It writes this file last, and whole."""
+        return (self.folder / DATA / "meta.properties").exists()
+
+    def says(self, line: bytes) -> bool:
+        """Whether the last run has said `line`."""
+        try:
+            return line in self.log.read_bytes()
+        except FileNotFoundError:
+            return False
+
+    def last_words(self) -> str:
+        """The line of the log that tells best why the last run ended."""
+        try:
+            lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        except FileNotFoundError:
+            return ""
+        said = [line.strip() for line in lines if line.strip() and not line.startswith(("\tat ", "Picked up"))]
+        reasons = [line for line in said if "Exception" in line or " ERROR " in line or " FATAL " in line]
+        return (reasons or said or [""])[-1]
+
+    def remove(self) -> None:
+        """Remove a broker's files, and the folder if it is then empty. Raises: ConnectorError while one runs."""
+        if not (self.folder / _ABOUT).exists():
+            return
+        with process.claimed(self.folder) as lock:
+            if lock is None:
+                raise ConnectorError(
+                    f"broker {self.folder}: runs; one that does not is needed. Stop it: eddy broker stop"
+                )
+            shutil.rmtree(self.folder / DATA, ignore_errors=True)
+            for name in (SERVER_PROPERTIES, LOG_PROPERTIES, process.LOG, _ABOUT, process.LOCK):
+                (self.folder / name).unlink(missing_ok=True)
+            if not any(self.folder.iterdir()):
+                self.folder.rmdir()

@@ -1,0 +1,185 @@
+"""The jars that a broker runs on: those of `jars.txt`, fetched once, or those of a folder that is there already.
+
+PySpark brings Ivy, which fetches them from Maven Central. Each jar has the SHA-256 of `jars.txt`, or nothing runs: it
+is checked before the jars are stored, and again each time they are used. Jars that a folder named by the user holds are
+the user's own, and are taken as they are.
+
+Invariant: the folder they are kept in is there with all of them, or not at all. They are fetched into a folder
+beside it, which is renamed at the end; whoever comes meanwhile waits.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from eddy.connectors.broker.java import find_java
+from eddy.errors import ConnectorError
+
+__all__ = ["Jar", "Jars", "check", "find_jars", "kafka_version", "kept_folder", "locked_jars"]
+
+_NO_PYSPARK = (
+    "PySpark, whose Ivy fetches them, is needed, or a folder that holds them. "
+    "pip install 'eddy-streams[spark]'; or name the libs folder of a Kafka distribution: --jars DIR"
+)
+_SETTINGS = """\
+<ivysettings>
+  <settings defaultResolver="central"/>
+  <resolvers><ibiblio name="central" m2compatible="true" usepoms="false"/></resolvers>
+</ivysettings>
+"""
+"""One resolver, at Ivy's default address. By default Ivy also reads Maven's local repository, even a half-filled
+one."""
+
+
+class Jar(NamedTuple):
+    """A line of `jars.txt`."""
+
+    organisation: str
+    artifact: str
+    revision: str
+    sha256: str
+
+    @property
+    def file(self) -> str:
+        """Its name in a folder."""
+        return f"{self.artifact}-{self.revision}.jar"
+
+
+class Jars(NamedTuple):
+    """What a broker runs on: Kafka's version, and the files."""
+
+    version: str
+    files: tuple[Path, ...]
+
+
+@cache
+def locked_jars() -> tuple[Jar, ...]:
+    """The jars of `jars.txt`."""
+    lines = (Path(__file__).parent / "jars.txt").read_text(encoding="ascii").splitlines()
+    split = [line.split() for line in lines if not line.startswith("#")]
+    return tuple(Jar._make([*coordinates.split(":"), sha256]) for sha256, coordinates in split)
+
+
+def kafka_version() -> str:
+    """The version of Kafka that `jars.txt` names."""
+    return next(jar.revision for jar in locked_jars() if jar.artifact.startswith("kafka_"))
+
+
+def kept_folder() -> Path:
+    """Where the jars are kept: in the user's cache."""
+    cache_home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache_home, "eddy", f"kafka-{kafka_version()}")
+
+
+def find_jars(folder: Path | None = None) -> Jars:
+    """The jars in `folder`; without one the locked ones, fetched if they are not kept yet. Raises: ConnectorError."""
+    if folder is not None:
+        return _given(folder)
+    kept = kept_folder()
+    if not kept.is_dir():
+        _fetch(kept)
+    check(kept, locked_jars())
+    return Jars(kafka_version(), tuple(kept / jar.file for jar in locked_jars()))
+
+
+def check(folder: Path, jars: Sequence[Jar]) -> None:
+    """Raises: ConnectorError if one of `jars` is missing in the folder, or has another hash."""
+    for jar in jars:
+        path = folder / jar.file
+        try:
+            with path.open("rb") as file:
+                found = hashlib.file_digest(file, "sha256").hexdigest()
+        except FileNotFoundError:
+            found = "of no file"
+        if found != jar.sha256:
+            raise ConnectorError(
+                f"jar {path}: its SHA-256 is {found}; {jar.sha256} is needed, so nothing was run. "
+                f"Remove the folder, and the next start fetches it again: rm -r {folder}"
+            )
+
+
+def _given(folder: Path) -> Jars:
+    files = sorted(folder.resolve().glob("*.jar"))
+    for file in files:
+        if found := re.fullmatch(r"kafka_[\d.]+-(\d+\.\d+\.\d+)\.jar", file.name):
+            return Jars(found[1], tuple(files))
+    raise ConnectorError(
+        f"jars {folder}: of {len(files)} jars none is kafka_2.13-VERSION.jar; all that a broker runs on is needed. "
+        "Name the libs folder of a Kafka distribution"
+    )
+
+
+def _fetch(kept: Path) -> None:
+    java, ivy = find_java(), _ivy()
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with _alone(kept):
+        if kept.is_dir():
+            return
+        for left_behind in kept.parent.glob(f".{kept.name}-*"):
+            shutil.rmtree(left_behind, ignore_errors=True)
+        prefix = f".{kept.name}-"
+        with tempfile.TemporaryDirectory(prefix=prefix, dir=kept.parent, ignore_cleanup_errors=True) as name:
+            part = Path(name)
+            _download(java, ivy, part)
+            check(part / "jars", locked_jars())
+            (part / "jars").rename(kept)
+
+
+@contextlib.contextmanager
+def _alone(kept: Path) -> Iterator[None]:
+    """Let one process at a time fetch. The system lets the next one in when this one ends, however it ends."""
+    with (kept.parent / f"{kept.name}.lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _ivy() -> Path:
+    spec = importlib.util.find_spec("pyspark")
+    for location in (spec and spec.submodule_search_locations) or ():
+        for ivy in Path(location).glob("jars/ivy-*.jar"):
+            return ivy
+    raise ConnectorError(f"Kafka {kafka_version()}: its jars are not on this machine; {_NO_PYSPARK}")
+
+
+def _download(java: str, ivy: Path, part: Path) -> None:
+    """Let Ivy put the locked jars, without their declared dependencies, into `part/jars`."""
+    (part / "settings.xml").write_text(_SETTINGS, encoding="ascii")
+    (part / "ivy.xml").write_text(_wanted(locked_jars()), encoding="ascii")
+    (part / "jars").mkdir()
+    command = [java, f"-Divy.default.ivy.user.dir={part}", "-jar", str(ivy)]
+    options = {
+        "-settings": "settings.xml",
+        "-ivy": "ivy.xml",
+        "-cache": str(part / "cache"),
+        "-retrieve": str(part / "jars" / "[artifact]-[revision].[ext]"),
+        "-confs": "default",
+    }
+    command += [word for option in options.items() for word in option]
+    subprocess.run([*command, "-warn"], cwd=part, capture_output=True)
+    missing = [jar.file for jar in locked_jars() if not (part / "jars" / jar.file).exists()]
+    if missing:
+        raise ConnectorError(
+            f"Kafka {kafka_version()}: {len(missing)} of {len(locked_jars())} jars, such as {missing[0]}, did not come "
+            "from Maven Central; a connection to it is needed, once. Try again; behind a proxy, with "
+            "JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT'; or name a folder of jars: --jars DIR",
+            retriable=True,
+        )
+
+
+def _wanted(jars: Sequence[Jar]) -> str:
+    dependencies = "".join(
+        f'<dependency org="{jar.organisation}" name="{jar.artifact}" rev="{jar.revision}" conf="default->default"/>'
+        for jar in jars
+    )
+    head = '<info organisation="eddy" module="broker"/><configurations><conf name="default"/></configurations>'
+    return f'<ivy-module version="2.0">{head}<dependencies>{dependencies}</dependencies></ivy-module>'

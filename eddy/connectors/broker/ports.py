@@ -1,0 +1,43 @@
+"""Ports of this machine's own address: which are free, and where someone listens."""
+
+import random
+import socket
+
+__all__ = ["HOST", "free_port", "is_free", "listens"]
+
+HOST = "127.0.0.1"
+"""The only address that a broker of eddy's listens on: no other machine reaches it."""
+
+_LOWEST, _HIGHEST = 20_000, 32_000
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen on `port` now."""
+    with socket.socket() as probe:
+        # As servers do: connections in TIME_WAIT do not block the port.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def listens(port: int, timeout_s: float = 1.0) -> bool:
+    """Whether someone takes connections on `port`."""
+    try:
+        socket.create_connection((HOST, port), timeout=timeout_s).close()
+    except OSError:
+        return False
+    return True
+
+
+def free_port() -> int:
+    """A port that is free now.
+
+    It is below those that systems hand out to clients by themselves. Of those, one could be gone before a server is
+    started again on it, and a client that keeps on connecting to one where nobody listens may connect to itself.
+    """
+    while not is_free(port := random.randrange(_LOWEST, _HIGHEST)):
+        pass
+    return port

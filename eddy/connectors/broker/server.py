@@ -1,0 +1,218 @@
+"""The broker: a node of Kafka that is started, found again, stopped, and, for tests, killed and paused."""
+
+import base64
+import os
+import signal
+import subprocess
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from eddy.connectors.broker import process
+from eddy.connectors.broker.home import LOG_PROPERTIES, SERVER_PROPERTIES, Home
+from eddy.connectors.broker.jars import Jars, find_jars
+from eddy.connectors.broker.java import find_java
+from eddy.connectors.broker.ports import HOST, free_port, is_free, listens
+from eddy.connectors.broker.settings import STARTED, server_settings
+from eddy.errors import ConnectorError
+
+__all__ = ["Broker"]
+
+_POLL_S = 0.05
+_DIES_S = 10.0
+_QUICK_TO_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+
+
+class Broker:
+    """A node of Kafka; all its files are in `folder`.
+
+    The folder identifies the broker: any process can start, find and stop the one that runs there.
+    Used as a context manager it runs within the block, and its data stays. `settings` go over those of `settings.py`.
+
+    Without `port` it is the one of last time, or a free one. Without `voters` the node is a cluster by itself; a node
+    of a larger one names the controller ports of all, and the same `cluster_id` as they do.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        port: int | None = None,
+        heap_mib: int = 512,
+        settings: Mapping[str, str] | None = None,
+        jars: Path | None = None,
+        node_id: int = 1,
+        voters: Mapping[int, int] | None = None,
+        cluster_id: str | None = None,
+        java_options: Sequence[str] = (),
+    ) -> None:
+        self.folder = folder.absolute()
+        self._home = Home(self.folder)
+        self._port, self._heap_mib, self._settings = port, heap_mib, settings or {}
+        self._node_id, self._voters, self._cluster_id = node_id, voters, cluster_id
+        named = os.environ.get("EDDY_KAFKA_JARS")
+        self._jars = jars or (Path(named) if named else None)
+        self._java_options = java_options
+
+    @property
+    def running(self) -> bool:
+        """Whether it runs, or is being started."""
+        return process.held(self.folder)
+
+    @property
+    def pid(self) -> int | None:
+        """The id of its process, None if it does not run."""
+        return process.process_id(self.folder)
+
+    @property
+    def port(self) -> int:
+        """Where clients reach it; if it does not run, where the next start lets them.
+
+        Raises: ConnectorError if nothing says so yet.
+        """
+        last = self._home.about().get("port")
+        port = (last or self._port) if self.running else (self._port or last)
+        if port is None:
+            raise ConnectorError(f"broker {self.folder}: has no port yet; a first start chooses one. Call start()")
+        return int(port)
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients take as `bootstrap.servers`."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def version(self) -> str | None:
+        """Which Kafka was started last."""
+        return self._home.about().get("version")
+
+    def start(self, timeout_s: float = 60.0) -> bool:
+        """Start it, unless it runs, and wait until it is of use to clients. Returns whether it was this call that did.
+
+        Raises: ConnectorError without Java or jars, with a port that is taken, or if Kafka ends or takes too long.
+        """
+        started = self.launch()
+        try:
+            self.wait(timeout_s)
+        except BaseException:
+            if started:
+                self.kill()
+            raise
+        return started
+
+    def launch(self) -> bool:
+        """Start it, unless it runs, without waiting: the nodes of a cluster wait for each other."""
+        if self.running:
+            return False
+        self._home.make()
+        java, jars = find_java(), find_jars(self._jars)
+        with process.claimed(self.folder) as lock:
+            if lock is None:
+                return False
+            port, settings = self._settings_for(self._port or self._home.about().get("port"))
+            self._home.prepare(port, jars.version, settings)
+            if not self._home.formatted:
+                self._format(java, jars)
+            command = self._command(java, jars, *self._java_options, words=["kafka.Kafka", SERVER_PROPERTIES])
+            process.launch(command, self.folder, lock)
+        return True
+
+    def wait(self, timeout_s: float = 60.0) -> None:
+        """Wait until a launched broker is of use to clients. Raises: ConnectorError if it ends, or takes too long."""
+        deadline = time.monotonic() + timeout_s
+        while not (self._home.says(STARTED) and listens(self.port)):
+            if not self.running:
+                raise ConnectorError(
+                    f"broker {self.folder}: Kafka ended while it started, with {self._home.last_words()!r}; "
+                    f"settings and data that it can run on are needed. See {self._home.log}"
+                )
+            if time.monotonic() >= deadline:
+                raise ConnectorError(
+                    f"broker {self.folder}: Kafka was not ready after {timeout_s:g} s, last with "
+                    f"{self._home.last_words()!r}; an answer is needed. Try again, or see {self._home.log}",
+                    retriable=True,
+                )
+            time.sleep(_POLL_S)
+
+    def stop(self, timeout_s: float = 30.0) -> bool:
+        """Let it close its data and end; kill it after `timeout_s`. Returns whether it ran."""
+        if not self.running:
+            return False
+        deadline = time.monotonic() + timeout_s
+        # Another process may be starting it at this moment: then it runs, but has no process yet.
+        while self.pid is None and self.running and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        process.send_signal(self.folder, signal.SIGTERM)
+        self.resume()
+        if not process.gone(self.folder, deadline - time.monotonic()):
+            self.kill()
+        return True
+
+    def kill(self) -> None:
+        """End it as a crash does."""
+        process.send_signal(self.folder, signal.SIGKILL)
+        if not process.gone(self.folder, _DIES_S):
+            raise ConnectorError(
+                f"broker {self.folder}: process {self.pid} did not end; it has to. Find out why it hangs",
+                retriable=True,
+            )
+
+    def pause(self) -> None:
+        """Hold it still: it answers nobody and closes nothing."""
+        process.send_signal(self.folder, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on after `pause`."""
+        process.send_signal(self.folder, signal.SIGCONT)
+
+    def restart(self, timeout_s: float = 60.0) -> None:
+        """Stop it if it runs, and start it where it was."""
+        self.stop()
+        self.start(timeout_s)
+
+    def remove(self) -> None:
+        """Remove its data and all else that is its own. Raises: ConnectorError if it runs."""
+        self._home.remove()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _settings_for(self, port: int | None) -> tuple[int, dict[str, str]]:
+        """The port of the next run, known to be free, and the settings."""
+        port = port or free_port()
+        if not is_free(port):
+            raise ConnectorError(
+                f"broker {self.folder}: port {port} of {HOST} is taken by another process; a free one is needed. "
+                f"Name one: --port {free_port()}"
+            )
+        own = server_settings(self._node_id, port, self._voters or {self._node_id: free_port()})
+        return port, {**own, **self._settings}
+
+    def _format(self, java: str, jars: Jars) -> None:
+        """Make the storage."""
+        cluster = self._cluster_id or base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        words = ["kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", SERVER_PROPERTIES]
+        with self._home.log.open("wb") as log:
+            command = self._command(java, jars, *_QUICK_TO_START, words=words)
+            status = subprocess.run(command, cwd=self.folder, stdout=log, stderr=log).returncode
+        if status:
+            raise ConnectorError(
+                f"broker {self.folder}: Kafka did not format its storage, with {self._home.last_words()!r}; "
+                f"settings that it takes are needed. See {self._home.log}"
+            )
+
+    def _command(self, java: str, jars: Jars, *options: str, words: Sequence[str]) -> list[str]:
+        """A program of Kafka's, run in the folder."""
+        heap = [f"-Xmx{self._heap_mib}m", f"-Xms{min(64, self._heap_mib)}m", "-XX:+ExitOnOutOfMemoryError"]
+        path = os.pathsep.join(map(str, jars.files))
+        logs = f"-Dlog4j2.configurationFile={LOG_PROPERTIES}"
+        return [java, *heap, *options, "-Djava.awt.headless=true", logs, "-cp", path, *words]

@@ -1,0 +1,63 @@
+"""Closing with a deadline, for clients whose close may wait for ever.
+
+A call that has not ended in time is left to its thread, which also keeps the client alive: freeing a client that cannot
+be closed may take for ever, too. Such a process may not end when its main program returns, so the command line then
+ends it without cleaning up (`os._exit`).
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+__all__ = ["CLOSE_S", "any_abandoned", "close_within", "free_within", "keep_for_ever"]
+
+T = TypeVar("T")
+
+_log = logging.getLogger("eddy.closing")
+_abandoned = threading.Event()
+
+CLOSE_S = 5.0
+"""Seconds that closing one client may take. A worker has four of them, and a supervisor waits for 30 seconds."""
+
+
+def close_within(close: Callable[[], object], what: str, patience_s: float = CLOSE_S) -> bool:
+    """Call `close` in a thread and wait up to `patience_s` for its end. Returns whether it has ended.
+
+    An exception of `close` is only logged: the client is not used again, and the caller could not act on it.
+    """
+
+    def call() -> None:
+        try:
+            close()
+        except Exception as error:
+            _log.info("%s: closed with an error: %s", what, error)
+
+    thread = threading.Thread(target=call, name="eddy-closing", daemon=True)
+    thread.start()
+    thread.join(patience_s)
+    if thread.is_alive():
+        _abandoned.set()
+        _log.warning("%s: not closed within %g s; left as it is", what, patience_s)
+        return False
+    return True
+
+
+def free_within(held: list[T], what: str, patience_s: float = CLOSE_S) -> bool:
+    """Free the objects that only `held` refers to, with the deadline of `close_within`."""
+    return close_within(held.clear, what, patience_s)
+
+
+def keep_for_ever(client: object) -> None:
+    """Never free `client`, not even when the interpreter ends: a thread that waits has a reference to it."""
+    _abandoned.set()
+    threading.Thread(target=_hold, args=(client,), name="eddy-abandoned", daemon=True).start()
+
+
+def _hold(client: object) -> None:
+    threading.Event().wait()
+
+
+def any_abandoned() -> bool:
+    """Whether a client of this process could not be closed, so that a normal exit may wait for ever."""
+    return _abandoned.is_set()

@@ -1,0 +1,137 @@
+"""Reading many partitions side by side without a group: one client that is assigned all of them.
+
+A control record is invisible to a client; the event at the end of a partition tells that it was stepped over.
+"""
+
+import time
+from collections.abc import Iterable, Mapping
+
+import confluent_kafka
+from confluent_kafka import KafkaError, KafkaException, Message
+
+from eddy.connectors.closing import close_within
+from eddy.connectors.kafka.columns import CHUNK, Columns, fitting, records_of, take
+from eddy.connectors.kafka.errors import kafka_error, the_error
+from eddy.connectors.kafka.slices import in_slices
+from eddy.connectors.kafka.trouble import Trouble
+from eddy.connectors.log import UNBOUNDED, Records, TopicPartition
+from eddy.errors import ConnectorError
+
+__all__ = ["KafkaFollower"]
+
+
+_REQUEST_S = 10.0
+_LOOK_S = 0.2
+_IGNORED = {
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._TIMED_OUT,
+    KafkaError._RESOLVE,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,  # the client wants a group's name, and looks for a coordinator in vain
+}
+
+
+class KafkaFollower:
+    """A `Follower`."""
+
+    def __init__(
+        self, settings: Mapping[str, object], positions: Mapping[TopicPartition, int], trouble: Trouble
+    ) -> None:
+        self._positions = dict(positions)
+        self._paused: set[TopicPartition] = set()
+        self._trouble = trouble
+        self._client: confluent_kafka.Consumer | None = confluent_kafka.Consumer(dict(settings))
+        self._client.assign([confluent_kafka.TopicPartition(*tp, offset) for tp, offset in positions.items()])
+
+    def poll(self, max_records: int, timeout_s: float, max_bytes: int = UNBOUNDED) -> list[Records]:
+        """As `Follower.poll`. Raises: ConnectorError, retriable while no broker answers."""
+        columns: dict[tuple[str, int], Columns] = {}
+        ends: dict[TopicPartition, int] = {}
+        try:
+            self._gather(columns, ends, max_records, max_bytes, timeout_s)
+        except KafkaException as exception:
+            raise kafka_error("following", the_error(exception)) from exception
+        if not columns:
+            self._trouble.check("following")
+            self._trouble.look(self._answers)
+        return records_of(columns, ends, self._positions)
+
+    def _open(self) -> confluent_kafka.Consumer:
+        if self._client is None:
+            raise ConnectorError("following: this follower was closed; an open one is needed")
+        return self._client
+
+    def _answers(self) -> bool:
+        """Whether a broker answers now."""
+        try:
+            self._open().list_topics(next(iter(self._positions)).topic, timeout=_LOOK_S)
+        except KafkaException:
+            return False
+        return True
+
+    def _gather(
+        self,
+        columns: dict[tuple[str, int], Columns],
+        ends: dict[TopicPartition, int],
+        room: int,
+        max_bytes: int,
+        timeout_s: float,
+    ) -> None:
+        client, deadline = self._open(), time.monotonic() + timeout_s
+        while not columns:
+            first = client.poll(max(deadline - time.monotonic(), 0.0))
+            batch = [] if first is None else [first]
+            while batch:
+                room -= self._take(batch, columns, ends)
+                more = min(room, CHUNK, fitting(columns, max_bytes))
+                batch = client.consume(more, 0.0) if more > 0 else []
+            if any(end > self._positions.get(tp, end) for tp, end in ends.items()) or time.monotonic() >= deadline:
+                return
+
+    def _take(
+        self, batch: list[Message], columns: dict[tuple[str, int], Columns], ends: dict[TopicPartition, int]
+    ) -> int:
+        """Sort messages into columns. Returns the number of records."""
+        events = take(batch, columns)
+        for message in events:
+            self._event(message, message.error(), ends)  # type: ignore[arg-type]
+        return len(batch) - len(events)
+
+    def _event(self, message: Message, error: KafkaError, ends: dict[TopicPartition, int]) -> None:
+        code = error.code()
+        if code == KafkaError._PARTITION_EOF:
+            ends[TopicPartition(message.topic(), message.partition())] = message.offset()  # type: ignore
+        elif code == KafkaError._AUTO_OFFSET_RESET:
+            self._out_of_range(TopicPartition(message.topic(), message.partition()))  # type: ignore[arg-type]
+        elif code not in _IGNORED:
+            raise kafka_error(f"following '{message.topic()}'", error)
+
+    def _out_of_range(self, where: TopicPartition) -> None:
+        position, named = self._positions[where], confluent_kafka.TopicPartition(*where)
+        client = self._open()
+        first, end = in_slices(lambda wait_s: client.get_watermark_offsets(named, timeout=wait_s), _REQUEST_S)
+        raise ConnectorError(
+            f"following '{where.topic}' partition {where.partition}: position {position} lies outside what is kept, "
+            f"offsets {first} to {end}; records in between were deleted, or the topic was made anew"
+        )
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """As `Follower.pause`."""
+        if wanted := set(partitions) - self._paused:
+            self._paused |= wanted
+            self._open().pause([confluent_kafka.TopicPartition(*tp) for tp in wanted])
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """As `Follower.resume`."""
+        if wanted := self._paused.intersection(partitions):
+            self._paused -= wanted
+            client = self._open()
+            client.resume([confluent_kafka.TopicPartition(*tp) for tp in wanted])
+            for tp in wanted:  # else the client goes on fetching when it next looks, up to a second later
+                client.seek(confluent_kafka.TopicPartition(*tp, self._positions[tp]))
+
+    def close(self) -> None:
+        """As `Follower.close`."""
+        client, self._client = self._client, None
+        if client is not None:
+            close_within(client.close, "follower")

@@ -1,0 +1,30 @@
+"""Uninterruptible calls of the client, made in slices between which signals are handled."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from confluent_kafka import KafkaException
+
+from eddy.connectors.kafka.errors import is_transient, the_error
+
+__all__ = ["SLICE_S", "in_slices"]
+
+T = TypeVar("T")
+
+SLICE_S = 1.0
+"""How long a signal may have to wait, in seconds."""
+
+
+def in_slices(call: Callable[[float], T], patience_s: float) -> T:
+    """Retry a call, which gets a time limit in seconds, until it succeeds or `patience_s` are over.
+
+    Raises: KafkaException, the last one.
+    """
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            return call(SLICE_S)
+        except KafkaException as exception:
+            if not is_transient(the_error(exception)) or time.monotonic() > deadline:
+                raise

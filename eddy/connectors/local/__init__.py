@@ -1,0 +1,5 @@
+"""The embedded log: topics, groups and transactions in one SQLite file a folder."""
+
+from eddy.connectors.local.log import LocalLog
+
+__all__ = ["LocalLog"]

@@ -1,0 +1,168 @@
+"""The assignment of partitions to members: the groups of one process, in memory.
+
+A group's generation goes up whenever a member joins, leaves, is evicted, or rejoins under its name; its partitions are
+then reassigned by *range*: of a topic with n partitions, the sorted members get n ÷ m consecutive ones each, the first
+n mod m one more. So partition i of all topics with n partitions goes to the same member.
+
+Invariant: at any moment a partition has at most one owner in the newest generation, and only a member that knows that
+generation passes `check`. Threads: callers hold the log's mutex.
+"""
+
+import pathlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from eddy.connectors.local.files import GroupLock, check_name, locked_groups
+from eddy.connectors.log import TopicPartition
+from eddy.errors import ConnectorError, FencedError, SlotTakenError
+
+__all__ = ["Groups", "Membership", "range_assignment"]
+
+_LONGEST_GROUP_NAME = 200
+
+Partitions = frozenset[TopicPartition]
+
+
+class Membership(NamedTuple):
+    """A member's view of its group. `joined` is the generation of its join, unique among members of its name."""
+
+    group: str
+    member: str
+    joined: int
+    generation: int
+
+
+@dataclass(slots=True)
+class _Member:
+    joined: int
+    topics: Mapping[str, int]
+    owned: Partitions = frozenset()
+    dealt: int = 0  # the generation that last changed `owned`
+
+
+@dataclass(slots=True)
+class _Group:
+    generation: int = 0
+    members: dict[str, _Member] = field(default_factory=dict)
+
+    def rebalance(self) -> None:
+        dealt = range_assignment({name: member.topics for name, member in self.members.items()})
+        for name, member in self.members.items():
+            if member.owned != dealt[name]:
+                member.owned, member.dealt = dealt[name], self.generation
+
+
+def range_assignment(members: Mapping[str, Mapping[str, int]]) -> dict[str, Partitions]:
+    """The partitions of each member, from its subscribed topics and their partition counts.
+
+    >>> sorted(range_assignment({"a": {"t": 3}, "b": {"t": 3}})["a"])
+    [TopicPartition(topic='t', partition=0), TopicPartition(topic='t', partition=1)]
+    """
+    owned: dict[str, set[TopicPartition]] = {name: set() for name in members}
+    sizes = {topic: size for topics in members.values() for topic, size in topics.items()}
+    for topic, size in sizes.items():
+        takers = sorted(name for name, topics in members.items() if topic in topics)
+        first = 0
+        for i, name in enumerate(takers):
+            last = first + size // len(takers) + (i < size % len(takers))
+            owned[name].update(TopicPartition(topic, p) for p in range(first, last))
+            first = last
+    return {name: frozenset(partitions) for name, partitions in owned.items()}
+
+
+class Groups:
+    """All groups that this process has members in; with a directory, at most one process a group."""
+
+    def __init__(self, directory: pathlib.Path | None, where: str) -> None:
+        self._directory = directory
+        self._where = where
+        self._groups: dict[str, _Group] = {}
+        self._locks: dict[str, GroupLock] = {}
+
+    def join(self, group: str, member: str, topics: Mapping[str, int]) -> Membership:
+        """Join a group, replacing a member of that name. Raises: ConnectorError."""
+        check_name(self._where, "group", group, _LONGEST_GROUP_NAME)
+        if self._directory is not None and group not in self._locks:
+            self._locks[group] = GroupLock(self._directory, group, self._where)
+        state = self._groups.setdefault(group, _Group())
+        state.members[member] = _Member(state.generation + 1, topics)
+        self._next_generation(group)
+        return Membership(group, member, state.generation, state.generation)
+
+    def leave(self, membership: Membership) -> None:
+        """Leave the group, unless evicted or replaced before."""
+        if self.holds(membership):
+            self.evict(membership.group, membership.member)
+
+    def evict(self, group: str, member: str) -> None:
+        """Remove a member, as a session timeout does."""
+        state = self._groups.get(group)
+        if state is not None and state.members.pop(member, None) is not None:
+            self._next_generation(group)
+
+    def _next_generation(self, group: str) -> None:
+        state = self._groups[group]
+        state.generation += 1
+        state.rebalance()
+        if not state.members and group in self._locks:
+            self._locks.pop(group).release()
+
+    def holds(self, membership: Membership) -> bool:
+        """Whether the member is still in the group; False after an eviction.
+
+        Raises: SlotTakenError if another member has joined under its name.
+        """
+        found = self._groups[membership.group].members.get(membership.member)
+        if found is not None and found.joined != membership.joined:
+            raise SlotTakenError(
+                f"{self._where}: member {membership.member!r} of group {membership.group!r} was replaced by a"
+                f" later one of the same name; a name has one holder. Stop one, or give each its own name."
+            )
+        return found is not None
+
+    def refresh(self, membership: Membership) -> tuple[Membership, Partitions, bool]:
+        """The membership in the newest generation, the member's partitions, and whether they were reassigned since.
+
+        They also count as reassigned if they are the same but others have owned them in between.
+        """
+        state = self._groups[membership.group]
+        newest, member = membership._replace(generation=state.generation), state.members[membership.member]
+        return newest, member.owned, member.dealt > membership.generation
+
+    def check(self, membership: Membership, partitions: Iterable[TopicPartition]) -> None:
+        """Raises: FencedError unless this is a member of the newest generation and owns `partitions`."""
+        where = f"{self._where}: member {membership.member!r} of group {membership.group!r}"
+        if not self.holds(membership):
+            raise FencedError(f"{where} is no longer in it; only members commit. Poll to join again.")
+        newest, owned, _ = self.refresh(membership)
+        if newest.generation != membership.generation:
+            raise FencedError(
+                f"{where} commits in generation {membership.generation} of {newest.generation};"
+                f" others may own its partitions by now. Abort, and poll to get its partitions."
+            )
+        if foreign := sorted(set(partitions) - owned):
+            raise FencedError(
+                f"{where} commits positions of {len(foreign)} partitions that it does not own, the first"
+                f" {foreign[0].topic}-{foreign[0].partition}; it owns {len(owned)}. Commit those it polled."
+            )
+
+    def sizes(self) -> dict[str, int]:
+        """The number of members of each group that has any; 1 if another process owns it."""
+        elsewhere = {} if self._directory is None else dict.fromkeys(locked_groups(self._directory), 1)
+        here = {name: len(group.members) for name, group in self._groups.items() if group.members}
+        return elsewhere | here
+
+    def refuse_members(self, group: str) -> None:
+        """Raises: ConnectorError while the group has members."""
+        if size := self.sizes().get(group):
+            raise ConnectorError(
+                f"{self._where}: group {group!r} has {size} members; it must have none to be forgotten or moved."
+                f" Stop its workers first."
+            )
+
+    def close(self) -> None:
+        """Release the groups for other processes."""
+        for lock in self._locks.values():
+            lock.release()
+        self._locks.clear()

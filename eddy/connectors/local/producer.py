@@ -1,0 +1,199 @@
+"""The embedded log's producer: a transaction is buffered in memory until its commit.
+
+The commit checks the fences, appends, and moves the positions in one change of the storage. After a flush the producer
+holds the writer's lock, so that the offsets it returned stay valid. An aborted transaction consumes its offsets, as in
+Kafka (rule 2 of the port).
+
+Invariant: after a `FencedError` a producer never commits again.
+"""
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from eddy.connectors.local.group import Groups, Membership
+from eddy.connectors.local.storage import Batch, Storage, encode_headers
+from eddy.connectors.log import Headers, Position, TopicPartition
+from eddy.connectors.record_limits import check_records
+from eddy.errors import ConnectorError, FencedError
+
+__all__ = ["LocalProducer"]
+
+
+class LocalProducer:
+    """A producer of one process; `epoch` is None for one without a transactional id."""
+
+    def __init__(self, storage: Storage, groups: Groups, transactional_id: str | None, epoch: int | None) -> None:
+        self._storage = storage
+        self._groups = groups
+        self._id = transactional_id
+        self._epoch = epoch
+        self._batches: dict[TopicPartition, list[Batch]] | None = None
+        self._holding = False
+        self._closed = False
+        self._fenced = ""
+
+    def begin(self) -> None:
+        """Open a transaction. Raises: ConnectorError if one is open; FencedError after an earlier one."""
+        self._check_usable()
+        if self._batches is not None:
+            raise self._misused("has a transaction open already", "Commit or abort it first.")
+        self._batches = {}
+
+    def send(
+        self,
+        topic: str,
+        partition: int | Sequence[int],
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        timestamps: Sequence[int],
+        headers: Sequence[Headers] | None = None,
+    ) -> None:
+        """As `Producer.send`."""
+        batches = self._open()
+        if not isinstance(partition, int):
+            for home, rows in _rows_by_partition(partition).items():
+                own_keys, own_values = [keys[row] for row in rows], [values[row] for row in rows]
+                own_headers = None if headers is None else [headers[row] for row in rows]
+                self.send(topic, home, own_keys, own_values, [timestamps[row] for row in rows], own_headers)
+            return
+        target = TopicPartition(topic, partition)
+        self._check(target, keys, values, timestamps, headers)
+        if keys:
+            packed = None if headers is None else tuple(encode_headers(h) if h else None for h in headers)
+            batch = Batch(tuple(timestamps), tuple(keys), tuple(values), packed)
+            batches.setdefault(target, []).append(batch)
+
+    def _check(
+        self,
+        target: TopicPartition,
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        timestamps: Sequence[int],
+        headers: Sequence[Headers] | None,
+    ) -> None:
+        """Raises: RecordRefusedError, ConnectorError if the log would not accept one of the records."""
+        where = f"{self._storage.where}: send to {target.topic}-{target.partition}"
+        self._storage.extent(target)
+        spec = self._storage.topics(target.topic)[target.topic]
+        check_records(where, spec, keys, values, timestamps, headers)
+
+    def flush(self) -> dict[TopicPartition, int]:
+        """As `Producer.flush`; other writers wait from here to the end of the transaction."""
+        batches = self._open()
+        if not batches:
+            return {}
+        with self._held():
+            ends = {p: self._storage.extent(p).end + _count(sent) for p, sent in batches.items()}
+            self._storage.reserve(ends)
+            return ends
+
+    def commit(self, positions: Mapping[TopicPartition, Position], group: object) -> None:
+        """As `Producer.commit`. Where the writer's lock is not to be had the transaction stays open
+        and the commit can be tried again; any other error has ended it.
+        """
+        batches = self._open()
+        with self._writing():
+            self._batches = None
+            self._check_fences(positions, group)
+            for partition, sent in batches.items():
+                self._storage.append(partition, sent)
+            if isinstance(group, Membership):
+                self._storage.move(group.group, positions)
+
+    def _check_fences(self, positions: Mapping[TopicPartition, Position], group: object) -> None:
+        try:
+            if self._id is not None and self._storage.epoch(self._id) != self._epoch:
+                raise FencedError(self._taken_over())
+            if isinstance(group, Membership):
+                self._groups.check(group, positions)
+        except FencedError as error:
+            self._fenced = str(error)
+            raise
+        if positions and not isinstance(group, Membership):
+            raise self._misused("commits positions without a group", "Pass consumer.group_metadata().")
+
+    def abort(self) -> None:
+        """As `Producer.abort`: the records consume their offsets and are dropped."""
+        batches, self._batches = self._batches, None
+        # The hole in the offsets is optional: if the log cannot be written, the transaction is dropped as well.
+        with contextlib.suppress(ConnectorError):
+            if batches:
+                with self._writing():
+                    for partition, sent in batches.items():
+                        self._storage.take_offsets(partition, _count(sent))
+
+    @contextlib.contextmanager
+    def _held(self) -> Iterator[None]:
+        """Hold the writer's lock from here on, and the mutex in the block.
+
+        Raises: FencedError, also if `fence` came in between and released the lock.
+        """
+        if not self._holding:
+            self._storage.hold()
+            self._holding = True
+        with self._storage.mutex:
+            if self._fenced:
+                self._let_go()
+            self._check_usable()
+            yield
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Run the block as one change, which releases the lock."""
+        with self._held():
+            self._holding = False
+            self._storage.reserve({})
+            with self._storage.changing():
+                yield
+
+    def _let_go(self) -> None:
+        if self._holding:
+            self._holding = False
+            self._storage.reserve({})
+            self._storage.release()
+
+    def fence(self) -> None:
+        """End this producer: another one of this process has its transactional id."""
+        with self._storage.mutex:
+            self._fenced = self._taken_over()
+            self._let_go()
+
+    def close(self) -> None:
+        """As `Producer.close`; the second call does nothing."""
+        self.abort()
+        self._closed = True
+
+    def _open(self) -> dict[TopicPartition, list[Batch]]:
+        self._check_usable()
+        if self._batches is None:
+            raise self._misused("has no transaction open", "Call begin() first.")
+        return self._batches
+
+    def _check_usable(self) -> None:
+        if self._fenced:
+            raise FencedError(self._fenced)
+        if self._closed:
+            raise self._misused("was closed", "Make another: log.producer(…)")
+
+    def _taken_over(self) -> str:
+        return (
+            f"{self._storage.where}: transactional id {self._id!r} was taken over by a later producer;"
+            f" an id has one. Make a new producer, or give each worker an id of its own."
+        )
+
+    def _misused(self, what: str, fix: str) -> ConnectorError:
+        return ConnectorError(
+            f"{self._storage.where}: producer {self._id!r} {what}; it goes begin, send, commit. {fix}"
+        )
+
+
+def _count(batches: Iterable[Batch]) -> int:
+    return sum(len(batch.keys) for batch in batches)
+
+
+def _rows_by_partition(partitions: Sequence[int]) -> dict[int, list[int]]:
+    """The rows of each partition, in their order."""
+    rows: dict[int, list[int]] = {partition: [] for partition in sorted(set(partitions))}
+    for row, partition in enumerate(partitions):
+        rows[partition].append(row)
+    return rows

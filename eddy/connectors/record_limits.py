@@ -1,0 +1,62 @@
+"""The limits of a topic for its records, checked before any record of a column is sent."""
+
+from collections.abc import Sequence
+
+from eddy.connectors.log import Headers, TopicSpec
+from eddy.errors import ConnectorError, RecordRefusedError
+
+__all__ = ["DEFAULT_MAX_BYTES", "check_records"]
+
+DEFAULT_MAX_BYTES = 1 << 20
+"""The longest record of a topic without `max.message.bytes`."""
+
+_PER_HEADER_BYTES = 8
+
+
+def check_records(
+    where: str,
+    spec: TopicSpec,
+    keys: Sequence[bytes | None],
+    values: Sequence[bytes | None],
+    timestamps: Sequence[int],
+    headers: Sequence[Headers] | None,
+    overhead_bytes: int = 0,
+) -> None:
+    """Raises: RecordRefusedError naming a record that `spec` does not allow; ConnectorError for unequal columns."""
+    lengths = {len(column) for column in (keys, values, timestamps, headers) if column is not None}
+    if len(lengths) > 1:
+        raise ConnectorError(
+            f"{where}: columns of {sorted(lengths)} entries; keys, values, timestamps and headers need "
+            "equally many. Pass one entry a record."
+        )
+    if spec.compacted and None in keys:
+        raise RecordRefusedError(
+            f"{where}: record {list(keys).index(None)} of {len(keys)} has no key; a compacted topic keeps the latest "
+            "value of each key. Give it a key, or create the topic with cleanup.policy=delete."
+        )
+    limit = int(spec.configs.get("max.message.bytes", DEFAULT_MAX_BYTES))
+    if headers is not None or _longest(keys) + _longest(values) + overhead_bytes > limit:
+        _check_sizes(where, keys, values, headers, limit, overhead_bytes)
+
+
+def _longest(column: Sequence[bytes | None]) -> int:
+    return max(map(len, filter(None, column)), default=0)
+
+
+def _check_sizes(
+    where: str,
+    keys: Sequence[bytes | None],
+    values: Sequence[bytes | None],
+    headers: Sequence[Headers] | None,
+    limit: int,
+    overhead_bytes: int,
+) -> None:
+    for row, (key, value) in enumerate(zip(keys, values, strict=True)):
+        size = len(key or b"") + len(value or b"") + overhead_bytes
+        if headers is not None:
+            size += sum(len(name) + len(data) + _PER_HEADER_BYTES for name, data in headers[row])
+        if size > limit:
+            raise RecordRefusedError(
+                f"{where}: record {row} of {len(keys)}, key {(key or b'')[:80]!r}, has {size} bytes; the topic takes "
+                f"up to {limit}. Send less, or give the topic a higher max.message.bytes."
+            )

@@ -1,0 +1,204 @@
+"""Comparison of the topics of sinks and stores with their expected rows, all topics at once.
+
+1  all rows, by bytes
+2  outputs that differ and whose equal keys may have different bytes: by canonical keys
+3  keys that changed after the cut are set aside
+4  of the remaining differences, alike and near values are separated
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
+
+from eddy.connectors.log import Log, TopicPartition
+from eddy.connectors.spark.diff import DIFF, PLACED, KeyPartitions, diff, diff_by_canonical_keys, read_placed
+from eddy.connectors.spark.equivalence import CLASSIFIED, Classifying, RowFormat, WithCanonicalKeys
+from eddy.connectors.spark.frames import Frames, names, spark_errors
+from eddy.connectors.spark.held_rows import key_part
+from eddy.connectors.spark.inputs import OffsetRange, OpenLog, read_topics
+from eddy.connectors.spark.readable import Readable
+from eddy.connectors.spark.verdict import Compared, Example
+from eddy.runtime.quiescence import Cut
+from eddy.topology.plan import Node
+
+__all__ = ["Comparison", "ExpectedTopic"]
+
+_EXAMPLES = 10
+
+
+@dataclass(frozen=True)
+class ExpectedTopic:
+    """A topic and its expected rows (`k`, `v`): facts, or the latest value of each key."""
+
+    what: str
+    name: str
+    topic: str
+    partitions: int
+    expected: DataFrame
+    facts: bool
+    readable: Readable
+    nodes: tuple[Node, ...]
+    form: RowFormat
+    uncompared: DataFrame | None = None
+    """Keys whose rows are not compared, as `key_part` in a column `group`."""
+
+
+@dataclass
+class Comparison:
+    """Compares topics, up to a cut, with their expected rows. After `run`, `differing` holds the rows that differ."""
+
+    frames: Frames
+    log: Log
+    open_log: OpenLog
+    parts: list[ExpectedTopic]
+    cut: Cut
+    tolerance: float
+    differing: DataFrame = field(init=False)
+
+    def run(self) -> list[Compared]:
+        """The result for each topic. Raises: ConnectorError."""
+        rows = self._without_uncompared(self._diff())
+        counts = _counts(rows)
+        again = [part for part in self.parts if counts.get(part.topic, (0, 0))[1] and self._has_canonical_keys(part)]
+        if again:
+            rows = self._diff_by_canonical_keys(rows, again)
+            counts = _counts(rows)
+        named = self.frames.rows(
+            [(part.topic, part.what, part.name) for part in self.parts], "topic string, part string, name string"
+        )
+        differing = rows.where("differs").join(named, "topic")
+        hows: Mapping[tuple[str, str], int] = {}
+        examples: dict[str, list[Example]] = {}
+        misplaced: Mapping[str, int] = {}
+        if differ := {topic for topic, (_, count) in counts.items() if count}:
+            classified = self._classified(rows.where("differs"), [part for part in self.parts if part.topic in differ])
+            with spark_errors():
+                found = classified.groupBy("topic", "how").agg(
+                    f.count("*").alias("n"), f.count("misplaced").alias("misplaced")
+                )
+                kinds = found.collect()
+            hows = {(row["topic"], row["how"]): row["n"] for row in kinds}
+            misplaced = {row["topic"]: row["misplaced"] for row in kinds if row["how"] == "differs"}
+            differing = classified.where("how = 'differs'").join(named, "topic")
+            if misplaced:
+                examples = self._examples(differing)
+        self.differing = differing.withColumnsRenamed({"k": "key", "misplaced": "partition"})
+        results = []
+        for part in self.parts:
+            keys, count = counts.get(part.topic, (0, 0))
+            differs, alike, near = (hows.get((part.topic, how), 0) for how in ("differs", "alike", "near"))
+            moved = count - differs - alike - near
+            some, away = examples.get(part.topic, []), misplaced.get(part.topic, 0)
+            results.append(Compared(part.what, part.name, keys, differs, moved, some, near, away))
+        return results
+
+    def _has_canonical_keys(self, part: ExpectedTopic) -> bool:
+        return part.what == "sink" and not part.facts and part.form.has_canonical_keys
+
+    def _homes(self) -> KeyPartitions:
+        rows = frozenset(part.topic for part in self.parts if part.form.rows)
+        return KeyPartitions(self.log.partitioner, {part.topic: part.partitions for part in self.parts}, rows)
+
+    def _found(self, parts: list[ExpectedTopic]) -> DataFrame:
+        return read_placed(self.frames, self.open_log, {part.topic: self._until(part) for part in parts}, self._homes())
+
+    def _until(self, part: ExpectedTopic) -> list[OffsetRange]:
+        return [OffsetRange(partition, 0, end) for partition, end in enumerate(self.cut.outputs[part.topic])]
+
+    def _diff(self) -> DataFrame:
+        """Expected and found rows of all topics, joined by their bytes."""
+        sides = []
+        for facts in (False, True):
+            if chosen := [part for part in self.parts if part.facts is facts]:
+                expected = [part.expected.withColumn("topic", f.lit(part.topic)) for part in chosen]
+                sides.append(diff(self.frames.union(expected, ""), self._found(chosen), facts))
+        return self.frames.kept(self.frames.union(sides, DIFF))
+
+    def _without_uncompared(self, rows: DataFrame) -> DataFrame:
+        left_out = [
+            part.uncompared.select("group", f.lit(part.topic).alias("topic"))
+            for part in self.parts
+            if part.uncompared is not None
+        ]
+        if not left_out:
+            return rows
+        named = rows.withColumn("group", key_part(f.col("k")))
+        left = named.join(self.frames.union(left_out, ""), ["topic", "group"], "left_anti")
+        return self.frames.kept(left.select(*names(DIFF)))
+
+    def _diff_by_canonical_keys(self, rows: DataFrame, parts: list[ExpectedTopic]) -> DataFrame:
+        """The same rows, but those of `parts` joined by canonical keys."""
+        sides = [rows.where(~f.col("topic").isin([part.topic for part in parts]))]
+        for part in parts:
+            schema = "topic string, k binary, v binary"
+            expected = part.expected.select(f.lit(part.topic).alias("topic"), "k", "v")
+            sides.append(
+                diff_by_canonical_keys(
+                    self.frames.through(expected, WithCanonicalKeys(part.form, schema), f"{schema}, known binary"),
+                    self.frames.through(
+                        self._found([part]), WithCanonicalKeys(part.form, PLACED), f"{PLACED}, known binary"
+                    ),
+                )
+            )
+        return self.frames.kept(self.frames.union(sides, DIFF))
+
+    def _classified(self, differing: DataFrame, parts: list[ExpectedTopic]) -> DataFrame:
+        """Classify the rows that differ, without those that changed after the cut."""
+        if (later := self._later([part for part in parts if not part.facts])) is not None:
+            later = later.withColumn("later", f.lit(1))
+            differing = differing.join(later, ["topic", "k"], "left").where("later IS NULL OR misplaced IS NOT NULL")
+            differing = differing.drop("later")
+        forms = {part.topic: part.form for part in parts if not part.facts}
+        theirs = f.col("topic").isin(list(forms))
+        of_rows = f.col("topic").isin([topic for topic, form in forms.items() if form.rows])
+        group = f.when(of_rows, key_part(f.col("k"))).otherwise(f.col("k"))
+        lying = differing.where(theirs).withColumn("group", group).repartition(self.frames.partitions, "topic", "group")
+        lying = lying.sortWithinPartitions("topic", "group").select(*names(DIFF))
+        classified = self.frames.through(lying, Classifying(forms, self.tolerance), CLASSIFIED)
+        others = differing.where(~theirs).withColumn("how", f.lit("differs"))
+        return self.frames.kept(classified.unionByName(others))
+
+    def _later(self, parts: list[ExpectedTopic]) -> DataFrame | None:
+        """The keys with records after the cut, in compacted topics: these may have replaced earlier ones."""
+        specs = self.log.topics([part.topic for part in parts])
+        ranges = {}
+        for part in parts:
+            if specs[part.topic].compacted:
+                ends = self.log.end_offsets(TopicPartition(part.topic, p) for p in range(part.partitions))
+                later = [
+                    OffsetRange(p, at, ends[TopicPartition(part.topic, p)])
+                    for p, at in enumerate(self.cut.outputs[part.topic])
+                ]
+                ranges[part.topic] = [range_ for range_ in later if range_.start < range_.end]
+        if not any(ranges.values()):
+            return None
+        return read_topics(self.frames, self.open_log, ranges).select("topic", "k").distinct()
+
+    def _examples(self, differing: DataFrame) -> dict[str, list[Example]]:
+        """The first differing rows of each topic, in readable form."""
+        order = Window.partitionBy("topic").orderBy("k", "expected", "found")
+        numbered = differing.withColumn("at", f.row_number().over(order))
+        with spark_errors():
+            rows = numbered.where(f.col("at") <= _EXAMPLES).orderBy("topic", "at").collect()
+        by_topic, homes = {part.topic: part for part in self.parts}, self._homes()
+        examples: dict[str, list[Example]] = {}
+        for row in rows:
+            part, key = by_topic[row["topic"]], row["k"]
+            read = part.readable
+            found = read.value(key, row["found"], row["times_found"])
+            if row["misplaced"] is not None:
+                (home,) = homes.of(part.topic, [None if key is None else bytes(key)])
+                where = "" if part.facts else ", and a record of the key"
+                found += f"{where} in partition {row['misplaced']}, while the key's partition is {home}"
+            expected = read.value(key, row["expected"], row["times_expected"])
+            examples.setdefault(part.topic, []).append(Example(read.key(key), expected, found))
+        return examples
+
+
+def _counts(rows: DataFrame) -> dict[str, tuple[int, int]]:
+    """By topic, the number of keys and the number that differ."""
+    with spark_errors():
+        found = rows.groupBy("topic").agg(f.count("*").alias("keys"), f.count_if("differs").alias("differ")).collect()
+    return {row["topic"]: (row["keys"], row["differ"]) for row in found}

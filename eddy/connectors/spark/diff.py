@@ -1,0 +1,135 @@
+"""A full outer join of expected and found rows: by key, or by record for the facts of a stream.
+
+A record outside of the partition of its key is *misplaced*: a reader of the key's partition does not see it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from eddy.connectors.spark.arrow_functions import Reader, arrow_schema
+from eddy.connectors.spark.changelog import key_in
+from eddy.connectors.spark.frames import Frames, names
+from eddy.connectors.spark.inputs import RAW, OffsetRange, OpenLog, topics_to_read
+
+__all__ = ["DIFF", "KeyPartitions", "diff", "diff_by_canonical_keys", "read_placed"]
+
+DIFF = (
+    "topic string, k binary, expected binary, found binary, times_expected long, times_found long, misplaced int, "
+    "differs boolean"
+)
+"""`misplaced` is a partition that holds a record of the key and is not the key's, or null."""
+PLACED = f"{RAW}, misplaced int"
+
+
+@dataclass(frozen=True)
+class KeyPartitions:
+    """The partition counts of topics. `rows` names topics with rows of relations, partitioned by the key in them."""
+
+    partitioner: Callable[[bytes, int], int]
+    partitions: Mapping[str, int]
+    rows: frozenset[str]
+
+    def of(self, topic: str, keys: list[bytes | None]) -> list[int]:
+        """The partition of each record; a record without a key belongs to partition 0."""
+        count = self.partitions[topic]
+        if count == 1:
+            return [0] * len(keys)
+        if topic in self.rows:
+            keys = [None if key is None else key_in(key) for key in keys]
+        return [0 if key is None else self.partitioner(key, count) for key in keys]
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """Reads records and marks the misplaced ones."""
+
+    reading: Reader
+    homes: KeyPartitions
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Rows (topic, partition, start, end) → `PLACED` columns."""
+        schema = arrow_schema(PLACED)
+        for batch in self.reading(batches):  # of one partition each
+            topic, partition = batch.column("topic")[0].as_py(), batch.column("p")[0].as_py()
+            homes = self.homes.of(topic, batch.column("k").to_pylist())
+            misplaced = pa.array([int(home != partition) for home in homes], pa.int32())
+            yield pa.RecordBatch.from_arrays([*batch.columns, misplaced], schema=schema)
+
+
+def read_placed(
+    frames: Frames, open_log: OpenLog, topics: Mapping[str, Sequence[OffsetRange]], homes: KeyPartitions
+) -> DataFrame:
+    """The committed records of topics in `PLACED` columns."""
+    wanted, reading = topics_to_read(frames, open_log, topics)
+    return frames.through(wanted, _Placed(reading, homes), PLACED)
+
+
+def diff(expected: DataFrame, found: DataFrame, facts: bool) -> DataFrame:
+    """Join expected and found rows; both sides are shuffled once, together.
+
+    `expected` has the columns `topic k v`, `found` the `PLACED` ones. In a table only the last record of each key
+    counts, and a deleted key is absent.
+    """
+    expects, misplaced = f.col("side") == 0, f.col("misplaced") == 1
+    nowhere = (f.lit(None).cast(kind).alias(name) for name, kind in (("o", "long"), ("p", "int"), ("misplaced", "int")))
+    one = expected.select("topic", "k", "v", *nowhere, f.lit(0).alias("side"))
+    whole = one.unionByName(found.select("topic", "k", "v", "o", "p", "misplaced", f.lit(1).alias("side")))
+    times = f.count_if(expects).alias("times_expected")
+    if facts:
+        misplaced = f.max(f.when(misplaced, f.col("p"))).alias("misplaced")
+        rows = whole.groupBy("topic", "k", "v").agg(times, f.count_if(~expects).alias("times_found"), misplaced)
+        rows = rows.withColumns({"expected": _if("times_expected"), "found": _if("times_found")})
+        return _judged(rows, f.col("expected").eqNullSafe(f.col("found")))
+    last = f.max_by(f.struct("v"), f.when(~expects & ~misplaced, f.col("o"))).alias("last")
+    what = f.max(f.when(expects, f.col("v"))).alias("expected")
+    rows = whole.groupBy("topic", "k").agg(times, what, last, _misplaced(misplaced))
+    rows = rows.where("times_expected > 0 OR last.v IS NOT NULL OR misplaced IS NOT NULL")
+    rows = rows.withColumns({"found": f.col("last.v"), "times_found": f.col("last.v").isNotNull().cast("long")})
+    return _judged(rows, f.col("expected").eqNullSafe(f.col("found")))
+
+
+def diff_by_canonical_keys(expected: DataFrame, found: DataFrame) -> DataFrame:
+    """The same for tables whose equal keys may have different bytes; both sides have a column `known`, equal for equal
+    keys.
+
+    If the encodings of a key lie in different partitions, the last record is undetermined: one of them has to be right.
+    """
+    misplaced = f.col("misplaced") == 1
+    last = f.max_by(f.struct("k", "v"), f.when(~misplaced, f.col("o"))).alias("last")
+    each = found.groupBy("topic", "known", "p").agg(last, _misplaced(misplaced))
+    found_ = f.collect_list(f.struct(f.col("last.v").isNull().alias("gone"), "last.v", "last.k")).alias("lasts")
+    held = each.groupBy("topic", "known").agg(found_, f.max("misplaced").alias("misplaced"))
+    wanted = expected.groupBy("topic", "known").agg(
+        f.max("k").alias("ek"), f.max("v").alias("expected"), f.count("*").alias("times_expected")
+    )
+    rows = wanted.join(held, ["topic", "known"], "full").withColumns(
+        {"lasts": f.coalesce("lasts", f.array()), "times_expected": f.coalesce("times_expected", f.lit(0))}
+    )
+    one = f.array_min("lasts")  # a present value sorts before a deleted one
+    rows = rows.withColumns({"k": f.coalesce("ek", one["k"]), "found": one["v"]})
+    rows = rows.withColumn("times_found", f.col("found").isNotNull().cast("long"))
+    rows = rows.where("times_expected > 0 OR found IS NOT NULL OR misplaced IS NOT NULL")
+    right = f.exists("lasts", lambda last: last["v"].eqNullSafe(f.col("expected")))
+    return _judged(rows, right | (f.col("expected").isNull() & f.col("found").isNull()), times=False)
+
+
+def _misplaced(misplaced: Column) -> Column:
+    """The partition of the last misplaced record, unless that is a deletion."""
+    last = f.max_by(f.struct("v", "p"), f.when(misplaced, f.col("o")))
+    return f.when(last["v"].isNotNull(), last["p"]).alias("misplaced")
+
+
+def _judged(rows: DataFrame, same: Column, times: bool = True) -> DataFrame:
+    if times:
+        same = same & (f.col("times_expected") == f.col("times_found"))
+    differs = ~same | f.col("misplaced").isNotNull()
+    return rows.withColumn("differs", differs).select(*names(DIFF))
+
+
+def _if(times: str) -> Column:
+    return f.when(f.col(times) > 0, f.col("v"))

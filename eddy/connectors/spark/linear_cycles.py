@@ -1,0 +1,83 @@
+"""The rows of a linear recursion that cycles reach, from a frontier on, found with DataFrames.
+
+    R    the frontier, and all that op makes of its rows, again and again
+    L    R without the rows that op makes of no row of L, until none is left out
+
+If R is finite, each row of L has a predecessor in L, and so an endless way back: a cycle leads to it. Weights do not
+count, only rows: so it is right as long as no row is taken back.
+"""
+
+from collections.abc import Callable
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from eddy.connectors.spark.arrow_functions import ROWS
+from eddy.connectors.spark.frames import Frames, names, spark_errors
+
+__all__ = ["TakenBackError", "reached_by_cycles", "without"]
+
+_AHEAD = 4
+"""So many rounds run in one job."""
+
+Op = Callable[[DataFrame], DataFrame]
+
+
+class TakenBackError(Exception):
+    """Rows of negative weight: whether something arrives at a cycle depends on weights."""
+
+
+def reached_by_cycles(frames: Frames, start: DataFrame, op: Op, most: int) -> tuple[DataFrame, int] | None:
+    """The rows that cycles reach, with weight 1, and their number; None if rows were new after `most` rounds.
+
+    `op` need not merge rows. Raises: TakenBackError.
+    """
+    rows = _reach(frames, start, op, most)
+    return None if rows is None else _peel(frames, rows, op)
+
+
+def without(rows: DataFrame, others: DataFrame, *columns: str, keep: bool = False) -> DataFrame:
+    """The rows that are not in `others` by these columns; with `keep` those that are."""
+    same = f.lit(True)
+    theirs = others.select(*(f.col(name).alias(f"other_{name}") for name in columns)).distinct()
+    for name in columns:
+        same = same & f.col(name).eqNullSafe(f.col(f"other_{name}"))
+    return rows.join(theirs, same, "left_semi" if keep else "left_anti")
+
+
+def _reach(frames: Frames, start: DataFrame, op: Op, most: int) -> DataFrame | None:
+    came = f.max("kc").alias("kc"), f.max("vc").alias("vc"), f.min("w").alias("w"), f.min("round").alias("round")
+    rows, done = start.withColumn("round", f.lit(0)), 0
+    while done < most:
+        for _ in range(_AHEAD):
+            newest = rows.where(f.col("round") == done).withColumn("w", f.lit(1).cast("long"))
+            done += 1
+            made = op(newest.select(*names(ROWS))).select(*names(ROWS)).withColumn("round", f.lit(done))
+            merged = rows.unionByName(made).repartition(frames.partitions, "k").groupBy("k", "v").agg(*came)
+            rows = frames.lazy(merged.select(*names(ROWS), "round"))
+        with spark_errors():
+            told = rows.agg(f.count_if(f.col("round") == done), f.min("w")).first()
+        assert told is not None
+        if (told[1] or 0) < 0:
+            raise TakenBackError
+        if not told[0]:
+            return rows.withColumn("w", f.lit(1).cast("long")).select(*names(ROWS))
+    return None
+
+
+def _peel(frames: Frames, rows: DataFrame, op: Op) -> tuple[DataFrame, int]:
+    came = f.max("kc").alias("kc"), f.max("vc").alias("vc"), f.lit(1).cast("long").alias("w")
+    both = f.min("made").alias("least"), f.max("made").alias("most")
+    before = -1
+    while True:
+        chain = []
+        for _ in range(_AHEAD):
+            made = op(rows).select(*names(ROWS)).withColumn("made", f.lit(1))
+            whole = rows.withColumn("made", f.lit(0)).unionByName(made).repartition(frames.partitions, "k")
+            whole = whole.groupBy("k", "v").agg(*came, *both).where("least = 0 AND most = 1")
+            rows = frames.lazy(whole.select(*names(ROWS)))
+            chain.append(rows)
+        for count, _ in frames.marks(chain):
+            if count == before:
+                return rows, count
+            before = count

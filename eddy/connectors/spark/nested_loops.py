@@ -1,0 +1,173 @@
+"""Recursion by nested time on Spark: iterations until nothing changes.
+
+    bindings     X(0) = ∅       X(n+1) = op(X(n))
+    recursion    X(0) = seed    X(n+1) = seed + op(X(n))
+
+Each iteration computes the definitions from the rows of the one before, and compares. The traces that a worker keeps
+are the differences between iterations: the result determines them, however the worker computed it. Traces of loops
+inside loops are indexed by two iterations, and are not computed.
+
+Where a loop meets a bound, a worker withholds its rows, of a loop that keeps all keys those of some keys, and queues
+its input (docs/adr/0029-bounds.md). Whether a worker's rows or seconds would suffice is not known here, so a bound is
+an error, in any iteration of an enclosing loop. In one task the worker's own circuit withholds the rows.
+"""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from eddy.connectors.spark.arrow_functions import ROWS, RowsEntry
+from eddy.connectors.spark.frames import Frames, spark_errors
+from eddy.connectors.spark.step_compiler import StepCompiler
+from eddy.connectors.spark.step_frames import PendingRows, StepFrames
+from eddy.errors import LoopLimitError
+from eddy.serde import Native, String
+from eddy.topology.plan import Binding, Block, Node, Recursion
+from eddy.topology.scopes import Loop
+
+__all__ = ["run"]
+
+_INSIDE = "the trace of a loop inside a loop is indexed by two iterations, which Spark does not compute"
+_NOT_ASKED = "traces of loops were not requested"
+
+
+class _Traces:
+    """The traces of the body: the differences of its rows between consecutive iterations."""
+
+    def __init__(self, frames: Frames) -> None:
+        self._frames = frames
+        self.iteration = 0
+        self._signed: dict[str, list[DataFrame]] = {}
+        self._last: dict[str, DataFrame] = {}
+
+    def capture(self, name: str, kind: str, node: Node, frame: DataFrame) -> None:
+        """Add the rows of one iteration."""
+        signed = self._signed.setdefault(name, [])
+        if name in self._last:
+            before = self._last[name]
+            signed.append(before.withColumn("w", -f.col("w")).withColumn("time", f.lit(self.iteration)))
+        signed.append(frame.withColumn("time", f.lit(self.iteration)))
+        self._last[name] = frame
+
+    def give(self, compiler: StepCompiler, loop: Loop) -> None:
+        """Store the differences as states."""
+        came = (f.max("kc").alias("kc"), f.max("vc").alias("vc"), f.sum("w").alias("w"))
+        for name, signed in self._signed.items():
+            whole = self._frames.union(signed, ROWS).groupBy("k", "v", "time").agg(*came).where("w <> 0")
+            compiler.top.capture(name, "trace", loop, self._frames.kept(whole))
+
+
+def run(compiler: StepCompiler, loop: Loop) -> None:
+    """Compute a loop and set the rows of its results. Raises: LoopLimitError."""
+    frames, outer = compiler.frames, compiler.scope
+    inside = loop in compiler.scopes.around
+    traces = _Traces(frames)
+    captures = compiler.traced and not inside
+    bindings, marks = frames.marked(_start(compiler, loop))
+    iterations, seeded = _iterations(loop), isinstance(loop, Recursion)
+    for number in range(iterations + seeded):  # the seed needs no iteration
+        traces.iteration = number
+        compiler.scope = scope = StepFrames(traces.capture, nested=True, captures=captures, around=outer)
+        for variable, rows in zip(loop.variables, bindings, strict=True):
+            scope[variable] = PendingRows(rows, RowsEntry(*compiler.serdes(variable)))
+            scope.rows[variable] = rows
+        for step in compiler.scopes.body[loop]:
+            compiler.compile(step)
+        before, old = bindings, marks
+        bindings, marks = frames.marked([_result(compiler, loop, index) for index in range(len(loop.variables))])
+        compiler.scope = outer
+        changed = [index for index, mark in enumerate(marks) if mark != old[index]]
+        if not changed:
+            break
+        if number + 1 >= iterations + seeded:
+            if not loop.bound.leveled or loop.bound.on_limit == "rows":
+                at = changed[0]
+                raise _limit_error(compiler, loop, at, frames.difference(bindings[at], before[at]))
+            bindings = before if seeded else bindings
+    if captures:
+        traces.give(compiler, loop)
+    else:
+        _note_undetermined(compiler, loop, _INSIDE if inside else _NOT_ASKED)
+    _leave(compiler, loop, bindings)
+
+
+def _iterations(loop: Loop) -> int:
+    if isinstance(loop, Block):
+        return loop.rounds
+    return loop.bound.depth if loop.bound.leveled else loop.bound.limit
+
+
+def _start(compiler: StepCompiler, loop: Loop) -> list[DataFrame]:
+    """The bindings before the first iteration: the seed of a recursion, empty in a block."""
+    frames = compiler.frames
+    if not isinstance(loop, Recursion):
+        return [frames.empty() for _ in loop.variables]
+    key, value = compiler.serdes(loop.variable)
+    return [frames.consolidated(compiler.scope[loop.inputs[0]].under(frames, key, value, loop.label))]
+
+
+def _result(compiler: StepCompiler, loop: Loop, index: int) -> DataFrame:
+    """A binding after the iteration: its definition, and in a recursion also the seed."""
+    frames = compiler.frames
+    key, value = compiler.serdes(loop.variables[index])
+    parts = [compiler.scope[loop.results[index]].under(frames, key, value, loop.label)]
+    if isinstance(loop, Recursion):
+        parts.append(compiler.scope[loop.inputs[0]].under(frames, key, value, loop.label))
+    return frames.consolidated(frames.union(parts, ROWS))
+
+
+def _note_undetermined(compiler: StepCompiler, loop: Loop, why: str) -> None:
+    """Record the states that were not computed, with the reason."""
+    for node in compiler.scopes.deep(compiler.scopes.body[loop]):
+        for name in (node.name, *(f"{node.name}-{suffix}" for suffix in node.derived)):
+            compiler.undetermined[name] = why
+
+
+def _leave(compiler: StepCompiler, loop: Loop, bindings: list[DataFrame]) -> None:
+    scope, frames = compiler.scope, compiler.frames
+    if scope is compiler.top:
+        compiler.top.capture(f"{loop.name}-queued", "arrangement", loop, frames.empty())
+        if kept := compiler.kept_bindings(loop):
+            numbered = [_numbered(bindings[index], index) for index in kept]
+            compiler.top.capture(f"{loop.name}-given", "arrangement", loop, frames.kept(frames.union(numbered, ROWS)))
+    if isinstance(loop, Recursion):
+        compiler.known(loop, bindings[0]) if scope is compiler.top else _put(compiler, loop, bindings[0])
+        return
+    errors = frames.empty()
+    for node in compiler.plan.nodes:
+        if isinstance(node, Binding) and node.inputs == (loop,):
+            last = node.index == len(bindings)
+            rows = errors if last else bindings[node.index]
+            serdes = (String, Native) if last else compiler.serdes(loop.variables[node.index])
+            scope[node] = PendingRows(rows, RowsEntry(*serdes))
+    is_error = loop.bound.on_limit == "rows"
+    if scope is not compiler.top:
+        if is_error:
+            compiler.undetermined |= {f"{loop.name}-{suffix}": _INSIDE for suffix in ("limit", "errors")}
+    elif is_error or compiler.scopes.limits(loop):
+        for suffix in ("errors", "held"):
+            compiler.top.capture(f"{loop.name}-{suffix}", "arrangement", loop, frames.empty())
+
+
+def _numbered(rows: DataFrame, index: int) -> DataFrame:
+    """Rows of a binding with its number before their keys and values, as in states of several bindings."""
+    number = f.lit(bytes([index]))
+    columns = {name: f.concat(number, f.col(name)) for name in ("k", "kc", "v", "vc")}  # null where it is null
+    return rows.withColumns(columns)
+
+
+def _put(compiler: StepCompiler, node: Node, rows: DataFrame) -> None:
+    """Set the rows of a loop inside a loop: its result is a step of the enclosing iteration."""
+    compiler.scope[node] = PendingRows(rows, RowsEntry(*compiler.serdes(node)))
+
+
+def _limit_error(compiler: StepCompiler, loop: Loop, index: int, changed: DataFrame) -> LoopLimitError:
+    with spark_errors():
+        row = changed.where("w > 0").first() or changed.first()
+    assert row is not None
+    key, value = compiler.serdes(loop.variables[index])
+    shown = (key.decode(bytes(row["kc"] or row["k"])), value.decode(bytes(row["vc"] or row["v"])))
+    label = loop.variables[index].label
+    binding = f"{loop.label}.{label}" if loop in compiler.scopes.around else label
+    what = f"binding '{binding}' still changed in its last round, e.g. by row {shown!r}"
+    fix = loop.bound.advice("Mend the data, bound it (max_depth=, or limit= with on_limit='return'), or raise limit=")
+    return LoopLimitError(f"{loop.bound.where(loop.name)}: {what}; a state at rest is needed. {fix}")

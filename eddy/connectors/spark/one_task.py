@@ -1,0 +1,267 @@
+"""Parts of a plan in one task: the worker's own circuit, over all rows that the part reads.
+
+    the whole plan                    if its input is small: a Spark job takes a second, a shuffle half a second,
+                                      however few the rows
+    a loop                            if it is small, in a plan that is not
+    recursive_fixpoint, tree_totals   always: they follow links one by one in memory, as their owner in a worker does
+
+*Small* means at most `limit` records or rows to read, and rows in the loop. If there are more, the task stops and
+returns that, and the part is computed with Spark's joins and groupings.
+
+All results and states of the circuit are returned in one frame; its first columns tell them apart.
+"""
+
+import gc
+from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from eddy.connectors.spark.arrow_functions import (
+    FACTS,
+    RECORDS,
+    ROWS,
+    RecordsEntry,
+    RowsEntry,
+    SentExit,
+    arrow_schema,
+    encode_rows,
+    place_of,
+)
+from eddy.connectors.spark.changelog import key_in
+from eddy.connectors.spark.frames import Frames, names, spark_errors
+from eddy.errors import EddyError, LoopLimitError
+from eddy.operators.batch import EMPTY, Batch, concat, consolidate
+from eddy.operators.circuit import Circuit
+from eddy.operators.exchange import Budget
+from eddy.operators.held_waves import HeldWaves
+from eddy.operators.operator import State
+from eddy.serde import Serde
+from eddy.topology.compile import Environment, compile_part, compile_plan
+from eddy.topology.plan import HeldErrors, Node, Plan, Sink
+
+__all__ = ["BY_A_WORKER", "Made", "OneTask"]
+
+_MADE = f"what string, name string, {FACTS}, key binary, value binary, p int, o long, bad string"
+"""The column `what`: `rows` of a step, rows of a `state`, records `sent` to a sink, `bad` records, the latest `time`,
+or `too many` rows."""
+_ROWS_A_BATCH = 10_000
+_GAVE_UP = "too many"
+BY_A_WORKER = "the errors of a recursion are computed by a worker alone"
+Serdes = tuple[Serde[Any], Serde[Any]]
+
+
+class _TooManyError(EddyError):
+    """The part is not small. An `EddyError`, so that a circuit does not wrap it."""
+
+
+class _Bounded(Budget):
+    """Raises after so many rows instead of ending the epoch."""
+
+    def spend(self, rows: int) -> bool:
+        if super().spend(rows):
+            raise _TooManyError("too many")
+        return False
+
+
+@dataclass(frozen=True)
+class OneTask:
+    """A plan, or one step of it with its whole body. `counts` are the partition counts of topics.
+
+    `reads` and `makes` are the serdes of the step's inputs and results, by the names of steps. A whole plan reads
+    `sources` and sends to `sinks`, by topic and by name. States in `skips` are not returned.
+    """
+
+    plan: Plan
+    counts: Mapping[str, int]
+    step: Node | None = None
+    limit: int | None = None
+    reads: Mapping[str, Serdes] = field(default_factory=dict)
+    makes: Mapping[str, Serdes] = field(default_factory=dict)
+    sources: Mapping[str, RecordsEntry] = field(default_factory=dict)
+    sinks: Mapping[str, SentExit] = field(default_factory=dict)
+    skips: Set[str] = frozenset()
+
+    def of_rows(self, frames: Frames, rows: Mapping[str, DataFrame]) -> "Made":
+        """Compute the step over the rows that it reads, by the names of steps."""
+        parts = [rows[name].select(f.lit(name).alias("read"), *names(ROWS)) for name in self.reads]
+        return Made(frames.kept(frames.through(frames.union(parts, "").repartition(1), self, _MADE)))
+
+    def of_records(self, frames: Frames, raw: DataFrame) -> "Made":
+        """Compute the plan over the records of its sources, in `RAW` columns."""
+        return Made(frames.kept(frames.through(raw.coalesce(1), self, _MADE)))
+
+    def circuit(self) -> Circuit:
+        """A new circuit."""
+        budget = Budget(2**62) if self.limit is None else _Bounded(self.limit)
+        world = Environment(self.counts, budget=budget, guard=budget, peeks=False)
+        return compile_plan(self.plan, world) if self.step is None else compile_part(self.plan, world, self.step)
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """The task: all input rows → `_MADE` rows. Raises: DataError; LoopLimitError."""
+        gc.disable()  # all objects live until the end
+        try:
+            yield from self._made(batches)
+        except _TooManyError:
+            yield from _batches(_GAVE_UP, "", 1)
+        finally:
+            gc.enable()
+
+    def _made(self, batches: Iterable[Any]) -> Iterator[Any]:
+        inputs: dict[str, Batch] = {}
+        if self.step is None:
+            yield from self._records(batches, inputs)
+        else:
+            self._rows(batches, inputs)
+        circuit = self.circuit()
+        if not inputs and not circuit.due:
+            return
+        circuit.step(inputs)
+        _check_ends(circuit)
+        outputs = {name: concat(output.batches or [EMPTY]) for name, output in circuit.outputs.items()}
+        self._check_errors(circuit)
+        for name, serdes in self.makes.items():
+            made = outputs[name].consolidated(name)
+            k, kc, v, vc = encode_rows(made.rows, *serdes, f"step '{name}'", False)
+            yield from _batches("rows", name, len(made), k=k, kc=kc, v=v, vc=vc, w=made.weights)
+        for name, exit_ in self.sinks.items():
+            yield from _sent(name, exit_, outputs[name])
+        for name, state in circuit.states.items():
+            if name not in self.skips:
+                yield from _state(name, state)
+
+    def _check_errors(self, circuit: Circuit) -> None:
+        """Raises: LoopLimitError if the errors of a recursion are read, and there are some."""
+        read = {node.inputs[0].name for node in self.plan.nodes if isinstance(node, HeldErrors)}
+        if whys := [why for (name, _), why in circuit.held().items() if name in read]:
+            raise LoopLimitError(f"{BY_A_WORKER}: {min(whys)}")
+
+    def _records(self, batches: Iterable[Any], inputs: dict[str, Batch]) -> Iterator[Any]:
+        """Decode the records of sources in their order. Yields the rejected records and the latest time."""
+        parts: dict[str, list[Batch]] = {}
+        latest = 0
+        for arrived in self._counted(batches):
+            for topic, entry in self.sources.items():
+                columns = _where(arrived, "topic", topic)
+                if not columns["k"]:
+                    continue
+                batch, bad = entry.taken_in(columns)
+                parts.setdefault(topic, []).append(batch)
+                latest = max(latest, max(batch.times or [0], default=0))
+                count = len(bad["k"])
+                yield from _batches("bad", topic, count, **bad)
+        inputs.update({topic: concat(part) for topic, part in parts.items()})
+        yield from _batches("time", "", 1, t=[latest])
+
+    def _rows(self, batches: Iterable[Any], inputs: dict[str, Batch]) -> None:
+        """Decode the rows of steps."""
+        parts: dict[str, list[Batch]] = {}
+        entries = {name: RowsEntry(*serdes) for name, serdes in self.reads.items()}
+        for arrived in self._counted(batches):
+            for name, entry in entries.items():
+                columns = _where(arrived, "read", name)
+                if columns["k"]:
+                    parts.setdefault(name, []).append(entry.batch(columns))
+        inputs.update({name: concat(part) for name, part in parts.items()})
+
+    def _counted(self, batches: Iterable[Any]) -> Iterator[Any]:
+        count = 0
+        for arrived in batches:
+            count += arrived.num_rows
+            if self.limit is not None and count > self.limit:
+                raise _TooManyError("too many")
+            yield arrived
+
+
+def _check_ends(circuit: Circuit) -> None:
+    """Refuse rows that are ever new: which of them a worker met is not known. Raises: LoopLimitError."""
+    for recursion in circuit.recursions.values():
+        if isinstance(recursion, HeldWaves) and recursion.holds_all:
+            raise LoopLimitError(next(iter(recursion.held().values())))
+
+
+def _where(arrived: Any, column: str, name: str) -> dict[str, list[Any]]:
+    rows = arrived.filter(pyarrow.compute.equal(arrived.column(column), name))
+    return dict(zip(rows.schema.names, (values.to_pylist() for values in rows.columns), strict=True))
+
+
+def _sent(name: str, exit_: SentExit, batch: Batch) -> Iterator[Any]:
+    """A sink's records, in their order."""
+    if exit_.facts:
+        stamps: list[Any] = [(time, place_of(at)) for at, time in enumerate(batch.times or [])]
+        batch = Batch(batch.rows, batch.weights, batch.time, stamps, batch.headers)
+    records: Any = zip(*exit_.columns(batch), strict=True)
+    if not exit_.facts and any(weight < 0 for weight in batch.weights):
+        merged = consolidate(list(records), batch.weights, name)  # as bytes: values need not be hashable
+        records = (record for record, weight in merged.items() if weight > 0)
+    if columns := list(map(list, zip(*records, strict=True))):
+        key, value, t, s, h = columns
+        yield from _batches("sent", name, len(key), key=key, value=value, t=t, s=s, h=h)
+
+
+def _state(name: str, state: State) -> Iterator[Any]:
+    """A state's rows as in its changelog.
+
+    `k` is the key that is hashed for the partition; null if there is only one.
+    """
+    changed = [(key, value) for _, key, value in state.changes() if value is not None]
+    keys, values = [key for key, _ in changed], [value for _, value in changed]
+    homes: list[bytes | None] = [None] * len(keys)
+    if state.spec.partitions > 1:
+        homes = list(keys if state.spec.kind == "table" else map(key_in, keys))
+    yield from _batches("state", name, len(keys), k=homes, key=keys, value=values)
+
+
+def _batches(what: str, name: str, count: int, **columns: list[Any]) -> Iterator[Any]:
+    schema = arrow_schema(_MADE)
+    for at in range(0, count, _ROWS_A_BATCH):
+        size = min(_ROWS_A_BATCH, count - at)
+        given = {key: column[at : at + size] for key, column in columns.items()}
+        given |= {"what": [what] * size, "name": [name] * size}
+        arrays = [
+            pa.array(given[column.name], column.type) if column.name in given else pa.nulls(size, column.type)
+            for column in schema
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+class Made:
+    """The results of a task, one kind at a time."""
+
+    def __init__(self, frame: DataFrame) -> None:
+        self._frame = frame
+
+    def rows(self, step: str) -> DataFrame:
+        """The rows of a step."""
+        return self._of("rows", step).select(*names(ROWS))
+
+    def state(self, name: str) -> DataFrame:
+        """The rows of a state as in its changelog, and `k`, the key that is hashed for the partition."""
+        return self._of("state", name).select("k", "key", "value")
+
+    def sent(self, sink: Sink) -> DataFrame:
+        """The records of a sink."""
+        return self._of("sent", sink.name).select(f.col("key").alias("k"), f.col("value").alias("v"), "t", "s", "h")
+
+    def bad(self) -> DataFrame:
+        """The rejected records, with their topics."""
+        return self._frame.where("what = 'bad'").select(*names(RECORDS), f.col("name").alias("topic"))
+
+    def outcome(self) -> tuple[bool, int, int]:
+        """Run the task. Returns whether the part was too large, the number of rejected records, and the latest time.
+
+        Raises: DataError; LoopLimitError; ConnectorError.
+        """
+        what = f.col("what")
+        totals = f.count_if(what == _GAVE_UP), f.count_if(what == "bad"), f.max(f.when(what == "time", f.col("t")))
+        with spark_errors():
+            row = self._frame.agg(*totals).first()
+        assert row is not None
+        return bool(row[0]), row[1], row[2] or 0
+
+    def _of(self, what: str, name: str) -> DataFrame:
+        return self._frame.where((f.col("what") == what) & (f.col("name") == name))

@@ -1,0 +1,411 @@
+"""From plan to DataFrames: the rows of every sink and every state, computed from the whole input.
+
+    streams      facts, with the order of their partitions
+    tables       one row a key
+    relations    rows with weights, merged before a join, a grouping or a state reads them
+
+Joins and groupings are Spark's own, on the bytes of keys; the author's functions run in Arrow functions. The state of
+a step is captured under its name in `topology/compile.py`. Loops are added by `compiler.Compiler`.
+
+Invariant: the names of the captured states are those of the circuit of the same plan.
+"""
+
+from collections.abc import Mapping
+from functools import singledispatchmethod
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from eddy.connectors.spark.arrival_order import in_one_order
+from eddy.connectors.spark.arrow_functions import (
+    FACTS,
+    ROWS,
+    ArrowFunction,
+    JoinedEntry,
+    LookedUpEntry,
+    RowsEntry,
+    SentExit,
+    TablesEntry,
+    encode_rows,
+)
+from eddy.connectors.spark.changelog import Results, StateRows
+from eddy.connectors.spark.folds import FOLDED, FoldFunction, GroupFunction
+from eddy.connectors.spark.frames import Frames, be64, names, spark_errors, with_suffix
+from eddy.connectors.spark.one_task import BY_A_WORKER, OneTask
+from eddy.connectors.spark.step_frames import PendingRows, StepFrames
+from eddy.errors import LoopLimitError
+from eddy.operators.batch import consolidate
+from eddy.operators.keyed import WithKeys
+from eddy.operators.outermost import Outermost
+from eddy.operators.reduce import making
+from eddy.serde import Int64, Native, Serde
+from eddy.topology import plan as nodes
+from eddy.topology.compile import Environment, compile_part, sink_serdes
+from eddy.topology.placement import place
+from eddy.topology.plan import Node, Plan, Source
+from eddy.topology.scopes import Loop, Scopes
+from eddy.topology.slots import transformation
+
+__all__ = ["StepCompiler"]
+
+
+class StepCompiler:
+    """Compiles the steps of one plan; `inputs` has a frame of facts for each source.
+
+    With `traced`, states of nested loops are computed too, which costs a pass over them in every iteration.
+    """
+
+    def __init__(
+        self,
+        frames: Frames,
+        plan: Plan,
+        topic_partitions: Mapping[str, int],
+        inputs: Mapping[str, DataFrame],
+        traced: bool = True,
+        one_task: int = 0,
+    ) -> None:
+        self.frames, self.plan, self.traced, self.one_task = frames, plan, traced, one_task
+        self._counts, self._inputs = topic_partitions, inputs
+        self._placements = place(plan, topic_partitions)
+        self.scopes = Scopes(plan)
+        self.top = self.scope = StepFrames(self._take)
+        self.states: dict[str, StateRows] = {}
+        self.undetermined: dict[str, str] = {}
+        self.sinks: dict[nodes.Sink, DataFrame] = {}
+        self._tables: set[Node] = set()
+
+    def run(self) -> Results:
+        """Compile every node. Raises: DataError; LoopLimitError; ConnectorError for a failure of Spark's."""
+        for node in self.plan.nodes:
+            if node not in self.scopes.around:
+                self.compile(node)
+        return Results(self.states, self.sinks, self.undetermined)
+
+    def _take(self, name: str, kind: str, node: Node, frame: DataFrame) -> None:
+        self.states[name] = StateRows(kind, frame, node)
+
+    def serdes(self, node: Node) -> tuple[Serde[Any], Serde[Any]]:
+        """The serdes of a step's rows."""
+        return self._placements[node].key, node.value or Native
+
+    def kept_bindings(self, loop: Loop) -> list[int]:
+        """The bindings of an outermost loop whose rows a worker keeps in a state of the loop's own."""
+        operator = compile_part(self.plan, Environment(self._counts), loop).recursions[loop.name]
+        assert isinstance(operator, Outermost)
+        return operator.given.kept
+
+    def rows(self, node: Node) -> DataFrame:
+        """The rows of a step under its serdes, partitioned by key; rows of a relation merged."""
+        home = self.scope.home(node)
+        if node not in home.rows:
+            key, value = self.serdes(node)
+            frame = home.pending[node].under(self.frames, key, value, node.label)
+            frame = self.frames.consolidated(frame) if node.kind == "relation" else self.frames.by_key(frame)
+            self.know(node, frame, home)
+        return home.rows[node]
+
+    def keyed(self, node: Node) -> DataFrame:
+        """The rows of a step that have a key."""
+        return self.rows(node) if node.kind == "table" else self.with_key(node, self.rows(node))
+
+    def with_key(self, node: Node, rows: DataFrame) -> DataFrame:
+        """Those of `rows`, encoded as a step's are, that have a key."""
+        native = self.serdes(node)[0].name == Native.name  # Native encodes None; other serdes leave it null
+        return rows.where(f.col("k") != f.lit(Native.encode(None))) if native else rows.where("k IS NOT NULL")
+
+    def know(self, node: Node, frame: DataFrame, home: StepFrames | None = None) -> None:
+        """Set the rows of a step to `frame`, which is partitioned by key."""
+        home = home or self.scope
+        if home is self.top or home.captures:
+            frame = self.frames.kept(frame)
+        home.rows[node] = frame
+        home[node] = PendingRows(frame, RowsEntry(*self.serdes(node)))
+
+    def known(self, node: Node, frame: DataFrame) -> None:
+        """Add a step with its rows."""
+        self.scope[node] = PendingRows(frame, RowsEntry(*self.serdes(node)))
+        self.know(node, frame)
+
+    @singledispatchmethod
+    def compile(self, node: Node) -> None:
+        """Compile a step in the current scope."""
+        raise NotImplementedError(f"nothing in Spark for {type(node).__name__}")
+
+    @compile.register
+    def _source(self, node: Source) -> None:
+        key, value = self.serdes(node)
+        assert node.key is not None
+        assert node.value is not None
+        facts = PendingRows(self._inputs[node.topic], RowsEntry(node.key, node.value, True))
+        if node.kind != "table":
+            self.scope[node] = facts
+            return
+        self.known(node, self._latest_rows(facts.under(self.frames, key, value, node.label)))
+        self._capture_table(node, node.name)
+
+    @compile.register
+    def _upsert(self, node: nodes.Upsert) -> None:
+        key, value = self.serdes(node)
+        facts = self.scope[node.inputs[0]].under(self.frames, key, value, node.label)
+        self.known(node, self._latest_rows(facts))
+        self._capture_table(node, node.name)
+
+    def _latest_rows(self, facts: DataFrame) -> DataFrame:
+        """The last value of each key; a key whose last value is null is absent."""
+        last = f.max_by(f.struct("kc", "v", "vc"), f.struct("s", "t")).alias("last")
+        facts = facts.where("k IS NOT NULL")
+        grouped = facts.repartition(self.frames.partitions, "k").groupBy("k").agg(last).where("last.v IS NOT NULL")
+        return grouped.select("k", "last.kc", "last.v", "last.vc", f.lit(1).cast("long").alias("w"))
+
+    def _capture_table(self, node: Node, name: str) -> None:
+        self._tables.add(node)
+        self.scope.capture(name, "table", node, self.rows(node))
+
+    @compile.register
+    def _transform(self, node: nodes.Transform) -> None:
+        pending = self.scope[node.inputs[0]]
+        self.scope[node] = pending if node.verb == "peek" else pending.then(transformation(node))
+
+    @compile.register
+    def _merge(self, node: nodes.Merge) -> None:
+        key, value = self.serdes(node)
+        parts = [self.scope[source].under(self.frames, key, value, node.label) for source in node.inputs]
+        facts = node.kind == "stream"
+        whole = self.frames.union(parts, FACTS if facts else ROWS)
+        self.scope[node] = PendingRows(whole.select(*names(FACTS if facts else ROWS)), RowsEntry(key, value, facts))
+
+    @compile.register
+    def _latest(self, node: nodes.Latest) -> None:
+        frame = self.frames.facts(self.rows(node.inputs[0]))
+        self.scope[node] = PendingRows(frame, RowsEntry(*self.serdes(node.inputs[0]), True))
+
+    @compile.register
+    def _exchange(self, node: nodes.Exchange) -> None:
+        (source,) = node.inputs
+        pending = self.scope[source]
+        self.scope[node] = pending.then(WithKeys(node.name)) if self.plan.needs_keys(node) else pending
+        if source in self._tables and node.sole and self._placements[source].partitions == 1:
+            self._tables.add(node)
+
+    @compile.register
+    def _constant(self, node: nodes.Constant) -> None:
+        key, value = self.serdes(node)
+        zset = consolidate(node.rows, [1] * len(node.rows), f"constant '{node.name}'")
+        columns = [*encode_rows(list(zset), key, value, f"constant '{node.name}'", False), list(zset.values())]
+        frame = self.frames.rows(list(zip(*columns, strict=True)), ROWS)
+        self.known(node, self.frames.by_key(frame))
+        self.scope.capture(node.name, "arrangement", node, self.rows(node))
+
+    def _grouped(self, node: Node, *within: Any) -> tuple[DataFrame, Serde[Any], Serde[Any]]:
+        """The rows that a step groups, partitioned by key: rows with a key, of a stream also with a value; of a
+        relation merged.
+        """
+        (source,) = node.inputs
+        key, value = self.serdes(source)
+        if source.kind != "stream":
+            rows = self.keyed(source)
+            return (rows.sortWithinPartitions("k", *within) if within else rows), key, value
+        facts = self.scope[source].under(self.frames, key, value, source.label)
+        return self.frames.by_key(facts.where("k IS NOT NULL AND v IS NOT NULL"), *within), key, value
+
+    def _as(self, node: Node, frame: DataFrame, key: Serde[Any], value: Serde[Any]) -> None:
+        """Add a step whose rows are under these serdes."""
+        wanted = self.serdes(node)
+        if (key.name, value.name) != (wanted[0].name, wanted[1].name):
+            frame = self.frames.by_key(
+                PendingRows(frame, RowsEntry(key, value)).under(self.frames, *wanted, node.label)
+            )
+        self.known(node, frame)
+
+    @compile.register
+    def _count(self, node: nodes.Count) -> None:
+        rows, key, _ = self._grouped(node)
+        counted = rows.groupBy("k").agg(f.max("kc").alias("kc"), f.sum("w").alias("n")).where("n <> 0")
+        none, one = f.lit(None).cast("binary").alias("vc"), f.lit(1).cast("long").alias("w")
+        self._as(node, counted.select("k", "kc", be64(f.col("n")).alias("v"), none, one), key, Int64)
+        self._reduction(node)
+
+    @compile.register
+    def _aggregate(self, node: nodes.Aggregate) -> None:
+        facts = node.inputs[0].kind == "stream"
+        rows, key, value = self._grouped(node, *(self._order_of(node) if facts else [f.desc("w"), "v"]))
+        out = self.serdes(node)
+        taking = None if self.scope.nested else node.subtractor
+        folding = FoldFunction(node.name, key, value, *out, node.initial, node.adder, taking)
+        folded = self.frames.through(rows, folding, FOLDED).where("n <> 0")
+        folded = self.frames.by_key(folded)
+        if self.scope is self.top and node.subtractor is not None:
+            folded = self.frames.kept(folded)
+            numbers = folded.select("k", "kc", be64(f.col("n")).alias("v"), f.lit(None).cast("binary").alias("vc"), "w")
+            self.scope.capture(f"{node.name}-rows", "table", node, numbers)
+        self.known(node, folded.where("v IS NOT NULL").select(*names(ROWS)))
+        self._reduction(node)
+
+    def _order_of(self, fold: Node) -> list[Any]:
+        """The sort order of a fold's records: that of their partition, or time if there are several."""
+        if in_one_order(fold.inputs[0], self._counts):
+            return ["s", "t"]
+        return [f.substring("s", 1, 1), "t", "s"]  # records of files first
+
+    def _reduction(self, node: Node) -> None:
+        """Capture the state of a count or an aggregate."""
+        if self.scope.nested:
+            self._capture_made(node)
+        else:
+            self._capture_table(node, node.name)
+
+    def _capture_made(self, node: Node) -> None:
+        if self.scope.captures:
+            (source,) = node.inputs
+            self.scope.capture(node.name, "trace", source, self.keyed(source))
+            self.scope.capture(f"{node.name}-made", "trace", node, self.rows(node))
+
+    @compile.register
+    def _reduce(self, node: nodes.Reduce) -> None:
+        (source,) = node.inputs
+        rows, key, value = self._grouped(node, "v")
+        made = GroupFunction(node.name, key, value, *self.serdes(node), making(node.function))
+        self.known(node, self.frames.by_key(self.frames.through(rows, made, ROWS)))
+        if self.scope.nested:
+            self._capture_made(node)
+        else:
+            self.scope.capture(node.name, "arrangement", source, self.keyed(source))
+
+    @compile.register
+    def _clamp(self, node: nodes.Clamp) -> None:
+        (source,) = node.inputs
+        rows, w = self.keyed(source), f.col("w")
+        clamped = rows.where("w > 0").withColumn("w", f.lit(1).cast("long") if node.form == "distinct" else w)
+        self._as(node, clamped, *self.serdes(source))
+        if self.scope.nested:
+            self._capture_made(node)
+        else:
+            self.scope.capture(node.name, "arrangement", node, rows)
+
+    @compile.register
+    def _stream_table_join(self, node: nodes.StreamTableJoin) -> None:
+        stream, table = node.inputs
+        self._look_up(table, f"{node.name}-right")
+        right_key, right = self.serdes(table)
+        value = self.serdes(stream)[1]
+        left = self.scope[stream].under(self.frames, right_key, value, stream.label).where("v IS NOT NULL")
+        other = with_suffix(self.rows(table), {"k": "rk", "v": "r", "vc": "rc"})
+        joined = left.join(other, left["k"] == other["rk"], "left" if node.left else "inner").drop("rk")
+        self.scope[node] = PendingRows(joined, LookedUpEntry(node.name, right_key, value, right, node.joiner))
+
+    @compile.register
+    def _table_join(self, node: nodes.TableJoin) -> None:
+        for side, name in zip(node.inputs, ("left", "right"), strict=True):
+            self._look_up(side, f"{node.name}-{name}")
+        left, right = node.inputs
+        key, value = self.serdes(left)
+        how = {"inner": "inner", "left": "left", "outer": "full"}[node.join]
+        one = with_suffix(self.rows(left), {"k": "lk", "kc": "lkc", "v": "v", "vc": "vc"})
+        other = with_suffix(self._under_key(right, key), {"k": "rk", "kc": "rkc", "v": "r", "vc": "rc"})
+        joined = one.join(other, one["lk"] == other["rk"], how).select(
+            f.coalesce("lk", "rk").alias("k"), f.coalesce("lkc", "rkc").alias("kc"), "v", "vc", "r", "rc"
+        )
+        entry = TablesEntry(node.name, key, value, self.serdes(right)[1], node.joiner)
+        self.scope[node] = PendingRows(joined, entry)
+
+    def _under_key(self, node: Node, key: Serde[Any]) -> DataFrame:
+        """The rows of a step that have a key, re-encoded under another key serde."""
+        own, value = self.serdes(node)
+        if own.name == key.name:
+            return self.keyed(node)
+        pending = PendingRows(self.keyed(node), RowsEntry(own, value))
+        return self.frames.by_key(pending.under(self.frames, key, value, node.label))
+
+    @compile.register
+    def _join(self, node: nodes.Join) -> None:
+        for side, name in zip(node.inputs, ("left", "right"), strict=True):
+            self._look_up(side, f"{node.name}-{name}")
+        left, right = node.inputs
+        keys = [self.serdes(side)[0] for side in node.inputs]
+        key = keys[0] if keys[0].name == keys[1].name else Native
+        one = self._under_key(left, key)
+        other = with_suffix(self._under_key(right, key), {"k": "rk", "v": "r", "vc": "rc", "w": "rw"})
+        joined = one.join(other, one["k"] == other["rk"]).select(
+            "k", "kc", "v", "vc", (f.col("w") * f.col("rw")).alias("w"), "r", "rc"
+        )
+        entry = JoinedEntry(node.name, key, self.serdes(left)[1], self.serdes(right)[1], node.merge)
+        self.scope[node] = PendingRows(joined, entry)
+
+    def _look_up(self, side: Node, name: str) -> None:
+        """Capture the state that holds the rows of one side of a join."""
+        if side not in self.scopes.around:
+            if side.kind != "table":
+                self.top.capture(name, "arrangement", side, self.keyed(side))
+            elif side not in self._tables:
+                self._tables.add(side)
+                self.top.capture(name, "table", side, self.rows(side))
+        elif self.scope.captures:
+            name = side.label if isinstance(side, nodes.Variable) and not self.scope.nested else name
+            self.scope.capture(name, "trace" if self.scope.nested else "arrangement", side, self.keyed(side))
+
+    @compile.register
+    def _reachable(self, node: nodes.Reachable) -> None:
+        self.in_one_task(node)
+
+    @compile.register
+    def _held_errors(self, node: nodes.HeldErrors) -> None:
+        """No rows. Raises: LoopLimitError if the recursion holds something."""
+        (recursion,) = node.inputs
+        reached = self.states.get(f"{recursion.name}-reached")
+        with spark_errors():
+            held = reached is not None and reached.frame.first() is not None
+        if held:
+            raise LoopLimitError(f"{BY_A_WORKER}: recursively '{recursion.name}' has no finite answer")
+        self.top.capture(node.name, "arrangement", node, self.frames.empty())
+        self.known(node, self.frames.empty())
+
+    @compile.register
+    def _tree_totals(self, node: nodes.TreeTotals) -> None:
+        self.in_one_task(node)
+
+    def in_one_task(self, node: Node, limit: int | None = None) -> bool:
+        """Compute a step in one task if it is within its limit. Returns whether it did."""
+        reads = {source.name: source for source in self.scopes.reads(node)}
+        results = self.plan.made_by(node)
+        part = OneTask(
+            self.plan,
+            self._counts,
+            node,
+            limit,
+            reads={name: self.serdes(source) for name, source in reads.items()},
+            makes={result.name: self.serdes(result) for result in results},
+            skips=(skips := self._looked_up(node)),
+        )
+        made = part.of_rows(self.frames, {name: self.rows(source) for name, source in reads.items()})
+        if limit is not None and made.outcome()[0]:
+            return False
+        for name in part.circuit().states.keys() - skips:
+            self.scope.capture(name, "encoded", node, made.state(name))
+        for result in results:
+            self.known(result, self.frames.by_key(made.rows(result.name)))
+        return True
+
+    def _looked_up(self, loop: Node) -> set[str]:
+        """The names of states outside a loop that joins inside it read; they are captured there."""
+        found = set()
+        for step in self.scopes.deep([loop])[1:]:
+            for side, name in zip(step.inputs, ("left", "right"), strict=False):
+                if isinstance(step, nodes.Join) and side not in self.scopes.around:
+                    self._look_up(side, f"{step.name}-{name}")
+                    found.add(f"{step.name}-{name}")
+        return found
+
+    @compile.register
+    def _sink(self, node: nodes.Sink) -> None:
+        (source,) = node.inputs
+        pending = self.scope[source]
+        key, value = sink_serdes(self.plan, self._counts)[node]
+        exit_ = SentExit(node.topic, key, value, pending.facts)
+        weighted = not pending.facts and "w" in pending.frame.columns
+        frame = pending.frame.where("w > 0") if weighted else pending.frame
+        self.sinks[node] = self.frames.through(frame, ArrowFunction(pending.entry, pending.steps, exit_), exit_.schema)
+
+    @compile.register
+    def _binding(self, node: nodes.Binding) -> None:
+        """The rows of bindings are set by their loop."""

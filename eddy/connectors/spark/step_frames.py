@@ -1,0 +1,83 @@
+"""The frames of the steps compiled so far, with stateless steps that are not applied yet.
+
+Stateless steps are deferred until some step needs the rows; then one Arrow function applies them all. So a chain of
+such steps costs one pass over the data, and only its last result is encoded.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from pyspark.sql import DataFrame
+
+from eddy.connectors.spark.arrow_functions import ArrowFunction, Entry, RowsEntry, RowsExit
+from eddy.connectors.spark.frames import Frames
+from eddy.operators.operator import Operator
+from eddy.serde import Serde
+from eddy.topology.plan import Node
+
+__all__ = ["Capture", "PendingRows", "StepFrames"]
+
+
+@dataclass(frozen=True)
+class PendingRows:
+    """A frame, the entry that decodes its batches, and the stateless steps to apply."""
+
+    frame: DataFrame
+    entry: Entry
+    steps: tuple[Operator, ...] = ()
+
+    @property
+    def facts(self) -> bool:
+        """Whether the rows are those of a stream."""
+        return self.entry.facts
+
+    def then(self, step: Operator) -> "PendingRows":
+        """The same with one more step."""
+        return replace(self, steps=(*self.steps, step))
+
+    def under(self, frames: Frames, key: Serde[object], value: Serde[object], where: str) -> DataFrame:
+        """The rows under these serdes; not consolidated."""
+        entry = self.entry
+        if (
+            isinstance(entry, RowsEntry)
+            and not self.steps
+            and (entry.key.name, entry.value.name) == (key.name, value.name)
+        ):
+            return self.frame
+        exit_ = RowsExit(where, key, value, self.facts)
+        return frames.through(self.frame, ArrowFunction(entry, self.steps, exit_), exit_.schema)
+
+
+Capture = Callable[[str, str, Node, DataFrame], None]
+"""Called with the name and kind of a state, the step whose rows it holds, and the consolidated rows."""
+
+
+@dataclass
+class StepFrames:
+    """The frames of the steps of a plan, or of one iteration of a loop.
+
+    `captures` says whether states of steps are captured. `nested` is None outside loops, False in a linear loop and
+    True in an iteration of nested time.
+    """
+
+    capture: Capture
+    nested: bool | None = None
+    captures: bool = True
+    around: "StepFrames | None" = None
+    pending: dict[Node, PendingRows] = field(default_factory=dict)
+    rows: dict[Node, DataFrame] = field(default_factory=dict)
+
+    def home(self, node: Node) -> "StepFrames":
+        """The scope that holds a step."""
+        scope: StepFrames | None = self
+        while scope is not None:
+            if node in scope.pending:
+                return scope
+            scope = scope.around
+        raise KeyError(node.name)
+
+    def __getitem__(self, node: Node) -> PendingRows:
+        return self.home(node).pending[node]
+
+    def __setitem__(self, node: Node, rows: PendingRows) -> None:
+        self.pending[node] = rows

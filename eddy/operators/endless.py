@@ -1,0 +1,126 @@
+"""Finds out early that a recursion will not end: by a row met again on its own way, by rows that outgrow their serdes,
+or by a state that comes back.
+
+A row in a second frontier proves nothing: two paths of different length may lead to one row. So rows are followed
+forward, one by one, depth first: a row that leads back to an earlier row of its path lies on a cycle. Repeated keys
+prove nothing either (a countdown, a walk of so many steps), so keys are not compared.
+
+Cost: nothing before wave 64. A search runs at waves 64, 128, 256, …, and follows a sixteenth of the loop's rows so far,
+at least 64.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from operator import itemgetter
+
+from eddy.errors import LoopLimitError
+from eddy.operators.batch import Batch, Row, ZSet, merge_into
+
+__all__ = ["FIRST_LOOK", "LARGEST_WEIGHT", "EndlessError", "Repetition", "find_cycle", "find_stops", "outgrown"]
+
+FIRST_LOOK = 64
+"""The wave of the first search."""
+
+LARGEST_WEIGHT = 2**63 - 1
+"""States and topics keep weights in eight bytes."""
+
+_SHARE = 16
+_SAMPLE = 1_000
+
+
+class EndlessError(LoopLimitError):
+    """Rounds of nested time met a bound. `rows` were on their way; `of_work`: more work at once might have sufficed."""
+
+    def __init__(self, message: str, rows: Sequence[Row], of_work: bool = False) -> None:
+        super().__init__(message)
+        self.rows, self.of_work = rows, of_work
+        self.others: Sequence[EndlessError] = ()
+
+
+class Repetition:
+    """Tells that the bindings of a loop hold what they held some rounds before: then its rounds repeat for ever.
+
+    Differences of this epoch tell how the bindings move only in rounds of which earlier epochs have no difference:
+    those after `quiet_from`. The rounds compared are a power of two and those after it.
+
+    Source: Brent, "An improved Monte Carlo factorization algorithm", BIT 20 (1980).
+    """
+
+    def __init__(self, bindings: int, quiet_from: int) -> None:
+        self._quiet_from = quiet_from
+        self._since: list[ZSet] | None = None
+        self._bindings = bindings
+
+    def met(self, round_: int, made: Sequence[Batch]) -> bool:
+        """Take in by what a round has changed the bindings, at least one of them."""
+        if round_ <= self._quiet_from:
+            return False
+        if self._since is None or round_ & (round_ - 1) == 0:
+            self._since = [{} for _ in range(self._bindings)]
+            return False
+        for since, batch in zip(self._since, made, strict=True):
+            merge_into(since, batch.rows, batch.weights)
+        return not any(self._since)
+
+
+Look = Callable[[Row], Sequence[Row]]
+
+
+def find_cycle(look: Look, starts: Sequence[Row], rows: int) -> list[Row] | None:
+    """A path from a row back to itself, `[r, …, r]`, reachable from `starts`; None if none is found.
+
+    `look` returns op of one row; `rows` is the number of the loop's rows so far.
+    """
+    for row, way in _closings(look, starts, rows):
+        whole = list(way)
+        return [*whole[whole.index(row) :], row]
+    return None
+
+
+def find_stops(look: Look, starts: Sequence[Row], rows: int) -> list[Row]:
+    """Rows on the cycles reachable from `starts`, at least one on each that is found; see `find_cycle`."""
+    return list(dict.fromkeys(row for row, _ in _closings(look, starts, rows)))
+
+
+def _closings(look: Look, starts: Sequence[Row], rows: int) -> Iterator[tuple[Row, Iterable[Row]]]:
+    """Each row to which a depth-first search comes back, with the path on which it lies."""
+    budget = max(FIRST_LOOK, rows // _SHARE)
+    done: set[Row] = set()
+    for start in starts:
+        if start in done:
+            continue
+        way: dict[Row, Iterator[Row]] = {start: iter(look(start))}
+        while way:
+            row, nexts = next(reversed(way.items()))
+            child = next(nexts, None)
+            if child is None:
+                done.add(row)
+                del way[row]
+            elif child in way:
+                yield child, way
+            elif child not in done:
+                budget -= 1
+                if budget < 0:
+                    return
+                way[child] = iter(look(child))
+
+
+def outgrown(frontier: Batch, encode: Callable[[Row], object] | None) -> Iterator[tuple[Row, str]]:
+    """The rows of the frontier that can no longer be encoded, each with the reason, the heaviest first.
+
+    `encode` is None if rows are never encoded, so that they may be of any type.
+    """
+    if max(map(abs, frontier.weights)) > LARGEST_WEIGHT:
+        heavy = [
+            (weight, row)
+            for row, weight in zip(frontier.rows, map(abs, frontier.weights), strict=True)
+            if weight > LARGEST_WEIGHT
+        ]
+        for _, row in sorted(heavy, key=itemgetter(0), reverse=True):
+            yield row, "its weight is beyond 64 bits"
+    elif encode is not None:
+        for row in islice(frontier.rows, _SAMPLE):
+            try:
+                encode(row)
+            except Exception as error:
+                yield row, f"it can no longer be encoded ({error})"

@@ -1,0 +1,67 @@
+"""What a loop's bindings hold, as far as it was worked in: their rows over all rounds.
+
+Mostly a trace inside the loop has them: that of a reduction that makes a binding, or of a step that reads it. The
+other bindings' rows are kept in an arrangement of the loop's own, numbered.
+
+The arrangement of an application that has run without it holds what has come since then. Then a loop that meets a bound
+leaves downstream the rows that are from before, and they are right again when it is mended.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from eddy.operators.batch import ZSet
+from eddy.operators.operator import State
+from eddy.state.arrangement import Arrangement, pairs_of
+from eddy.state.trace import Trace
+
+__all__ = ["Given"]
+
+
+class Given:
+    """`traces` holds a trace for each binding, None where the arrangement has its rows."""
+
+    def __init__(self, traces: Sequence[Trace[Any, Any] | None], arrangement: Arrangement[Any, Any] | None) -> None:
+        self._traces, self._arrangement = traces, arrangement
+        self.kept = [index for index, trace in enumerate(traces) if trace is None]
+
+    def states(self) -> list[State]:
+        """The loop's own state, if it needs one."""
+        return [] if self._arrangement is None else [self._arrangement]
+
+    def take(self, totals: Sequence[ZSet]) -> None:
+        """Take the bindings' deltas in, where no trace has."""
+        if self._arrangement is not None:
+            delta = {
+                ((index, key), (index, value)): weight
+                for index in self.kept
+                for (key, value), weight in totals[index].items()
+            }
+            if delta:
+                self._arrangement.integrate(delta)
+
+    def rows(self, keys: Iterable[Any] | None) -> list[ZSet]:
+        """What each binding holds, of these keys or in all. Cost: by the rows that traces have of them."""
+        chosen = None if keys is None else list(keys)
+        made = [self._traced(trace, chosen) if trace is not None else {} for trace in self._traces]
+        if self._arrangement is not None:
+            if chosen is None:
+                for ((index, key), (_, value)), weight in self._arrangement.items():
+                    made[index][key, value] = weight
+            else:
+                for index in self.kept:
+                    bags = self._arrangement.get_many([(index, key) for key in chosen])
+                    for key, bag in zip(chosen, bags, strict=True):
+                        made[index].update({(key, value): weight for (_, value), weight in pairs_of(bag)})
+        return made
+
+    def _traced(self, trace: Trace[Any, Any], keys: list[Any] | None) -> ZSet:
+        zset: ZSet = {}
+        if keys is None:
+            for (key, _, value), weight in trace.items():
+                zset[key, value] = zset.get((key, value), 0) + weight
+        else:
+            for key, cell in zip(keys, trace.get_many(keys), strict=True):
+                for value, history in (cell or {}).items():
+                    zset[key, value] = sum(weight for _, weight in history)
+        return {row: weight for row, weight in zset.items() if weight}

@@ -1,0 +1,1 @@
+"""Incremental graph algorithms: reachability from roots, and totals over trees."""

@@ -1,0 +1,234 @@
+"""Reachability from roots by ranked supports: the reached nodes with their depths and parents.
+
+Rows (key, root) and (node, edge) in, rows (key, Reached) out, for each key those of each of its roots. Keys with a
+common root share its reached nodes.
+
+If cycles are errors, a root that reaches one has one additional row, which names the cycle; its other rows do not
+change. That row is a function of the current links, so it disappears with the cycle.
+
+A root that reaches a node beyond the limit, or too many nodes, has no row until it does not; its depths are kept all
+the same, so that this is a function of the links that are there.
+
+Does not tell paths apart: a row a path is linear, and goes by waves.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from eddy.operators.batch import EMPTY, Batch, Row
+from eddy.operators.graph.beyond import Beyond
+from eddy.operators.graph.cycles import Cycles
+from eddy.operators.graph.depths import Depths
+from eddy.operators.graph.links import LinkChanges, Links, presence
+from eddy.operators.graph.reached import Reached, shown
+from eddy.operators.operator import Operator, State
+from eddy.state.adjacency import Adjacency
+from eddy.state.arrangement import pairs_of
+from eddy.state.ranks import Cell, Ranks
+from eddy.state.table import Table
+
+__all__ = ["Ranked"]
+
+
+class Ranked(Operator):
+    """Deltas of roots and edges in, the delta of the rows out, consolidated.
+
+    Cost: proportional to the nodes whose depth or parent changes and their links, not to the size of the graph.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        roots: Adjacency,
+        links: Links,
+        ranks: Ranks,
+        depths: Depths,
+        cycles: Cycles | None = None,
+        sizes: Table[Any, int] | None = None,
+        beyond: Beyond | None = None,
+    ) -> None:
+        self.name, self._roots, self._links, self._ranks, self._depths = name, roots, links, ranks, depths
+        self._cycles, self._sizes, self._beyond = cycles, sizes, beyond
+
+    def states(self) -> Sequence[State]:
+        """The ranks, the roots, the links, and the states of bounds and policies."""
+        further = [] if self._cycles is None else self._cycles.states()
+        sizes = [] if self._sizes is None else [self._sizes]
+        beyond = [] if self._beyond is None else [self._beyond.state]
+        return [self._ranks, self._roots, *self._links.states(), *sizes, *further, *beyond]
+
+    def held(self) -> Mapping[int, str]:
+        """The message for the least root that is beyond a bound or, if cycles are errors, that reaches one."""
+        if self._beyond is not None and (beyond := self._beyond.held(self.name)):
+            return beyond
+        found = None if self._cycles is None else self._cycles.least()
+        if found is None:
+            return {}
+        root, way = found
+        return {
+            0: f"recursive_fixpoint '{self.name}': from root {root!r} the path {shown(way)} comes around; "
+            "cycle_policy='error' needs a graph without cycles. Take back a link of it"
+        }
+
+    def step(self, *inputs: Batch) -> Batch:
+        """Apply roots and edges, follow what they change, and emit the changed rows.
+
+        The rows of a root that is beyond a bound are withheld. Raises: DataError where a weight is not above 0.
+        """
+        roots, edges = inputs
+        changes = self._links.change(edges) if edges.rows else LinkChanges([], [], [])
+        moved = self._move_roots(roots) if roots.rows else _UNMOVED
+        self._depths.update(changes, moved.begun, moved.ended)
+        noted = self._ranks.noted()
+        if not noted and moved is _UNMOVED and self._cycles is None:
+            return EMPTY
+        told = _Delta()
+        withheld = (
+            {} if self._beyond is None else self._beyond.update([*noted, *moved.now], noted, self._ranks.resident())
+        )
+        for root, (was, is_now) in withheld.items():
+            self._tell_withheld(told, root, moved, was, is_now)
+        for root, notes in noted.items():
+            if root in withheld:
+                continue
+            if root not in moved.now:
+                self._tell_changes(told, root, notes, self._keys_of(root))
+            elif root in moved.begun or root in moved.ended:
+                self._tell_changes(told, root, notes, moved.now[root] or moved.before[root])
+        if moved.now:
+            for root in moved.now.keys() - moved.begun - moved.ended - withheld.keys():
+                self._tell_keys(told, root, moved.before[root], moved.now[root])
+        if self._cycles is not None:
+            self._tell_cycles(told, changes, moved.before, moved.now)
+        return told.batch(max(roots.time, edges.time))
+
+    def _move_roots(self, roots: Batch) -> "_Moved":
+        """Apply the delta of roots."""
+        delta = {(root, key): weight for (key, root), weight in roots.zset(self.name).items()}
+        came, went = presence(self._roots, delta)
+        now = {root: self._keys_of(root) for root, _ in (*came, *went)}
+        before = {root: [key for key in keys if (root, key) not in came] for root, keys in now.items()}
+        for root, key in went:
+            before[root].append(key)
+        begun = {root for root in now if now[root] and not before[root]}
+        return _Moved(before, now, begun, {root for root in now if before[root] and not now[root]})
+
+    def _keys_of(self, root: Any) -> list[Any]:
+        return [key for key, weight in pairs_of(self._roots.get(root)) if weight > 0]
+
+    def _tell_changes(self, told: "_Delta", root: Any, notes: dict[Any, Cell | None], keys: list[Any]) -> None:
+        """Emit a root's changes of the epoch, for the keys that had it and have it."""
+        ranks, gone, come = self._ranks.resident(), told.old, told.new
+        alone = keys[0] if len(keys) == 1 else None
+        for node, old in notes.items():
+            new = ranks[node].get(root)
+            if old is not None:
+                depth, parent, order, _ = old
+                if new is not None and new[0] == depth and new[1] == parent and new[2] == order:
+                    continue
+                row = Reached(root, node, depth, parent, node if order is None else order)
+                if alone is not None:
+                    gone.append((alone, row))
+                else:
+                    gone += [(key, row) for key in keys]
+            if new is not None:
+                depth, parent, order, _ = new
+                row = Reached(root, node, depth, parent, node if order is None else order)
+                if alone is not None:
+                    come.append((alone, row))
+                else:
+                    come += [(key, row) for key in keys]
+
+    def _tell_keys(self, told: "_Delta", root: Any, before: list[Any], now: list[Any]) -> None:
+        """Emit all rows of a root for its removed and added keys, and its changes for the others."""
+        notes = self._ranks.notes(root)
+        self._tell_changes(told, root, notes, [key for key in now if key in before])
+        cells = self._cells_of(root)
+        for key in now:
+            if key not in before:
+                told.new += [(key, reached(root, node, cell)) for node, cell in cells.items()]
+        olds = {node: cell for node, cell in (cells | notes).items() if cell is not None}
+        for key in before:
+            if key not in now:
+                told.old += [(key, reached(root, node, cell)) for node, cell in olds.items()]
+
+    def _tell_withheld(self, told: "_Delta", root: Any, moved: "_Moved", was: bool, is_now: bool) -> None:
+        """Of a root that was beyond a bound or is: all its rows come, all go, or nothing is told."""
+        keys = self._keys_of(root)
+        if not is_now:
+            cells = self._cells_of(root)
+            told.new += [(key, reached(root, node, cell)) for key in keys for node, cell in cells.items()]
+        if not was:
+            known = self._cells_of(root) | self._ranks.notes(root)
+            olds = {node: cell for node, cell in known.items() if cell is not None}
+            before = moved.before.get(root, keys)
+            told.old += [(key, reached(root, node, cell)) for key in before for node, cell in olds.items()]
+
+    def _cells_of(self, root: Any) -> dict[Any, Cell]:
+        """The cells of all nodes that a root reaches."""
+        found: dict[Any, Cell] = {}
+        frontier = [root]
+        while frontier:
+            cells = zip(frontier, self._ranks.get_many(frontier), strict=True)
+            there = {node: at[root] for node, at in cells if at and root in at and node not in found}
+            found |= there
+            bags = self._links.out.get_many(list(there))
+            frontier = list({child: None for bag in bags for child, weight in pairs_of(bag) if weight > 0})
+        return found
+
+    def _tell_cycles(
+        self, told: "_Delta", changes: LinkChanges, before: dict[Any, list[Any]], now: dict[Any, list[Any]]
+    ) -> None:
+        assert self._cycles is not None
+        moved = self._cycles.update(changes, {root for root, keys in now.items() if not keys})
+        for root in {**moved, **now}:
+            old, new = moved.get(root, (self._cycles.of(root),) * 2)
+            keys = self._keys_of(root) if root not in now else now[root]
+            told.tell(root, old, before.get(root, keys), new, keys)
+
+
+class _Moved(NamedTuple):
+    """The roots with changed keys: their keys before and now; the added roots, and the removed ones."""
+
+    before: dict[Any, list[Any]]
+    now: dict[Any, list[Any]]
+    begun: set[Any]
+    ended: set[Any]
+
+
+_UNMOVED = _Moved({}, {}, set(), set())
+
+
+class _Delta(msgspec.Struct):
+    """Retracted and inserted rows."""
+
+    old: list[Row] = []
+    new: list[Row] = []
+
+    def tell(
+        self,
+        root: Any,
+        old: tuple[Any, ...] | None,
+        before: Iterable[Any],
+        new: tuple[Any, ...] | None,
+        now: Iterable[Any],
+    ) -> None:
+        """Replace an error row."""
+        gone = [] if old is None else [(key, Reached(root, old[0], -1, cycle=old)) for key in before]
+        come = [] if new is None else [(key, Reached(root, new[0], -1, cycle=new)) for key in now]
+        self.old += [row for row in gone if row not in come]
+        self.new += [row for row in come if row not in gone]
+
+    def batch(self, time: int) -> Batch:
+        """The rows with their weights."""
+        if not (self.old or self.new):
+            return EMPTY
+        return Batch(self.old + self.new, [-1] * len(self.old) + [1] * len(self.new), time)
+
+
+def reached(root: Any, node: Any, cell: Cell) -> Reached:
+    """The row of a cell."""
+    depth, parent, order, _ = cell
+    return Reached(root, node, depth, parent, node if order is None else order)

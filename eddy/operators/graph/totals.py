@@ -1,0 +1,301 @@
+"""Totals over subtrees, maintained by deltas: every node sends its parent the change of its sum.
+
+    sum(v)  =  own(v) + Σ sum(c) over the children c        told(v)  =  sum(v)
+
+Invariant: between epochs every node has told its parent its sum, whatever the order in which nodes and parents arrived.
+All links of an epoch are applied before any sum is sent, so a cycle that exists only in between does not count. A node
+on a remaining cycle has no finite sum: it tells nothing, and has no total, until a link of the cycle changes. The nodes
+below it have totals.
+
+Changes move up the tree and stop where they cancel: moving a subtree costs the paths up to the first common ancestor,
+not its size. The check that it is not below itself costs the path up to the root; a leaf needs none.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from eddy.operators.batch import EMPTY, Batch, Row
+from eddy.operators.graph.reached import least
+from eddy.operators.operator import Operator, State
+from eddy.state.table import Table
+
+__all__ = ["CYCLE", "TOTAL", "TreeTotals"]
+
+TOTAL, CYCLE = "total", "cycle"
+"""The kinds of output rows: the first item of the value."""
+
+
+class _Cell:
+    """A node during an epoch: its previous and its current values."""
+
+    __slots__ = ("before", "children", "held", "own", "parent", "present", "sum", "told")
+
+    def __init__(self, before: tuple[Any, ...] | None) -> None:
+        self.before = before
+        self.present, self.parent, self.own, self.sum, self.children, self.held = before or (
+            False,
+            None,
+            0,
+            0,
+            0,
+            False,
+        )
+        self.told = 0 if self.held or self.parent is None else self.sum
+
+    @property
+    def above(self) -> Any:
+        """The parent that was told, or None."""
+        return None if self.held else self.parent
+
+    def after(self) -> tuple[Any, ...] | None:
+        """The value to store; None for a node without a row and without children."""
+        if not (self.present or self.children):
+            return None
+        return (self.present, self.parent, self.own, self.sum, self.children, self.held)
+
+
+class _Change(NamedTuple):
+    parent: Any
+    own: Any
+
+
+class TreeTotals(Operator):
+    """Deltas of the table node -> value in, rows (node, (TOTAL, sum)) and (node, (CYCLE, the cycle)) out.
+
+    With `include_self` a node's total counts the node; without it only its descendants, for nodes that have children. A
+    parent without a row of its own has a total, too.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        table: Table[Any, Any],
+        parent: Callable[[Any, Any], Any],
+        own: Callable[[Any, Any], Any],
+        include_self: bool = True,
+    ) -> None:
+        self.name, self._table, self._parent, self._own, self._include_self = name, table, parent, own, include_self
+
+    def states(self) -> Sequence[State]:
+        """The nodes with their sums."""
+        return (self._table,)
+
+    def step(self, *inputs: Batch) -> Batch:
+        """Apply all links, find cycles, then send changed sums up."""
+        (batch,) = inputs
+        delta = batch.zset(self.name)
+        changed: dict[Any, _Change | None] = {node: None for node, _ in delta}
+        for (node, value), weight in delta.items():
+            if weight > 0:
+                changed[node] = _Change(self._parent(node, value), self._own(node, value))
+        epoch = _Epoch(self._table, changed)
+        olds = epoch.unhold(changed)
+        epoch.link(changed)
+        news = epoch.hold(changed)
+        epoch.tell()
+        gone, come = self._totals(epoch.cells)
+        gone += [(way[0], (CYCLE, way)) for way in olds if way not in news]
+        come += [(way[0], (CYCLE, way)) for way in news if way not in olds]
+        epoch.keep()
+        return Batch(gone + come, [-1] * len(gone) + [1] * len(come), batch.time) if gone or come else EMPTY
+
+    def _totals(self, cells: dict[Any, _Cell]) -> tuple[list[Row], list[Row]]:
+        """The retracted and the inserted totals."""
+        gone: list[Row] = []
+        come: list[Row] = []
+        total = self._total
+        for node, cell in cells.items():
+            old, new = total(cell.before), total(cell.after())
+            if old != new:
+                if old is not None:
+                    gone.append((node, (TOTAL, old)))
+                if new is not None:
+                    come.append((node, (TOTAL, new)))
+        return gone, come
+
+    def _total(self, kept: tuple[Any, ...] | None) -> Any:
+        if kept is None:
+            return None
+        present, _, own, total, children, held = kept
+        if held or not (self._include_self or children):
+            return None
+        return total if self._include_self or not present else total - own
+
+
+class _Epoch:
+    """The work of one epoch, on the nodes that it touches."""
+
+    def __init__(self, table: Table[Any, Any], nodes: Iterable[Any]) -> None:
+        self._table = table
+        names = list(nodes)
+        self.cells = {node: _Cell(kept) for node, kept in zip(names, table.get_many(names), strict=True)}
+        self._deltas: defaultdict[Any, Any] = defaultdict(int)
+        self._flows: defaultdict[Any, Any] = defaultdict(int)
+        self._climbed: set[Any] = set()
+
+    def cell(self, node: Any) -> _Cell:
+        """A node's cell, for changes."""
+        found = self.cells.get(node)
+        if found is None:
+            found = self.cells[node] = _Cell(self._table.get(node))
+        return found
+
+    def unhold(self, changed: dict[Any, _Change | None]) -> list[tuple[Any, ...]]:
+        """Release the cycles that lose a link. Returns them."""
+        found = []
+        for node, change in changed.items():
+            cell = self.cells[node]
+            if cell.held and (change is None or change.parent != cell.parent):
+                way = self._round(node)
+                found.append(way)
+                for member in way[:-1]:
+                    self.cell(member).held = False
+                    self._flows[member] += self.cell(member).sum
+        return found
+
+    def link(self, changed: dict[Any, _Change | None]) -> None:
+        """Set every node's new parent and own value."""
+        for node, change in changed.items():
+            cell = self.cells[node]
+            parent, own = change or _Change(None, 0)
+            if parent != cell.parent:
+                if cell.parent is None:
+                    self._flows[node] += cell.sum
+                else:
+                    self.cell(cell.parent).children -= 1
+                    self._untell(node, cell)
+                if parent is not None:
+                    self.cell(parent).children += 1
+                cell.parent = parent
+            cell.present = change is not None
+            if own != cell.own:
+                self._deltas[node] += own - cell.own
+                self._flows[node] += own - cell.own
+                cell.own = own
+            self._flows[node] += 0
+
+    def _untell(self, node: Any, cell: _Cell) -> None:
+        """Subtract a node's sum from its parent; it is told again later, to its parent at that time."""
+        if cell.told:
+            self._deltas[cell.parent] -= cell.told
+            self._flows[cell.parent] -= cell.told
+            self._flows[node] += cell.told
+            cell.told = 0
+
+    def hold(self, changed: dict[Any, _Change | None]) -> list[tuple[Any, ...]]:
+        """Find the cycles closed by new links: their nodes tell nothing. Returns them."""
+        found = []
+        done: set[Any] = set()
+        for start in changed:
+            if not self.cells[start].children:
+                continue  # a leaf is on no cycle
+            way: dict[Any, None] = {}
+            node = start
+            while node is not None and node not in done and node not in way:
+                way[node] = None
+                node = self.cell(node).above
+            if node is not None and node in way:
+                members = list(way)[list(way).index(node) :]
+                for member in members:
+                    cell = self.cell(member)
+                    self._untell(member, cell)
+                    cell.held = True
+                found.append(self._round(node))
+            done.update(way)
+        return found
+
+    def _round(self, node: Any) -> tuple[Any, ...]:
+        """The cycle of `node`, starting with its least node."""
+        way = [node]
+        while (after := self.cell(way[-1]).parent) != node:
+            way.append(after)
+        first = node
+        for other in way[1:]:
+            first = least(first, other)
+        at = way.index(first)
+        return (*way[at:], *way[:at], first)
+
+    def tell(self) -> None:
+        """Send deltas up, once for each node, after all its changed children have sent theirs."""
+        waiting = self._trails()
+        ready = [node for node, below in waiting.items() if not below]
+        deltas = self._deltas
+        while ready:
+            node = ready.pop()
+            cell = self.cell(node)
+            cell.sum += deltas.pop(node, 0)
+            above = cell.above
+            if above is None:
+                cell.told = 0
+                continue
+            more = cell.sum - cell.told
+            if more:
+                deltas[above] += more
+                cell.told = cell.sum
+            if node in self._climbed:
+                waiting[above] -= 1
+                if not waiting[above]:
+                    ready.append(above)
+            elif more and not waiting.get(above):  # sums of floats cancel only nearly
+                ready.append(above)
+
+    def _trails(self) -> dict[Any, int]:
+        """The nodes that may change, with the number of their children among them.
+
+        All move up one step in turn. Two that meet continue as one, and stop where their deltas cancel.
+        """
+        waiting = dict.fromkeys(self._flows, 0)
+        group_of = {node: _Group(node, flow) for node, flow in self._flows.items()}
+        walkers = list(group_of.values())
+        while walkers:
+            still = []
+            for group in walkers:
+                if group.joined is not None or not group.flow:
+                    group.walks = False
+                    continue
+                above = self.cell(group.head).above
+                if above is None:
+                    group.walks = False
+                    continue
+                self._climbed.add(group.head)
+                if above not in waiting:
+                    waiting[above] = 1
+                    group_of[above] = group
+                    group.head = above
+                    still.append(group)
+                    continue
+                waiting[above] += 1
+                group.joined = met = group_of[above].leader()
+                met.flow += group.flow
+                if not met.walks and met.flow:
+                    met.walks = True
+                    still.append(met)
+            walkers = still
+        return waiting
+
+    def keep(self) -> None:
+        """Store the nodes' new values."""
+        moved = {node: cell for node, cell in self.cells.items() if cell.after() != cell.before}
+        if moved:
+            self._table.put_many(
+                {node: cell.after() for node, cell in moved.items()}, [cell.before for cell in moved.values()]
+            )
+
+
+class _Group:
+    """Nodes whose changes move up together: as far as `head`, with the sum `flow`."""
+
+    __slots__ = ("flow", "head", "joined", "walks")
+
+    def __init__(self, head: Any, flow: Any) -> None:
+        self.head, self.flow = head, flow
+        self.joined: _Group | None = None
+        self.walks = True
+
+    def leader(self) -> "_Group":
+        """The group that this one was merged into."""
+        group = self
+        while group.joined is not None:
+            group = group.joined
+        return group

@@ -1,0 +1,426 @@
+"""Recursion by waves without a bound on depth: rows without a finite answer are held (`operators/withheld.py`).
+
+    one owner          cycles are looked for at hop 64, 128, …; at rest, all that the cycles reach
+    several owners     the same by messages (`operators/marking.py`)
+    rows ever new      the waves end at the limit: all input waits, until a row on its way changes
+
+At one row of each cycle the waves stop, and arriving rows wait. So the waves end, and all other rows are exact.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any
+
+from eddy.operators.batch import EMPTY, Batch, Row, ZSet, concat, merge_into
+from eddy.operators.body import Body, Bound, trace
+from eddy.operators.endless import FIRST_LOOK, find_stops, outgrown
+from eddy.operators.exchange import Budget, Gate
+from eddy.operators.marking import FIRST_SEARCH, Marking, Place, without_messages
+from eddy.operators.operator import State
+from eddy.operators.recursion import ADVICE, TIME, Total, Waves, shown
+from eddy.operators.withheld import Cycles, Withheld, find_cycles
+from eddy.state.arrangement import Arrangement, weight_in
+
+__all__ = ["MOST_REACHED", "HeldWaves"]
+
+_ROWS = attrgetter("rows")
+_ALL = 1 << 62
+_SPILLED = 16_384
+_SEARCHED = 64
+"""So many rows of a frontier are searched from, before the limit."""
+_FAR = 1 << 20
+"""So many turns a search goes that has no hop to go by."""
+_MOST_GROWN = 16
+"""More rows than this, times `limit`, from one frontier are considered endless."""
+MOST_REACHED = 2_000_000
+"""More rows than this, reached from a cycle, are considered endless."""
+
+
+class _GrowthError(Exception):
+    """Waves do not end, and nothing comes round. `keys` are those of rows that have led there, and that were met."""
+
+    def __init__(self, cycles: Cycles, total: Total) -> None:
+        super().__init__()
+        self.keys = {row[0] for row in (*cycles.reached, *total.sum())}
+
+
+class HeldWaves(Waves):
+    """Deltas of the seed in, the delta of X without held keys out."""
+
+    arrangement: Arrangement[Any, Any]
+
+    def __init__(
+        self,
+        name: str,
+        body: Body,
+        gate: Gate,
+        bound: Bound,
+        budget: Budget,
+        arrangement: Arrangement[Any, Any],
+        withheld: Withheld,
+    ) -> None:
+        super().__init__(name, body, gate, bound, budget, arrangement)
+        self._withheld = withheld
+        self._marking = Marking(gate, body, withheld, self._part)
+        self._stops: ZSet = {}
+        self._unverified = False
+        self._cycles: Cycles | None = None
+        self._grown: set[Any] | None = None
+        self._message: dict[int, str] | None = None
+
+    def forget_waves(self) -> None:
+        """The epoch is undone."""
+        super().forget_waves()
+        self._stops, self._cycles, self._message = {}, None, None
+
+    def own_states(self) -> Sequence[State]:
+        """X, and the states of `Withheld`."""
+        return (self.arrangement, *self._withheld.states())
+
+    def step(self, *inputs: Batch) -> Batch:
+        """Run waves until no row is left or the budget is spent; the remaining rows leave through the loop's topic.
+
+        Called without input at a quiescent moment if `unsettled`: then the held keys are determined anew.
+        Cost: a step for each distinct row of each frontier.
+        """
+        seed, received, *externals = inputs
+        received, messages = self._without_messages(received, externals)
+        arrived = self._arrived(seed, received)
+        self.body.open(externals)
+        self._read()
+        self._withheld.begin()
+        self._stops = self._withheld.stops
+        outboxes = [(gate.outbox, len(gate.outbox)) for gate in (self.gate, *self.body.gates)]
+        try:
+            total = self._waves(arrived, messages, [seed, received, *externals])
+        except _GrowthError as growth:
+
+            def undone() -> ZSet:
+                for outbox, length in outboxes:
+                    del outbox[length:]
+                self.body.forget_waves()
+                self.body.open(externals)
+                return self._entry(arrived)
+
+            total = self._grow(growth, undone)
+        return self._at_rest(total, max(map(TIME, inputs)))
+
+    def _grow(self, growth: _GrowthError, undone: Callable[[], ZSet]) -> Total:
+        """Take retractions first, and hold everything if the waves do not end then. `undone` undoes the waves.
+
+        Where a row goes and new ones come by the same change, each may follow the other around a cycle for ever.
+        """
+        withheld, entry = self._withheld, undone()
+        self._unverified, self._marking.greets = False, True
+        if not (withheld.was_whole or self.gate.shared) and min(entry.values(), default=0) < 0:
+            try:
+                total = Total()
+                self._run_all(entry, total)
+                return total
+            except _GrowthError as again:
+                growth, entry = again, undone()
+        self._grown = growth.keys
+        self._cycles = self._message = None
+        withheld.hold_all(entry)
+        return Total()
+
+    def _read(self) -> None:
+        """States that have to be read anew may be another worker's, and have to be verified."""
+        if self._withheld.read():
+            self._unverified = self._marking.greets = True
+            self._cycles = self._message = None
+
+    def _without_messages(self, received: Batch, externals: list[Batch]) -> tuple[Batch, dict[Place, Batch]]:
+        """Take the messages out of the received rows, also out of those of exchanges inside op, in `externals`."""
+        received, found = without_messages(received)
+        messages: dict[Place, Batch] = {} if found is None else {None: found}
+        for number, slot in enumerate(self.body.received):
+            externals[slot - 1], found = without_messages(externals[slot - 1])
+            if found is not None:
+                messages[number] = found
+        return received, messages
+
+    def _waves(self, arrived: dict[int, Batch], messages: Mapping[Place, Batch], inputs: Sequence[Batch]) -> Total:
+        """Run waves that end at stops, then determine the held keys. Raises: _GrowthError."""
+        withheld, externals, total = self._withheld, inputs[2:], Total()
+        if withheld.whole:
+            self._try_again(arrived, externals, total)
+            self._marking.greets |= bool(messages)
+            self._unverified = self.gate.shared and not withheld.whole  # marks of others were missed
+            return total
+        touched = (withheld.active and self._unverified) or self._touches(externals)
+        frontiers = {hop: self._going_on(batch) for hop, batch in arrived.items()}
+        if not self.gate.shared:
+            heads = self._heads(inputs, frontiers)
+            self._run(frontiers, total)
+            self._come_to_rest(heads, total, touched or bool(messages) or self._marking.unsettled)
+            self._marking.settle()
+        else:
+            self._share(frontiers, messages, inputs, total, touched)
+        self._unverified = False
+        return total
+
+    def _share(
+        self,
+        frontiers: dict[int, Batch],
+        messages: Mapping[Place, Batch],
+        inputs: Sequence[Batch],
+        total: Total,
+        touched: bool,
+    ) -> None:
+        """As `_come_to_rest`, where cycles go through rows of several workers."""
+        marking = self._marking
+        found, released, marks = marking.receive(messages)
+        flows = marking.release() if released else {}
+        self._stops = self._withheld.stops
+        backs: ZSet = {}
+        self._stop_all(found, total, backs)
+        flow = Batch.of({row: weight for row, weight in flows.items() if weight}, 0)
+        frontiers[0] = concat((frontiers.get(0, EMPTY), flow))
+        for hop in list(frontiers):
+            frontiers[hop] = self._going_on(frontiers[hop])
+        frontiers[0] = concat((frontiers[0], Batch.of(backs, 0))).consolidated(self.name)
+        heads = self._heads(inputs, frontiers)
+        self._run(frontiers, total)
+        if heads:
+            backs = self._cut_off(heads, total)
+            left = [row for row in heads if row not in self._stops]
+            self._stop_all(marking.search(left, _FAR, max(map(TIME, inputs))), total, backs)
+            if backs:
+                self._run({0: Batch.of(backs, 0)}, total)
+        marking.mark(marks, touched or self._withheld.moved(keep_empty=True))
+        if not (messages or touched or any(map(_ROWS, inputs))):
+            marking.tell_release()
+
+    def unsettled(self) -> bool:
+        """Whether there is something to do once nothing is under way anywhere, without any input."""
+        self._read()
+        if self._marking.unsettled and (self.gate.shared or self._withheld.active):
+            return True
+        return self._unverified and self._withheld.active
+
+    def _try_again(self, arrived: dict[int, Batch], externals: Sequence[Batch], total: Total) -> None:
+        """Nothing has left so far: run all that waits, where the waves may end now. Raises: _GrowthError."""
+        withheld, entry = self._withheld, self._entry(arrived)
+        keys = {row[0] for batch in externals for row in batch.rows}
+        touched = bool(keys) and (self._grown is None or not self.body.keyed or not self._grown.isdisjoint(keys))
+        if not touched and not any(weight < 0 for weight in entry.values()):
+            withheld.hold_all(entry)
+            return
+        self._run_all(entry, total)
+
+    def _run_all(self, entry: ZSet, total: Total) -> None:
+        """Run the epoch's input and all that waits, retractions first. Raises: _GrowthError."""
+        waits = self._withheld.all_waiting()
+        merge_into(waits, entry, entry.values())
+        heads = [row for row in waits if waits[row] > 0] if min(waits.values(), default=0) < 0 else []
+        self._stops = self._withheld.stops = {}
+        for _ in range(self.bound.limit):
+            gone = {row: weight for row, weight in waits.items() if weight < 0}
+            if not gone:
+                break
+            frontier = Batch.of(gone, 0)
+            total.add(0, frontier)
+            made = self.gate.own(self.body.run(frontier, 0), 1)
+            merge_into(waits, gone, (-weight for weight in gone.values()))
+            merge_into(waits, made.rows, made.weights)
+        self._run({0: Batch.of(waits, 0)}, total)
+        self._come_to_rest(heads, total, True)
+
+    def _entry(self, arrived: dict[int, Batch]) -> ZSet:
+        """The epoch's input: arrived rows, and the rows that a change of op makes of earlier rows of X."""
+        entry: ZSet = {}
+        made = [self.body.run(EMPTY, 0)]
+        while self.body.waiting():
+            made.append(self.body.run(EMPTY, min(self.body.waiting())))
+        for batch in (*arrived.values(), *(self.gate.own(batch, 1) for batch in made)):
+            merge_into(entry, batch.rows, batch.weights)
+        for row in entry:
+            if row[0] is None:
+                raise self._limit_error(row, self.bound.limit, "it has no key, so that it cannot be held")
+        return entry
+
+    def _touches(self, externals: Sequence[Batch]) -> bool:
+        """Whether op may make other rows of a held row."""
+        received = {slot - 1 for slot in self.body.received}
+        keys = [row[0] for at, batch in enumerate(externals) if at not in received for row in batch.rows]
+        if not self.gate.shared or not received:
+            return self._withheld.active and bool(keys) and (not self.body.keyed or self._withheld.meets(keys))
+        return self._unverified or self._marking.passed(keys)
+
+    def _come_to_rest(self, heads: list[Row], total: Total, touched: bool) -> None:
+        """Remove rows that only support one another, find the rows that cycles reach, and open the other stops."""
+        withheld = self._withheld
+        if heads and (backs := self._cut_off(heads, total)):
+            self._run({0: Batch.of(backs, 0)}, total)
+        while withheld.active and (withheld.moved() or touched):
+            self._stops = withheld.stops
+            self._cycles = find_cycles(self.body.look, list(withheld.stops), MOST_REACHED)
+            self._message = None
+            if not self._cycles.ended:
+                raise _GrowthError(self._cycles, total)
+            opened = withheld.take(self._cycles)
+            if not opened:
+                return
+            touched = True
+            self._run({0: Batch.of(opened, 0)}, total)
+
+    def _first_look(self, waiting: Mapping[int, Batch], total: Total) -> int:
+        """With several owners at each power of 2, whichever worker has the row then."""
+        if self.gate.shared:
+            first = min((hop for hop, batch in waiting.items() if batch.rows), default=0)
+            return 1 << (max(first, FIRST_SEARCH) - 1).bit_length()
+        return min(FIRST_LOOK, self.bound.limit)
+
+    def _watch(
+        self, starts: Batch, made: Batch, hop: int, waiting: dict[int, Batch], total: Total, most: int = _ALL
+    ) -> tuple[Batch, int]:
+        """Stop at rows on cycles; see `_cut_off`. At most `most` rows pay for the search. Raises: _GrowthError."""
+        limit = self.bound.limit
+        stops = find_stops(self._successors, starts.rows, min(total.count, most))
+        if self.gate.shared and not stops:
+            stops = self._marking.search(starts.rows[: None if hop >= limit else _SEARCHED], 2 * hop, made.time)
+        if not stops and hop >= limit:
+            cycles = find_cycles(self._successors, starts.rows, max(_MOST_GROWN * limit, total.count))
+            if not cycles.ended:
+                raise _GrowthError(cycles, total)
+            stops = find_stops(self._successors, starts.rows, _ALL) if cycles.rows else []
+        if not stops:
+            if made.rows and next(outgrown(made, self.gate.encode), None) is not None:
+                raise _GrowthError(find_cycles(self._successors, starts.rows, FIRST_LOOK), total)
+            return made, min(2 * hop, limit) if hop < limit else 2 * hop
+        backs: ZSet = {}
+        self._stop_all(stops, total, backs)
+        for other, batch in list(waiting.items()):
+            waiting[other] = self._going_on(batch)
+        if backs:
+            waiting[hop + 1] = concat((Batch.of(backs, made.time), waiting.get(hop + 1, EMPTY)))
+        return self._going_on(made), hop + FIRST_LOOK
+
+    def _spilling(self, rest: Batch, hop: int, waiting: dict[int, Batch], total: Total) -> Batch:
+        """Stop before weights on a cycle grow epoch by epoch."""
+        return self._watch(rest, rest, hop, waiting, total, _SPILLED)[0]
+
+    def _stop_all(self, rows: Iterable[Row], total: Total, backs: ZSet) -> None:
+        """Stop at rows that lie on cycles; `backs` takes the retractions of them from X."""
+        weight_of = self._weights(total)
+        for row in rows:
+            if row not in self._stops and row[0] is not None:
+                self._stops[row] = weight = weight_of(row)
+                if weight:
+                    backs[row] = -weight
+
+    def _successors(self, row: Row) -> list[Row]:
+        """The rows that op makes of one row, without stops and without rows of other workers."""
+        made = self.body.look(row)
+        if self.gate.shared:
+            made = self.gate.mine(made)
+        return [one for one in made if one not in self._stops] if self._stops else made
+
+    def _heads(self, inputs: Sequence[Batch], waiting: dict[int, Batch]) -> list[Row]:
+        """The rows by which a cycle may have been closed that the waves will not show; see `_cut_off`.
+
+        A cycle is closed by a row that op's change makes of rows which X had before; the waves end all the same only
+        where something goes away. The rows that op's change makes are a frontier of their own then.
+        """
+        _, received, *externals = inputs
+        if not any(batch.rows and min(batch.weights) < 0 for batch in inputs):
+            return []
+        heads = [row for row, weight in zip(received.rows, received.weights, strict=True) if weight > 0]
+        if self._meets(externals):
+            made = self.body.run(EMPTY, 0)
+            heads += [row for row, weight in zip(made.rows, made.weights, strict=True) if weight > 0]
+            made = self._going_on(made.consolidated(self.name))
+            made = self.gate.own(made, 1) if self.gate.shared else made
+            if made.rows:
+                waiting[1] = concat((made, waiting.get(1, EMPTY))).consolidated(self.name)
+        return list(dict.fromkeys(heads))
+
+    def _meets(self, externals: Sequence[Batch]) -> bool:
+        """Whether something that comes from outside may meet a row that X had before."""
+        come = [
+            row[0] for batch in externals for row, weight in zip(batch.rows, batch.weights, strict=True) if weight > 0
+        ]
+        if not self.body.keyed:
+            return bool(come)
+        return any(bag is not None for bag in self.arrangement.get_many(come))
+
+    def _cut_off(self, heads: list[Row], total: Total) -> ZSet:
+        """Take away rows that hold one another up alone.
+
+        A row may lose its only way from the seed in the epoch in which one of its own rows comes to lead to it: then
+        its removal and its arrival cancel, the waves end, and the rows on the cycle would stay for ever. So cycles in X
+        are searched for. At one row of each, arriving rows wait, and the rows that op made of it are retracted. If no
+        way leads to the cycle, nothing is left waiting. Returns the retractions.
+        """
+        weight = self._weights(total)
+
+        def look(row: Row) -> list[Row]:
+            return [one for one in self._successors(row) if weight(one)]
+
+        backs: ZSet = {}
+        there = [row for row in heads if weight(row) and row not in self._stops]
+        self._stop_all(find_stops(look, there, _ALL), total, backs)
+        return backs
+
+    def _going_on(self, made: Batch) -> Batch:
+        """The rows that go on; those at stops wait."""
+        stops = self._stops
+        if not stops or stops.keys().isdisjoint(made.rows):
+            return made
+        for row, weight in zip(made.rows, made.weights, strict=True):
+            if row in stops:
+                stops[row] += weight
+        return made.select([row not in stops for row in made.rows])
+
+    def _weights(self, total: Total) -> Callable[[Row], int]:
+        """The weight of a row in X as it is now."""
+        before, come = self.arrangement.get, total.sum()
+        return lambda row: weight_in(before(row[0]), row[1]) + come.get(row, 0)
+
+    def _leaving(self, rows: ZSet) -> ZSet:
+        """X's delta without the keys that are held."""
+        withheld = self._withheld
+        if not withheld.active:
+            return rows
+        leaves = withheld.visible(rows, self.arrangement)
+        if withheld.settle():
+            self._message = None
+        return leaves
+
+    @property
+    def holds_all(self) -> bool:
+        """Whether nothing of the recursion leaves, because its rows are ever new."""
+        return self._withheld.whole
+
+    def held(self) -> Mapping[int, str]:
+        """The way round, by the partition of its first row; see `Withheld`."""
+        self._read()
+        if not (self._withheld.waits or self._withheld.reaches):
+            return {}
+        if self._message is None:
+            row, why = self._told()
+            (home,) = self.gate.homes(Batch([row], [1]))
+            self._message = {home: f"{self.bound.subject(self.name, row)}: {why}"}
+        return self._message
+
+    def _told(self) -> tuple[Row, str]:
+        """The row to name, and why it has no finite answer."""
+        withheld, order = self._withheld, self.gate.encode
+        if not withheld.waits:
+            return min(withheld.marked(), key=order), "no row waits any more; its rows come at the next release"
+        if withheld.whole:
+            row = min(withheld.waiting, key=order)
+            what = f"it got as far as {shown(trace(self.body, row, self._part)[0])} and does not end"
+        elif self.gate.shared:
+            row = min(withheld.waiting, key=order)
+            way = self._marking.ways.get(row)
+            what = f"the path {shown([*way, way[0]])} came around" if way else "it leads back to itself"
+        else:
+            cycles = self._cycles or find_cycles(self.body.look, list(withheld.stops), MOST_REACHED)
+            path = cycles.shortest(order)
+            row, self._cycles = path[0], None
+            what = f"the path {shown(map(self._part, path))} came around"
+        held = "nothing of the recursion leaves" if withheld.whole else "the keys that it reaches have no row"
+        advice = self.bound.advice(ADVICE)
+        return row, f"{what}, so that there is no finite answer; {held} until the data is mended. {advice}"

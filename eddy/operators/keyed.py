@@ -1,0 +1,73 @@
+"""Steps by key: a row without a key is dropped and counted.
+
+    with_keys      the rows that have a key
+    with_values    the rows that have a value
+    with_both      the rows that have both
+
+The rule is that of Kafka Streams (`KStreamAggregate`, `KTableSource`, KIP-962). It depends only on the row, so a row
+that was dropped when inserted is dropped when retracted: the filtered delta is the delta of the filtered rows.
+
+A join of relations drops nothing: a row without a key matches nothing there, and is not kept.
+"""
+
+from collections.abc import Mapping
+
+from eddy.operators.batch import Batch, Row, ZSet
+from eddy.operators.operator import Operator
+
+__all__ = ["Keyed", "WithKeys", "keyed", "keyed_rows"]
+
+
+def keyed(batch: Batch) -> Batch:
+    """The rows that have a key. Cost: a comparison a row, without a call."""
+    if not [None for key, _ in batch.rows if key is None]:
+        return batch
+    return batch.select([key is not None for key, _ in batch.rows])
+
+
+def keyed_rows(rows: Mapping[Row, int]) -> Mapping[Row, int]:
+    """The same for a Z-set."""
+    if not [None for key, _ in rows if key is None]:
+        return rows
+    kept: ZSet = {row: weight for row, weight in rows.items() if row[0] is not None}
+    return kept
+
+
+class Keyed(Operator):
+    """An operator that drops rows. `dropped` counts the inserted ones, not retracted ones, of the current epoch."""
+
+    def with_keys(self, batch: Batch) -> Batch:
+        """The rows that have a key."""
+        return self._counted(batch, keyed(batch))
+
+    def with_values(self, batch: Batch) -> Batch:
+        """The rows that have a value. Cost: that of `keyed`."""
+        if not [None for _, value in batch.rows if value is None]:
+            return batch
+        return self._counted(batch, batch.select([value is not None for _, value in batch.rows]))
+
+    def with_both(self, batch: Batch) -> Batch:
+        """The rows that have a key and a value. Cost: that of `keyed`."""
+        if not [None for key, value in batch.rows if key is None or value is None]:
+            return batch
+        return self._counted(batch, batch.select([key is not None and value is not None for key, value in batch.rows]))
+
+    def _counted(self, batch: Batch, kept: Batch) -> Batch:
+        if kept is not batch:
+            self.dropped += _came(batch) - _came(kept)
+        return kept
+
+
+def _came(batch: Batch) -> int:
+    return sum(weight > 0 for weight in batch.weights)
+
+
+class WithKeys(Keyed):
+    """Rows in, those that have a key out."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def step(self, *inputs: Batch) -> Batch:
+        """Select."""
+        return self.with_keys(inputs[0])

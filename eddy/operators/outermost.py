@@ -1,0 +1,261 @@
+"""A loop by nested time that lies in no other: what becomes of it where a bound is met (docs/adr/0029-bounds.md).
+
+    worked in    the states inside, as some earlier input made them
+    queued       what has come since then, summed up
+    downstream   what the bindings hold; nothing, while a bound is met
+
+Where the rounds of an epoch meet a bound, what they did is undone, the epoch's input is queued, and all that is
+downstream is taken back. The next input is worked in together with the queue. When that comes to rest, what the
+bindings hold goes downstream again: from then on all is as if no bound had been met.
+
+A loop that keeps all keys is many loops, one a key: so each key is queued and withheld for itself.
+
+Invariant: what is downstream is a function of the input, however it was cut into epochs, but for work that is owed:
+a unit whose last try was cut short by rows or seconds, or put off, is tried again when there is no input.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from eddy.operators.batch import EMPTY, Batch, ZSet, merge_into
+from eddy.operators.endless import EndlessError
+from eddy.operators.exchange import Ownership
+from eddy.operators.fixpoint import ADVICE, Fixpoint, Results
+from eddy.operators.given import Given
+from eddy.operators.held import Held
+from eddy.operators.inner_limits import numbered
+from eddy.operators.operator import State
+from eddy.operators.queued import Note, Queue
+
+__all__ = ["RESTLESS", "Outermost"]
+
+_TIME = attrgetter("time")
+RESTLESS = "does not come to rest"
+"""The value of the row in a block's `errors` while a bound is met that makes no rows itself."""
+
+_CHEAP_ROWS = 20_000  # a try that takes no more is made in every epoch
+_LONGEST_WAIT = 64  # epochs with input that may pass before another try
+_ROWS_A_BUDGET = 50_000  # so many queued rows are worth an epoch's budget
+
+
+class Outermost(Fixpoint):
+    """Deltas from outside in; the deltas of the bindings out, and last those of a block's errors."""
+
+    queue: Queue
+    given: Given
+    limits: Held | None = None
+    ownership: Ownership
+
+    def keep(self, queue: Queue, given: Given, limits: Held | None, ownership: Ownership) -> "Outermost":
+        """Where it keeps what it withholds, and what it has given."""
+        self.queue, self.given, self.limits, self.ownership = queue, given, limits, ownership
+        self._wait = self._waited = 0
+        self._most: int | None = None
+        return self
+
+    def own_states(self) -> Sequence[State]:
+        """The queue, the errors, and what was given."""
+        limits = self.limits.states() if self.limits is not None else ()
+        return [*limits, self.queue.state, *self.given.states()]
+
+    def forget_waves(self) -> None:
+        """The epoch is undone, or the states are others."""
+        super().forget_waves()
+        self.queue.forget()
+
+    forget_wave = forget_waves
+
+    @property
+    def wakes(self) -> bool:
+        """Whether a try is owed, here."""
+        return any(note.owed for note in self._owned().values())
+
+    def held(self) -> Mapping[int, str]:
+        """The least message of each partition."""
+        found: dict[int, str] = {}
+        notes = self._owned()
+        for note, partition in zip(notes.values(), self.queue.partitions(list(notes)), strict=True):
+            found[partition] = min(note.why, found.get(partition, note.why))
+        return found
+
+    def _owned(self) -> Mapping[Any, Note]:
+        notes = self.queue.notes()
+        if not notes:
+            return notes
+        count = self.queue.state.spec.partitions
+        homes = self.queue.partitions(list(notes))
+        return {unit: notes[unit] for unit, home in zip(notes, homes, strict=True) if self.ownership.owns(home, count)}
+
+    def step(self, *inputs: Batch) -> Batch:
+        """Work the input in, with what is queued of the same units, or queue it."""
+        queued = {unit for unit, note in self.queue.notes().items() if note.queued}
+        time = max(map(_TIME, inputs), default=0)
+        if queued:
+            delta = numbered(enumerate(inputs))
+            tried = self._units(delta) & queued if delta else self._owed()
+            if delta and self._waited < self._wait:
+                self._waited += 1
+                tried = set()
+            return self._work(delta, queued, tried, time)
+        try:
+            totals, over = self.run_rounds(inputs)
+        except EndlessError as error:
+            if self._budget.divisible and error.of_work:
+                raise
+            self._undo()
+            delta = numbered(enumerate(inputs))
+            return self._work(delta, queued, set(), time, self._blamed(error, self._units(delta), time, False))
+        return self._leave(_Worked(totals, over, queued, set(), {}), time)
+
+    def _units(self, delta: Iterable[Any]) -> set[Any]:
+        return {key for (_, key), _ in delta} if self.queue.keyed else {None}
+
+    def _owed(self) -> set[Any]:
+        owed = [unit for unit, note in self._owned().items() if note.owed]
+        return set(owed[: self._most])
+
+    def _without(self, delta: ZSet, units: set[Any]) -> ZSet:
+        if not units:
+            return delta
+        return {row: weight for row, weight in delta.items() if row[0][1] not in units} if self.queue.keyed else {}
+
+    def _work(
+        self, delta: ZSet, queued: set[Any], tried: set[Any], time: int, failed: dict[Any, Note] | None = None
+    ) -> Batch:
+        """Work in `delta` and what is queued of the units that are `tried`, but for units that meet a bound."""
+        queue, alone = self.queue, not delta
+        back = queue.rows(tried) if tried else {}
+        rows = dict(delta)
+        merge_into(rows, back, back.values())
+        failed = failed or {}
+        dearest = self._budget.rows if failed else 0
+        time = max([time, *(queue.notes()[unit].time for unit in tried)])
+        totals: list[ZSet] = [{} for _ in self.bindings]
+        over: list[tuple[int, Batch]] = []
+        while active := self._without(rows, (queued - tried) | failed.keys()):
+            self._budget.begin(1 + len(active) // _ROWS_A_BUDGET)
+            try:
+                totals, over = self.run_rounds(self._batches(active, time))
+                break
+            except EndlessError as error:
+                self._undo()
+                dearest = max(dearest, self._budget.rows)
+                failed |= self._blamed(error, self._units(active), time, alone)
+        self._pace(tried, failed, dearest)
+        out = (queued - tried) | failed.keys()
+        queue.add({row: weight for row, weight in back.items() if not self._is_of(row, out)}, -1)
+        queue.add({row: weight for row, weight in delta.items() if self._is_of(row, out)})
+        put_off = {unit: queue.notes()[unit] for unit in self._units(delta) & (queued - tried)} if delta else {}
+        notes = {unit: note._replace(owed=True, time=max(time, note.time)) for unit, note in put_off.items()}
+        queue.note({**notes, **failed})
+        return self._leave(_Worked(totals, over, queued, tried - failed.keys(), failed), time)
+
+    def _is_of(self, row: Any, units: set[Any]) -> bool:
+        return (row[0][1] if self.queue.keyed else None) in units
+
+    def _batches(self, rows: ZSet, time: int) -> list[Batch]:
+        zsets: list[ZSet] = [{} for _ in range(self.queue.inputs)]
+        for ((index, key), (_, value)), weight in rows.items():
+            zsets[index][key, value] = weight
+        return [Batch.of(zset, time) if zset else EMPTY for zset in zsets]
+
+    def _undo(self) -> None:
+        """The states inside are as before the epoch."""
+        self.body.forget_waves()
+        for state in self.body.states():
+            state.rollback()
+
+    def _blamed(self, error: EndlessError, units: set[Any], time: int, alone: bool) -> dict[Any, Note]:
+        """The units that met the bound: of those that were worked in, the ones whose rows were on their way.
+
+        Where many had too much to do together, all are to be tried again, by and by.
+        """
+        if error.of_work and len(units) > 1:
+            self._most = max(1, min(len(units), self._most or len(units)) // 2)
+            return dict.fromkeys(units, Note(str(error), True, time))
+        owed = error.of_work and not alone
+        notes: dict[Any, Note] = {}
+        for one in (error, *error.others):
+            for unit in {row[0] for row in one.rows} & units - notes.keys() if self.queue.keyed else units:
+                notes.setdefault(unit, Note(str(one), owed, time))
+        return notes or dict.fromkeys(units, Note(str(error), owed, time))
+
+    def _pace(self, tried: set[Any], failed: Mapping[Any, Note], rows: int) -> None:
+        """How many epochs with input pass before the next try: none where tries are cheap, else twice as many."""
+        if failed:
+            dear = rows > _CHEAP_ROWS
+            self._wait, self._waited = min(2 * self._wait or 1, _LONGEST_WAIT) if dear else 0, 0
+        elif tried:
+            self._wait, self._most = 0, self._most and 2 * self._most
+
+    def _leave(self, worked: "_Worked", time: int) -> Batch:
+        """Notes, and what goes downstream."""
+        totals, queued, failed = worked.totals, worked.queued, worked.failed
+        if not failed:
+            self._note_cut(worked.over)
+        self.given.take(totals)
+        if self.limits is not None:
+            return self._leave_limited(worked, self.limits, time)
+        if not (queued or failed):
+            return self._results(totals, {}, time)
+        keyed, done, begun = self.queue.keyed, worked.done, failed.keys() - queued
+        if not keyed:
+            totals = [{} for _ in totals]
+        elif done:
+            totals = [{row: weight for row, weight in total.items() if row[0] not in done} for total in totals]
+        self.queue.note(dict.fromkeys(done))
+        for units, sign in ((done, 1), (begun, -1)):
+            if units:
+                for total, rows in zip(totals, self.given.rows(units if keyed else None), strict=True):
+                    merge_into(total, rows, [sign * weight for weight in rows.values()])
+        errors = {self._restless(unit): 1 for unit in begun} | {self._restless(unit): -1 for unit in done}
+        return self._results(totals, errors, time)
+
+    def _restless(self, unit: Any) -> Any:
+        return self.name, (unit, RESTLESS)
+
+    def _leave_limited(self, worked: "_Worked", limits: Held, time: int) -> Batch:
+        """The same of a loop whose own limit withholds it, too. It is one unit."""
+        was, was_queued, queued = self.queue.notes().get(None), bool(worked.queued), bool(worked.failed)
+        queued = queued or (was_queued and not worked.done)
+        was_withheld = was_queued or (was is not None and not was.queued)
+        errors = {} if queued else limits.take(worked.over if self.bound.on_limit == "rows" else ())
+        back = limits.taken_back(len(self.bindings))
+        if queued and not was_queued:
+            errors = {**dict.fromkeys(limits.rows(), -1), self._restless(None): 1}
+        elif was_queued and not queued:
+            errors = {**limits.rows(), self._restless(None): -1}
+        withheld = queued or bool(limits)
+        if not queued:
+            why = f"{self.bound.where(self.name)}: {limits.least()}. {self.bound.advice(ADVICE)}" if withheld else ""
+            self.queue.note({None: Note(why, False, time, False) if withheld else None})
+        made: list[ZSet] = [{} for _ in self.bindings]
+        if not (was_withheld or withheld):
+            made = worked.totals
+        elif was_withheld is not withheld:
+            made = self.given.rows(None)
+            if withheld:
+                for total, rows in zip(made, worked.totals, strict=True):
+                    merge_into(total, rows, [-weight for weight in rows.values()])
+                made = [{row: -weight for row, weight in zset.items()} for zset in made]
+        if not was_withheld:
+            for total, rows in zip(made, back, strict=True):
+                merge_into(total, rows, rows.values())
+        return self._results(made, errors, time)
+
+    def _results(self, made: Sequence[ZSet], errors: ZSet, time: int) -> Batch:
+        batches = [Batch.of(zset, time) if zset else EMPTY for zset in made]
+        if errors and not self._seeded:
+            batches.append(Batch.of(errors, time))
+        return Results(batches, time)
+
+
+class _Worked(NamedTuple):
+    """How an epoch went. `done`: the units that had been queued and are worked in; `failed`: those that are queued."""
+
+    totals: list[ZSet]
+    over: list[tuple[int, Batch]]
+    queued: set[Any]
+    done: set[Any]
+    failed: Mapping[Any, Note]

@@ -1,0 +1,317 @@
+"""Rows that a step after an exchange cannot process: set aside with their weights, while all others go on.
+
+    A = Σ of the weights of the rows that the step could not take      out = step(in - A)
+
+A row is set aside at the step whose function fails on it, so A is a function of the rows that reach the step: it does
+not matter which worker made them, in which epochs, or whether they came through a topic. A retraction finds its row in
+A and cancels it there, also where the function has been mended since. Facts are never taken back: they are reported,
+and nothing is kept of them.
+
+Where all rows of a key make one value (a fold's state, a table's sink), and this value cannot be written, the key is
+*withheld*: it has no row downstream until its value can be written.
+
+Invariant: `kept` and `withheld` are as of the last commit; additions of the current epoch are kept beside them.
+"""
+
+from ast import literal_eval
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import msgspec
+
+from eddy.errors import DataError, EddyError
+from eddy.operators.batch import Batch, Row, keys_of, unhashable
+from eddy.serde import Json, Native, Serde
+from eddy.source_lines import describe_exception
+from eddy.state.spec import StateSpec
+
+__all__ = [
+    "Aside",
+    "Care",
+    "Found",
+    "Kept",
+    "Located",
+    "netted",
+    "only_written",
+    "refused",
+    "restored_by_text",
+    "unwritten_keys",
+    "written",
+]
+
+_ROW, _KEY = b"r", b"k"
+_JSON: Serde[Any] = Json()
+
+
+class Care:
+    """Whether the running epoch sets rows aside; otherwise a row that fails undoes it."""
+
+    on = False
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """A row set aside, or a key withheld, in the application's metadata.
+
+    `weight` is the row's, and 1 of a key. `body` is the value of a fold that its state cannot take, as Python's text.
+    """
+
+    weight: int
+    partition: int
+    key: str
+    reason: str
+    body: str = ""
+
+
+class Located(NamedTuple):
+    """The place of an entry: the step, the partition of its key among so many, and the bytes of the row or key."""
+
+    step: str
+    partitions: int
+    partition: int
+    identity: bytes
+
+
+class Found(NamedTuple):
+    """A row that an epoch has set aside, or the key whose value it withholds.
+
+    `time` is that of the row, 0 where it was merged from several. `remembered` is False for facts.
+    """
+
+    identity: bytes
+    row: Row
+    weight: int
+    reason: str
+    time: int
+    remembered: bool
+
+
+@dataclass(eq=False)
+class Aside:
+    """The rows that one step has set aside, and the keys that it withholds.
+
+    `home` is the partition of a key: where no owned partition is its home, any owned one. `key` and `value` are the
+    serdes of the rows that come in.
+    """
+
+    step: str
+    partitions: int
+    home: Callable[[bytes], int]
+    key: Serde[Any]
+    value: Serde[Any]
+    care: Care
+    facts: bool = False
+    kept: dict[bytes, Kept] = field(default_factory=dict)
+    found: list[Found] = field(default_factory=list)
+    _held: dict[bytes, Kept | None] = field(default_factory=dict)
+
+    def identity(self, row: Row) -> bytes:
+        """The bytes of a row: equal rows, equal bytes."""
+        key = written(row[0], self.key)
+        return _ROW + len(key).to_bytes(4, "big") + key + written(row[1], self.value)
+
+    def reason_of(self, row: Row) -> str:
+        """Why an equal row is set aside; empty where none is."""
+        kept = self.kept.get(self.identity(row)) if self.kept else None
+        return kept.reason if kept else ""
+
+    def without_kept(self, batch: Batch) -> Batch:
+        """The batch without rows that equal ones are set aside of, which join them."""
+        if not self.kept:
+            return batch
+        reasons = list(map(self.reason_of, batch.rows))
+        if not any(reasons):
+            return batch
+        times = batch.times_of_rows()
+        for index, reason in enumerate(reasons):
+            if reason:
+                self._add(batch.rows[index], batch.weights[index], reason, times[index], not self.facts)
+        return batch.select([not reason for reason in reasons])
+
+    def without(self, batch: Batch, errors: Mapping[int, Exception]) -> Batch:
+        """The batch without the rows at these indexes, which are set aside. Raises: as `take`."""
+        if not errors:
+            return batch
+        times = batch.times_of_rows()
+        for index, error in errors.items():
+            self.take(batch.rows[index], batch.weights[index], error, times[index])
+        return batch.select([index not in errors for index in range(len(batch))])
+
+    def take(self, row: Row, weight: int, error: Exception, time: int = 0) -> None:
+        """Set a row aside. Raises: the error, where this epoch does not set rows aside."""
+        if not self.care.on:
+            raise error
+        self._add(row, weight, reason_in(self.step, error), time, not self.facts)
+
+    def again(self, row: Row, weight: int) -> None:
+        """A row that equals one set aside comes or goes."""
+        self._add(row, weight, self.reason_of(row), 0, not self.facts)
+
+    def report(self, row: Row, weight: int, error: Exception, time: int = 0) -> None:
+        """Leave a row out of which nothing has to be remembered. Raises: as `take`."""
+        if not self.care.on:
+            raise error
+        self._add(row, weight, reason_in(self.step, error), time, False)
+
+    def _add(self, row: Row, weight: int, reason: str, time: int, remembered: bool) -> None:
+        self.found.append(Found(self.identity(row), row, weight, reason, time, remembered))
+
+    # Keys
+
+    def withheld(self, key: Any) -> Kept | None:
+        """The entry of a withheld key, None for any other key."""
+        return self.kept.get(_KEY + written(key, self.key)) if self.kept else None
+
+    def withhold(self, key: Any, value: Any, error: Exception, body: str = "", time: int = 0) -> None:
+        """The key has a value that cannot be written: it has no row downstream. Raises: as `take`, of another key."""
+        identity = _KEY + written(key, self.key)
+        before = self.kept.get(identity)
+        if before is None and not self.care.on:
+            raise error
+        reason = reason_in(self.step, error)
+        self._held[identity] = Kept(1, self._home(key), repr(key), reason, body)
+        if before is None:
+            self.found.append(Found(identity, (key, value), 1, reason, time, False))
+
+    def release(self, key: Any) -> None:
+        """The key's value can be written, or it has none."""
+        if self.kept and (identity := _KEY + written(key, self.key)) in self.kept:
+            self._held[identity] = None
+
+    # Epochs
+
+    @property
+    def changed(self) -> bool:
+        """Whether the epoch has set something aside, or found something again."""
+        return bool(self.found or self._held)
+
+    def came(self) -> list[Found]:
+        """The rows that the epoch has set aside, without those that it has also taken back."""
+        weights: dict[bytes, int] = {}
+        for one in self.found:
+            weights[one.identity] = weights.get(one.identity, 0) + one.weight
+        first = {one.identity: one for one in reversed(self.found) if one.remembered}
+        merged = [one._replace(weight=weights[name]) for name, one in first.items() if weights[name] > 0]
+        return [one for one in self.found if not one.remembered] + merged
+
+    def changes(self) -> dict[Located, Kept | None]:
+        """The epoch's changes of the application's metadata; None removes an entry."""
+        changed = {}
+        for identity, kept in self._news().items():
+            partition = (kept or self.kept[identity]).partition
+            changed[Located(self.step, self.partitions, partition, identity)] = kept
+        return changed
+
+    def _news(self) -> dict[bytes, Kept | None]:
+        news = dict(self._held)
+        for one in self.found:
+            if one.remembered:
+                before = news[one.identity] if one.identity in news else self.kept.get(one.identity)
+                weight = one.weight + (before.weight if before else 0)
+                partition = before.partition if before else self._home(one.row[0])
+                news[one.identity] = Kept(weight, partition, repr(one.row[0]), one.reason) if weight else None
+        return {name: kept for name, kept in news.items() if kept != self.kept.get(name)}
+
+    def commit(self) -> None:
+        """The epoch is in the log."""
+        if self.found or self._held:
+            for identity, kept in self._news().items():
+                if kept is None:
+                    self.kept.pop(identity, None)
+                else:
+                    self.kept[identity] = kept
+            self.rollback()
+
+    def rollback(self) -> None:
+        """Forget the epoch."""
+        self.found, self._held = [], {}
+
+    def recall(self, memories: Iterable[tuple[Located, Kept]]) -> None:
+        """Replace all entries by those of the metadata, for the owned partitions."""
+        self.rollback()
+        self.kept = {where.identity: kept for where, kept in memories}
+
+    def _home(self, key: Any) -> int:
+        return self.home(written(key, self.key))
+
+
+def written(value: Any, serde: Serde[Any]) -> bytes:
+    """A key or value as its serde writes it, or as any other way that can: equal values, equal bytes."""
+    if value is None:
+        return b""
+    for one in (serde, Native, _JSON):
+        try:
+            return (one.identify or one.encode)(value)
+        except Exception:
+            continue
+    return repr(value).encode()
+
+
+def unwritten(spec: StateSpec, rows: Sequence[Row]) -> dict[int, Exception]:
+    """The rows that a state cannot write, by index, each with its error. Cost: that of writing them."""
+    try:
+        list(map(hash, keys_of(rows) if spec.kind == "table" else rows))
+        spec.key.identify_many([row[0] for row in rows if row[0] is not None])
+        spec.value.encode_many([row[1] for row in rows if row[1] is not None])
+        return {}
+    except Exception:
+        found = ((index, refused(spec, row)) for index, row in enumerate(rows))
+        return {index: error for index, error in found if error is not None}
+
+
+def unwritten_keys(batch: Batch, spec: StateSpec) -> dict[int, Exception]:
+    """The rows whose keys a state cannot write or find, by index, each with its error."""
+    errors = ((index, refused(spec, (key, None))) for index, (key, _) in enumerate(batch.rows))
+    return {index: error for index, error in errors if error is not None}
+
+
+def restored_by_text(value: Any) -> bool:
+    """Whether Python reads the value back from its text: numbers of any size, text, and tuples of them."""
+    try:
+        return bool(literal_eval(repr(value)) == value)
+    except Exception:
+        return False
+
+
+def refused(spec: StateSpec, row: Row) -> Exception | None:
+    """Why a state cannot write a row, None where it can."""
+    try:
+        hash(row if spec.kind != "table" else row[0])
+    except TypeError:
+        return unhashable([row], spec.name)
+    for what, value, serde in (("key", row[0], spec.key), ("value", row[1], spec.value)):
+        try:
+            if value is not None:
+                (serde.identify or serde.encode)(value)
+                serde.encode(value)
+        except Exception as error:
+            told = DataError(
+                f"state '{spec.name}': {what} {value!r} is no {serde.name}: {error}. Name the serde where the rows are "
+                f"made ({what}=)"
+            )
+            told.__cause__ = error
+            return told
+    return None
+
+
+def only_written(aside: Aside, batch: Batch, spec: StateSpec) -> Batch:
+    """The rows that a state can write; the others are set aside."""
+    batch = aside.without_kept(batch)
+    return aside.without(batch, unwritten(spec, batch.rows)) if aside.care.on else batch
+
+
+def netted(aside: Aside, batch: Batch) -> Batch:
+    """The batch with each row once, rows that come and go left out: of equal rows the first, with all their weights."""
+    weights: dict[bytes, int] = {}
+    names = list(map(aside.identity, batch.rows))
+    for name, weight in zip(names, batch.weights, strict=True):
+        weights[name] = weights.get(name, 0) + weight
+    summed = [weights.pop(name, 0) for name in names]
+    return Batch(batch.rows, summed, batch.time, batch.times, batch.headers).select(summed)
+
+
+def reason_in(step: str, error: Exception) -> str:
+    """The reason in dead letters and logs."""
+    if isinstance(error, EddyError):
+        return str(error)
+    return f"step '{step}': the function raised {describe_exception(error)}"

@@ -1,0 +1,139 @@
+"""Assembly: the parts of a worker, from a topology and a log.
+
+Checks come first, in this order: the user's topics exist, the plan can be placed, it is the plan that wrote the
+existing states; only then are internal topics created.
+"""
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from eddy.config import Config
+from eddy.connectors.log import Log
+from eddy.errors import ConfigurationError
+from eddy.operators.circuit import Circuit
+from eddy.operators.exchange import Budget, Ownership
+from eddy.runtime.administration import commands
+from eddy.runtime.decoding import Decoder
+from eddy.runtime.encoding import SinkTopic
+from eddy.runtime.internal_topics import InternalTopics, internal_topics, metadata_topic, partition_counts
+from eddy.runtime.metadata import read_metadata
+from eddy.runtime.origins import Senders
+from eddy.runtime.partitioner_check import PartitionerCheck
+from eddy.runtime.positions import Positions
+from eddy.state.memory import MemoryStore
+from eddy.state.rocksdb import RocksDBStore
+from eddy.state.store import Store
+from eddy.topology.compile import Environment, check_reads, compile_plan, sink_serdes
+from eddy.topology.guarding import unmerged
+from eddy.topology.identity import check_identity, identity, optional_states, states_of, topics_of
+from eddy.topology.scopes import Scopes
+from eddy.topology.topology import Topology
+
+__all__ = ["Assembly", "assemble", "open_store"]
+
+_CELL_BYTES = 192
+_BLOCKS_SHARE = 4
+"""RocksDB gets 1/n of the cache, cells the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """The parts of a worker. `partitions` are those of its input topics; `new_plan` still has to be written, with
+    `incarnation`.
+
+    `stops` are the recursions that end the worker if they hold rows at quiescence.
+    """
+
+    circuit: Circuit
+    internal: InternalTopics
+    decoder: Decoder
+    sinks: dict[str, SinkTopic]
+    positions: Positions
+    partitions: dict[str, int]
+    new_plan: list[str]
+    incarnation: str
+    stops: frozenset[str]
+
+
+def open_store(config: Config, application: str, member: str) -> Store:
+    """The store of the settings: one folder for each worker of an application."""
+    if config.state_dir is None:
+        return MemoryStore()
+    return RocksDBStore(config.state_dir / application / member, application, config.cache_bytes // _BLOCKS_SHARE)
+
+
+def assemble(topology: Topology, log: Log, config: Config, store: Store, elapsed: Callable[[], float]) -> Assembly:
+    """Check, compile and create topics. `elapsed` returns the seconds since the epoch began.
+
+    Raises: ConnectorError for missing or unfit topics; TopologyError;
+    PlanChangedError.
+    """
+    plan, name = topology.plan, topology.name
+    check_reads(plan)
+    sources = {node.topic: node for node in plan.sources()}
+    outputs = {sink.topic for sink in plan.sinks()}
+    specs = partition_counts(log, {*sources, *outputs}, f"application '{name}'")
+    counts = {topic: spec.partitions for topic, spec in specs.items()}
+    compacted = frozenset(topic for topic in sources if specs[topic].compacted and log.compaction_waits)
+    environment = Environment(
+        counts,
+        compacted,
+        Ownership(),
+        Budget(config.max_loop_rows, lambda: elapsed() > config.max_epoch_s),
+        Budget(config.max_nested_rows, lambda: elapsed() > config.max_nested_s),
+        log.partitioner,
+        store,
+        (config.cache_bytes - config.cache_bytes // _BLOCKS_SHARE) // _CELL_BYTES,
+    )
+    metadata = read_metadata(log, metadata_topic(name))
+    if metadata.plan is not None:
+        environment.written = frozenset(states_of(metadata.plan))
+    circuit = compile_plan(plan, environment)
+    internal = internal_topics(name, circuit)
+    lines = identity(plan, circuit)
+    if metadata.backfill is not None:
+        raise ConfigurationError(
+            f"application '{name}': a backfill of it has begun and not finished, so its states are not whole. Run it "
+            "again, and it goes on: eddy backfill …"
+        )
+    known = metadata.plan
+    if known is not None:
+        check_identity(name, known, lines, config.accept_plan, optional_states(circuit))
+    if missing := internal.make(log, config.create_topics, topics_of(name, known or [])):
+        raise ConfigurationError(
+            f"application '{name}': internal topics do not exist, and making them is left to an administrator. Run:\n"
+            + "\n".join(f"    {line}" for line in commands(name, sources, sorted(outputs), missing))
+        )
+    read = {topic: counts[topic] for topic in sources}
+    tables = frozenset(topic for topic, source in sources.items() if source.kind == "table")
+    written = {topic: counts[topic] for topic in outputs} | internal.changelogs
+    count = lambda topic: log.topics([topic])[topic].partitions  # noqa: E731
+    partitioner_check = PartitionerCheck(read, tables, log.partitioner, count)
+    return Assembly(
+        circuit,
+        internal,
+        Decoder(
+            sources,
+            {gate.topic: gate for gate in circuit.gates},
+            partitioner_check,
+            Senders(log, internal.exchanges, {f"{name}-{step}" for step in unmerged(plan)}),
+        ),
+        _sink_topics(topology, counts),
+        Positions(log, name, read, internal.exchanges, written, internal.anchors),
+        read | internal.exchanges,
+        [] if known == lines and metadata.incarnations else lines,
+        min(metadata.incarnations, default=uuid.uuid4().hex),
+        Scopes(plan).stopping(),
+    )
+
+
+def _sink_topics(topology: Topology, counts: dict[str, int]) -> dict[str, SinkTopic]:
+    placed = sink_serdes(topology.plan, counts)
+    topics = {}
+    for sink in topology.plan.sinks():
+        (key, value), stream = placed[sink], sink.kind == "stream"
+        if key.identify and not stream:  # a table's record and its tombstone have the same bytes, as 1 and 1.0
+            key = replace(key, encode=key.identify)
+        topics[sink.name] = SinkTopic(sink.topic, key, value, counts[sink.topic], stream)
+    return topics

@@ -1,0 +1,61 @@
+"""Cuts in a worker's transactions: input offsets, and the output offsets at which the outputs are exact.
+
+A worker that owns everything cuts at the end of each epoch that leaves nothing in a loop. Of several workers the owner
+of the sources' first partition looks for quiescent moments, at most once in an interval.
+"""
+
+from collections.abc import Callable, Mapping
+
+from eddy.connectors.log import TopicPartition
+from eddy.operators.circuit import Circuit
+from eddy.runtime.positions import Entry, Positions
+from eddy.runtime.quiescence import Cut
+
+__all__ = ["Cuts"]
+
+
+class Cuts:
+    """The cuts of one worker; at least `interval_s` seconds of `clock` lie between two looks for a quiescent moment."""
+
+    def __init__(self, positions: Positions, circuit: Circuit, interval_s: float, clock: Callable[[], float]) -> None:
+        self._positions, self._circuit, self._interval_s, self._clock = positions, circuit, interval_s, clock
+        self._last = clock()
+        self._inputs: dict[str, list[int]] = {}
+        self._owed = False
+
+    @property
+    def sole(self) -> bool:
+        """Whether this worker owns everything."""
+        return all(map(self._circuit.ownership.all_of, self._circuit.ownership.partitions))
+
+    def leads(self) -> bool:
+        """Whether this worker does the tasks that one worker does for all."""
+        return self.sole or self._positions.leads()
+
+    def after(self, entry: Entry, ends: Mapping[TopicPartition, int]) -> Cut | None:
+        """The cut at `entry`, for a transaction whose records end at `ends`, where all is owned."""
+        exact = self.sole and not entry.in_loops and not self._circuit.unsettled
+        return self._positions.cut(entry, ends) if exact else None
+
+    def quiescent(self) -> Cut | None:
+        """The cut of a quiescent moment among several workers, if one is due and this worker leads."""
+        due = self._clock() - self._last >= self._interval_s and not self._circuit.unsettled
+        if not due or self.sole or not self._positions.leads():
+            return None
+        self._last = self._clock()
+        cut = self._positions.quiescent_cut()
+        return None if cut is None or cut.inputs == self._inputs else cut
+
+    def owed(self, entry: Entry) -> bool:
+        """Whether the last epoch before an idle time has left no cut."""
+        return self._owed and self.sole and not entry.in_loops and not self._circuit.unsettled
+
+    def commit(self, cut: Cut | None) -> None:
+        """Called after a transaction has committed, with `cut` or without one."""
+        self._owed = cut is None
+        if cut is not None:
+            self._last, self._inputs = self._clock(), cut.inputs
+
+    def lose(self) -> None:
+        """It is not known whether the last transaction has committed: a cut is owed."""
+        self._owed = True

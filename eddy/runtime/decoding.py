@@ -1,0 +1,187 @@
+"""From records to batches: decoding, with the rejected records and their reasons."""
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from eddy.connectors.log import Headers, Records
+from eddy.errors import DataError
+from eddy.operators.batch import Batch, concat
+from eddy.operators.exchange import Gate, Received
+from eddy.runtime.origins import Senders
+from eddy.runtime.partitioner_check import PartitionerCheck
+from eddy.serde import Serde
+from eddy.source_lines import raised_at
+from eddy.topology.plan import Source
+
+__all__ = ["PACKED", "Decoder", "Place", "Rejected", "decoded", "reject"]
+
+Place = tuple[str, int, int]
+"""(topic, partition, offset)."""
+
+PACKED = struct.Struct(">qi?")
+"""The header of the value of a loop or repartition record: weight, depth, whether there is a value."""
+
+
+_NONE: Mapping[Place, "Rejected"] = MappingProxyType({})
+
+
+class Rejected(NamedTuple):
+    """A record that cannot be processed, and the reason. `cause` is the error of the failing step."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    reason: str
+    cause: Exception | None = None
+
+    @property
+    def place(self) -> Place:
+        """The record's topic, partition and offset."""
+        return self.topic, self.partition, self.offset
+
+    def error(self) -> DataError:
+        """The error that names the record."""
+        error = DataError(
+            f"topic '{self.topic}' partition {self.partition} offset {self.offset} key {self.key!r}: {self.reason}"
+        )
+        error.__cause__ = self.cause
+        return error
+
+
+@dataclass(slots=True)
+class Decoder:
+    """Decodes polled records, by topic. `internal` are the gates, by topic."""
+
+    sources: dict[str, Source]
+    internal: dict[str, Gate]
+    partitioner_check: PartitionerCheck
+    senders: Senders
+    rejected: list[Rejected] = field(default_factory=list)
+    _left_out: Mapping[Place, Rejected] = field(default_factory=dict)
+
+    def decode(self, polled: Sequence[Records], left_out: Mapping[Place, Rejected] = _NONE) -> dict[str, Batch]:
+        """One batch a topic. Records that do not decode, and those in `left_out`, go to `rejected` instead."""
+        self.rejected, self._left_out = [], left_out
+        parts: dict[str, list[Batch]] = {}
+        for records in polled:
+            if not len(records):
+                continue
+            gate = self.internal.get(records.topic)
+            batch = self._received(records, gate) if gate else self._source(records)
+            if batch.rows:
+                parts.setdefault(records.topic, []).append(batch)
+        return {topic: joined(batches) for topic, batches in parts.items()}
+
+    def refusal(self, records: Records, index: int, error: DataError) -> DataError:
+        """The error that names the record; of an internal topic's also its row and the records that it comes from."""
+        told = str(reject(records, index, str(error)).error())
+        gate = self.internal.get(records.topic)
+        if gate is not None:
+            batch = self._received(records.slice(index, index + 1), gate)
+            ((key, value),), (weight,) = batch.rows, batch.weights
+            told += f" (row {key!r}: {value!r} of weight {weight}, of {self.senders.of_record(records, index)})"
+        return type(error)(told)
+
+    def _source(self, records: Records) -> Batch:
+        source = self.sources[records.topic]
+        self.partitioner_check.check(records)
+        assert source.key is not None
+        assert source.value is not None
+        problems: dict[int, str] = {}
+        keys = decoded(records.keys, source.key, "key", problems)
+        values = decoded(records.values, source.value, "value", problems)
+        if not source.key.hashable:
+            note_unhashable(keys, problems)
+        batch = Batch(
+            list(zip(keys, values, strict=True)),
+            [1] * len(keys),
+            max(records.timestamps),
+            list(records.timestamps),
+            None if records.headers is None else list(records.headers),
+        )
+        rejected = [reject(records, index, reason) for index, reason in problems.items()]
+        if self._left_out:
+            here, offsets = (records.topic, records.partition), set(records.offsets)
+            found = self._left_out.items()
+            rejected += [record for place, record in found if place[:2] == here and place[2] in offsets]
+        if not rejected:
+            return batch
+        self.rejected += sorted(rejected, key=lambda record: record.offset)
+        gone = {record.offset for record in rejected}
+        return batch.select([offset not in gone for offset in records.offsets])
+
+    def _received(self, records: Records, gate: Gate) -> Batch:
+        heads = [PACKED.unpack_from(value or b"") for value in records.values]
+        values = [
+            gate.value.decode(value[PACKED.size :]) if value is not None and head[2] else None
+            for value, head in zip(records.values, heads, strict=True)
+        ]
+        keys = [None if key is None else gate.key.decode(key) for key in records.keys]
+        batch = Batch(
+            list(zip(keys, values, strict=True)),
+            [head[0] for head in heads],
+            max(records.timestamps),
+            list(records.timestamps),
+            self.senders.see(records),
+        )
+        return Received(batch, [head[1] for head in heads])
+
+
+def decoded(data: Sequence[bytes | None], serde: Serde[Any], what: str, problems: dict[int, str]) -> list[Any]:
+    """Decode a column, null for null; failures are stored in `problems` by index."""
+    if None not in data:
+        try:
+            return serde.decode_many(data)  # type: ignore[arg-type]
+        except Exception:
+            pass
+    column: list[Any] = []
+    for index, item in enumerate(data):
+        value = None
+        if item is not None:
+            try:
+                value = serde.decode(item)
+            except Exception as error:
+                problems[index] = f"the {what} {item[:80]!r} is no {serde.name}: {error}{raised_at(error)}"
+        column.append(value)
+    return column
+
+
+def note_unhashable(keys: Sequence[Any], problems: dict[int, str]) -> None:
+    """Store a problem for each key that cannot be hashed."""
+    for index, key in enumerate(keys):
+        try:
+            hash(key)
+        except TypeError:
+            problems[index] = f"the key {key!r} cannot be hashed; use a serde of scalars or of a frozen struct"
+
+
+def reject(records: Records, index: int, reason: str, cause: Exception | None = None) -> Rejected:
+    """One record of a column as a rejected one, with the reason."""
+    return Rejected(
+        records.topic,
+        records.partition,
+        records.offsets[index],
+        records.timestamps[index],
+        records.keys[index],
+        records.values[index],
+        records.headers[index] if records.headers else (),
+        reason,
+        cause,
+    )
+
+
+def joined(batches: list[Batch]) -> Batch:
+    """The batches of a topic's partitions as one."""
+    if len(batches) == 1:
+        return batches[0]
+    whole = concat(batches)
+    if isinstance(batches[0], Received):
+        return Received(whole, [hop for batch in batches if isinstance(batch, Received) for hop in batch.hops])
+    return whole

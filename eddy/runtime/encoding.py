@@ -1,0 +1,230 @@
+"""From batches to records: the rows that an epoch sends, each to the partition of its key."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, repeat
+from typing import Any, NamedTuple
+
+from eddy.connectors.log import Headers, Producer
+from eddy.errors import DataError, EddyError
+from eddy.operators.batch import Batch, Row, concat, keys_of
+from eddy.operators.circuit import Output
+from eddy.operators.exchange import Gate, Outgoing
+from eddy.operators.set_aside import Aside
+from eddy.operators.stateless import latest_of
+from eddy.runtime.decoding import PACKED, Rejected
+from eddy.runtime.origins import HEADER, Origins
+from eddy.serde import Serde, refusal, serde_for
+from eddy.state.spec import Changes
+
+__all__ = ["DeadRow", "Encoder", "SinkTopic"]
+
+
+class SinkTopic:
+    """A sink's topic with its serdes and partition count."""
+
+    def __init__(self, topic: str, key: Serde[Any], value: Serde[Any], partitions: int, facts: bool) -> None:
+        self.topic, self.key, self.value, self.partitions, self.facts = topic, key, value, partitions, facts
+
+    def batch(self, batches: Sequence[Batch]) -> Batch:
+        """A row for each record to write: facts as often as their weights, a table's changes as its new values."""
+        batch = concat(batches)
+        return repeated(batch) if self.facts else latest_of(batch)
+
+    def columns(self, rows: Sequence[Row]) -> tuple[list[bytes | None], list[bytes | None]]:
+        """The keys and the values of records. Raises: DataError if a row does not fit the serdes."""
+        keys = encoded([row[0] for row in rows], self.key, f"sink '{self.topic}': key")
+        return keys, encoded([row[1] for row in rows], self.value, f"sink '{self.topic}': value")
+
+    def columns_apart(self, batch: Batch, aside: Aside) -> tuple[Batch, list[bytes | None], list[bytes | None]]:
+        """The same, and the rows that they are of: those that do not fit are set aside.
+
+        A table's key whose value does not fit has a tombstone, until one does.
+        """
+        errors = self.failures(batch) if aside.care.on or not self.facts else {}
+        times = batch.times_of_rows()
+        kept: list[bool] = []
+        rows: list[Row] = []
+        for index, (key, value) in enumerate(batch.rows):
+            error = errors.get(index)
+            fits = error is None
+            if error is not None and (self.facts or self._error((key, None)) is not None):
+                aside.report((key, value), 1, error, times[index])
+            elif error is not None:
+                aside.withhold(key, value, error, time=times[index])
+                value, fits = None, True
+            elif not self.facts:
+                aside.release(key)
+            kept.append(fits)
+            if fits:
+                rows.append((key, value))
+        batch = batch.select(kept).with_rows(rows)
+        return batch, *self.columns(rows)
+
+    def failures(self, batch: Batch) -> dict[int, DataError]:
+        """The rows that do not fit the serdes, by index."""
+        try:
+            self.columns(batch.rows)
+        except DataError:
+            errors = {index: self._error(row) for index, row in enumerate(batch.rows)}
+            return {index: error for index, error in errors.items() if error is not None}
+        return {}
+
+    def _error(self, row: Row) -> DataError | None:
+        try:
+            self.columns([row])
+        except DataError as error:
+            return error
+        return None
+
+
+class DeadRow(NamedTuple):
+    """A row that was set aside, as bytes, for a dead letter."""
+
+    key: bytes | None
+    value: bytes | None
+    step: str
+    weight: int
+    reason: str
+    origins: Origins
+    time: int = 0
+
+
+class Encoder:
+    """Sends within the producer's open transaction."""
+
+    def __init__(self, producer: Producer, partitioner: Callable[[bytes, int], int]) -> None:
+        self._producer, self._partitioner = producer, partitioner
+
+    def sink(self, sink: SinkTopic, output: Output) -> int:
+        """Write the batches of a sink. Returns the number of records. Raises: DataError as `SinkTopic.columns` does."""
+        batch, aside = sink.batch(output.batches), output.aside
+        if not batch.rows:
+            return 0
+        if aside is not None and (aside.care.on or aside.kept):
+            batch, keys, values = sink.columns_apart(batch, aside)
+        else:
+            keys, values = sink.columns(batch.rows)
+        homes = self._homes(keys, sink.partitions)
+        self._producer.send(sink.topic, homes, keys, values, batch.times_of_rows(), batch.headers)
+        return len(keys)
+
+    def exchange(self, gate: Gate, outgoing: Sequence[Outgoing], origins: Origins) -> int:
+        """Write rows that leave through a gate, with their weights. Returns the number of rows.
+
+        The first row of each partition says of which source records all of them are.
+        """
+        counts = Counter(chain.from_iterable(partitions for _, partitions, _ in outgoing))
+        unsaid = set(counts)
+        for batch, partitions, hop in outgoing:
+            keys = encoded(list(keys_of(batch.rows)), gate.key, f"topic '{gate.topic}': key")
+            bodies = encoded([row[1] for row in batch.rows], gate.value, f"topic '{gate.topic}': value")
+            values = [
+                PACKED.pack(weight, hop, body is not None) + (body or b"")
+                for weight, body in zip(batch.weights, bodies, strict=True)
+            ]
+            columns = (partitions, keys, values, batch.times_of_rows())
+            start = 0
+            for index in sorted(map(partitions.index, unsaid.intersection(partitions))):
+                header = origins.header(counts[partitions[index]])
+                self._send(gate.topic, slice(start, index), columns, batch.headers)
+                self._send(gate.topic, slice(index, index + 1), columns, batch.headers, (header,))
+                start = index + 1
+            self._send(gate.topic, slice(start, None), columns, batch.headers)
+            unsaid.difference_update(partitions)
+        return sum(counts.values())
+
+    def _send(
+        self, topic: str, rows: slice, columns: Sequence[Any], headers: list[Headers] | None, more: Headers = ()
+    ) -> None:
+        """Send some rows of columns; each gets `more` headers."""
+        partitions, keys, values, times = (column[rows] for column in columns)
+        if not keys:
+            return
+        own = None if headers is None else headers[rows]
+        if more:
+            own = [more] * len(keys) if own is None else [(*one, *more) for one in own]
+        self._producer.send(topic, partitions, keys, values, times, own)
+
+    def changelog(self, topic: str, changes: Changes, time: int) -> None:
+        """Write the changed rows of a state."""
+        self._producer.send(topic, changes.partitions, changes.keys, changes.values, [time] * len(changes))
+
+    def dead_letters(self, topic: str, rejected: Iterable[Rejected]) -> None:
+        """Write rejected records unchanged, with their origin in headers."""
+        for record in rejected:
+            headers: Headers = (
+                *record.headers,
+                ("eddy.topic", record.topic.encode()),
+                ("eddy.partition", str(record.partition).encode()),
+                ("eddy.offset", str(record.offset).encode()),
+                ("eddy.error", record.reason.encode()),
+            )
+            self._producer.send(topic, 0, [record.key], [record.value], [record.timestamp], [headers])
+
+    def dead_rows(self, topic: str, rows: Iterable[DeadRow]) -> None:
+        """Write rows that were set aside, with the step, and where they came from, in their headers."""
+        for row in rows:
+            record = row.origins.record
+            places = () if record is None else zip(("topic", "partition", "offset"), record, strict=True)
+            headers: Headers = (
+                ("eddy.step", row.step.encode()),
+                ("eddy.weight", str(row.weight).encode()),
+                *((f"eddy.{name}", str(place).encode()) for name, place in places),
+                (HEADER, str(row.origins).encode()),
+                ("eddy.error", row.reason.encode()),
+            )
+            self._producer.send(topic, 0, [row.key], [row.value], [row.time], [headers])
+
+    def cut_rows(self, topic: str, gate: Gate, batch: Batch, loop: str, limit: int) -> None:
+        """Write rows that a recursion would have made beyond its limit."""
+        keys = encoded(list(keys_of(batch.rows)), gate.key, f"recursively '{loop}': key")
+        values = encoded([row[1] for row in batch.rows], gate.value, f"recursively '{loop}': value")
+        reason = f"recursively '{loop}': beyond limit {limit}".encode()
+        headers: list[Headers] = [
+            (("eddy.loop", loop.encode()), ("eddy.error", reason), ("eddy.weight", str(weight).encode()))
+            for weight in batch.weights
+        ]
+        self._producer.send(topic, 0, keys, values, batch.times_of_rows(), headers)
+
+    def _homes(self, keys: Sequence[bytes | None], partitions: int) -> list[int]:
+        if partitions == 1:
+            return [0] * len(keys)
+        partitioner = self._partitioner
+        return [0 if key is None else partitioner(key, partitions) for key in keys]
+
+
+def encoded(values: Sequence[Any], serde: Serde[Any], where: str) -> list[bytes | None]:
+    """Encode a column, null for None. Raises: DataError naming the value that does not fit."""
+    try:
+        if None not in values:
+            return serde.encode_many(values)  # type: ignore[return-value]
+        return [None if value is None else serde.encode(value) for value in values]
+    except EddyError:
+        raise
+    except Exception as error:
+        bad = next((value for value in values if value is not None and refusal(serde, value)), None)
+        part = where.rpartition(" ")[2]
+        step = "to(..." if where.startswith("sink") else "the step that makes it: map(..."
+        raise DataError(
+            f"{where} {bad!r} is no {serde.name}: {error}; a serde that fits is needed. "
+            f"Name it in {step}, {part}={serde_for(bad)})"
+        ) from error
+
+
+def repeated(batch: Batch) -> Batch:
+    """Each fact as often as its weight."""
+    weights = batch.weights
+    if weights.count(1) == len(weights):
+        return batch
+
+    def column(values: Iterable[Any]) -> list[Any]:
+        return list(chain.from_iterable(map(repeat, values, weights)))
+
+    return Batch(
+        column(batch.rows),
+        [1] * sum(weights),
+        batch.time,
+        None if batch.times is None else column(batch.times),
+        None if batch.headers is None else column(batch.headers),
+    )

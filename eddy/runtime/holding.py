@@ -1,0 +1,105 @@
+"""Parts of the data without a finite answer: recorded in the application's metadata topic.
+
+    circuit.held()   the messages of this worker's operators, a function of their states
+    noted            the messages in the topic for this worker's partitions, as of the last commit
+
+The two differ only within an epoch: the difference is written in the epoch's transaction. So the committed records up
+to some positions tell which parts are held at these positions, on any worker. A worker starts with the topic's messages
+for its newly assigned partitions.
+
+Source: DESIGN §4, half-read input is not the data.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Set
+
+from eddy.connectors.log import Producer
+from eddy.errors import NoFiniteAnswerError
+from eddy.operators.circuit import Circuit
+from eddy.operators.held_errors import shortened
+from eddy.runtime.metadata import write_held
+
+__all__ = ["Holding", "told"]
+
+_log = logging.getLogger("eddy.worker")
+
+Place = tuple[str, int]
+"""The name of a recursion, and a partition of its keys."""
+
+
+class Holding:
+    """The held parts of one worker.
+
+    Args:
+        circuit: its `held` is read after each epoch.
+        topic: the application's metadata topic.
+        stops: the recursions that end the worker if they hold rows at quiescence.
+        leads: whether this worker removes messages of recursions that the topology does not have.
+    """
+
+    def __init__(self, circuit: Circuit, topic: str, stops: Set[str], leads: Callable[[], bool]) -> None:
+        self._circuit, self._topic, self._stops, self._leads = circuit, topic, stops, leads
+        self.noted: Mapping[Place, str] = {}
+
+    def begin(self, noted: Mapping[Place, str]) -> None:
+        """Called when partitions were assigned or revoked; `noted` are the topic's messages for all workers'
+        partitions.
+        """
+        ours = {place: why for place, why in noted.items() if self._is_ours(*place)}
+        known = self._circuit.holding
+        _warn({place: why for place, why in ours.items() if place[0] in known and place not in self.noted})
+        self.noted = ours
+
+    def changes(self) -> dict[Place, str | None]:
+        """The messages for the next transaction; None if there is a finite answer again.
+
+        Cost: constant if nothing is held and nothing was.
+        """
+        if not (self._circuit.holding or self.noted):
+            return {}
+        held = {place: shortened(why) for place, why in self._circuit.held().items()}
+        if held == self.noted:
+            return {}
+        changed: dict[Place, str | None] = {place: None for place in self.noted if place not in held}
+        return changed | {place: why for place, why in held.items() if self.noted.get(place) != why}
+
+    def write(self, producer: Producer, changes: Mapping[Place, str | None]) -> None:
+        """Send `changes` in the open transaction."""
+        write_held(producer, self._topic, changes)
+
+    def commit(self, changes: Mapping[Place, str | None]) -> None:
+        """The transaction has committed."""
+        if not changes:
+            return
+        before, held = self.noted, {place: why for place, why in changes.items() if why is not None}
+        self.noted = {place: why for place, why in before.items() if place not in changes} | held
+        _warn({place: why for place, why in held.items() if place not in before})
+        for name, partition in sorted(changes.keys() - held.keys()):
+            _log.info("'%s' has a finite answer again, partition %d", name, partition, extra=_fields(name, partition))
+
+    def check_stop(self, quiescent: Callable[[], bool]) -> None:
+        """Raises: NoFiniteAnswerError if a recursion of `stops` holds rows that no unread input can mend."""
+        if not self._stops:
+            return
+        found = {place: why for place, why in self._circuit.held().items() if place[0] in self._stops}
+        if found and quiescent():
+            whys = "\n  ".join(told(found))
+            raise NoFiniteAnswerError(f"all input is taken in, and there is no finite answer: {whys}")
+
+    def _is_ours(self, name: str, partition: int) -> bool:
+        count = self._circuit.holding.get(name)
+        return self._leads() if count is None else self._circuit.ownership.owns(partition, count)
+
+
+def told(held: Mapping[Place, str]) -> list[str]:
+    """Each message once, in the order of names and partitions."""
+    return list(dict.fromkeys(why for _, why in sorted(held.items())))
+
+
+def _warn(held: Mapping[Place, str]) -> None:
+    for (name, partition), why in sorted(held.items()):
+        _log.warning("no finite answer: %s", why, extra=_fields(name, partition))
+
+
+def _fields(name: str, partition: int) -> dict[str, object]:
+    return {"fields": {"step": name, "partition": partition}}

@@ -1,0 +1,61 @@
+"""A table's store, to be read: that of the keys which a worker owns, as of its last epoch."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Generic, TypeVar
+
+from eddy.errors import DataError, TopologyError
+from eddy.operators.circuit import Circuit
+from eddy.serde import refusal
+from eddy.state.table import Table
+
+__all__ = ["KeyValueStore", "table_store"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class KeyValueStore(Generic[K, V]):
+    """A table's store, to read."""
+
+    def __init__(self, table: Table[K, V]) -> None:
+        self._table = table
+
+    def get(self, key: K) -> V | None:
+        """The value of `key`, or None."""
+        self._encode(key)
+        return self._table.get(key)
+
+    def all(self) -> Mapping[K, V]:
+        """Every key with its value, in the order of the keys' bytes."""
+        encode = self._table.spec.key.encode
+        return dict(sorted(self._table.items(), key=lambda item: encode(item[0])))
+
+    def range(self, first: K, last: K) -> Mapping[K, V]:
+        """The keys from `first` to `last`, both included, by the order of their bytes, with their values."""
+        encode = self._encode
+        low, high = encode(first), encode(last)
+        return {key: value for key, value in self.all().items() if low <= encode(key) <= high}
+
+    def _encode(self, key: K) -> bytes:
+        """The bytes of a key. Raises: DataError where it is none of the store's."""
+        spec = self._table.spec
+        if key is not None and (why := refusal(spec.key, key)):
+            raise DataError(
+                f"store '{spec.name}': key {key!r} is no {spec.key.name}: {why}; a key of that serde is needed"
+            )
+        return b"" if key is None else spec.key.encode(key)
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self.all())
+
+    def __len__(self) -> int:
+        return len(self.all())
+
+
+def table_store(circuit: Circuit, name: str) -> KeyValueStore[Any, Any]:
+    """The store of a table, by name. Raises: TopologyError where there is none."""
+    state = circuit.states.get(name)
+    if not isinstance(state, Table):
+        tables = sorted(n for n, s in circuit.states.items() if isinstance(s, Table))
+        raise TopologyError(f"worker: no table has a store '{name}'; one of {tables} is needed")
+    return KeyValueStore(state)

@@ -1,0 +1,162 @@
+"""Which source records a row comes from, as far as it is known.
+
+An epoch's rows lie one after the other in a partition of an exchange. The first of them has a header: how many they
+are, and the offsets of the sources that the epoch took in, by partition the first and the last. So all but one record
+an epoch and partition cost nothing. A row that reaches a worker through several exchanges keeps the origins of its
+first one, since each sender passes on the origins of its own input.
+
+Where rows are not merged on their way to the exchange, the record itself is found by its timestamp. Records with the
+same timestamp are told together, from the first to the last.
+
+Where two workers send at once their rows may alternate: then a row is said to be of both epochs. Records without
+headers, of an earlier release, say nothing.
+"""
+
+from collections.abc import Container, Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from eddy.connectors.log import Headers, Log, Records, TopicPartition
+
+__all__ = ["HEADER", "Origins", "Senders"]
+
+HEADER = "eddy.sources"
+_REMEMBERED = 32
+_READ_BACK = 100_000
+
+Range = tuple[str, int, int, int]
+"""(topic, partition, first offset, last offset)."""
+
+
+class _Note(NamedTuple):
+    rows: int
+    ranges: list[Range]
+
+
+_decode = msgspec.msgpack.Decoder(_Note).decode
+
+
+class Origins:
+    """Ranges of offsets of source partitions, both ends included."""
+
+    def __init__(self, ranges: Iterable[Range] = ()) -> None:
+        self._ranges: dict[tuple[str, int], tuple[int, int]] = {}
+        self.add(ranges)
+
+    def add(self, ranges: Iterable[Range]) -> None:
+        """Take in more of them: of one partition, from the first to the last."""
+        for topic, partition, first, last in ranges:
+            low, high = self._ranges.get((topic, partition), (first, last))
+            self._ranges[topic, partition] = min(low, first), max(high, last)
+
+    @property
+    def ranges(self) -> list[Range]:
+        """In order."""
+        return sorted((*where, *offsets) for where, offsets in self._ranges.items())
+
+    @property
+    def record(self) -> tuple[str, int, int] | None:
+        """(topic, partition, offset) of the one record there is, None where it may be of several."""
+        ranges = self.ranges
+        return ranges[0][:3] if len(ranges) == 1 and ranges[0][2] == ranges[0][3] else None
+
+    def header(self, rows: int) -> tuple[str, bytes]:
+        """The header of the first of so many records of an exchange."""
+        return HEADER, msgspec.msgpack.encode((rows, self.ranges))
+
+    def __str__(self) -> str:
+        if not self._ranges:
+            return "unknown source records"
+        return ", ".join(
+            f"'{topic}' partition {partition} offset" + (f" {first}" if first == last else f"s {first} to {last}")
+            for topic, partition, first, last in self.ranges
+        )
+
+
+class Senders:
+    """The headers that one worker has seen, the latest ones of each partition of the `internal` topics.
+
+    A row of an `unmerged` topic comes of one record of a stream, and has its timestamp: by that the record is found.
+    """
+
+    def __init__(self, log: Log, internal: Container[str], unmerged: Container[str] = ()) -> None:
+        self._log, self._internal, self._unmerged = log, internal, unmerged
+        self._times: tuple[list[Range], dict[int, list[Range]]] = [], {}
+        self._seen: dict[TopicPartition, dict[int, _Note]] = {}
+
+    def see(self, records: Records) -> list[Headers] | None:
+        """Note the headers of received records; return those that the rows had at their source, None where none has.
+
+        Cost: nothing for records without any.
+        """
+        if records.headers is None:
+            return None
+        headers = list(records.headers)
+        notes = self._seen.setdefault(TopicPartition(records.topic, records.partition), {})
+        said = [index for index, one in enumerate(headers) if one]
+        own = False
+        for index in said:
+            if headers[index][-1][0] == HEADER:
+                notes[records.offsets[index]] = _decode(headers[index][-1][1])
+                headers[index] = headers[index][:-1]
+            own = own or bool(headers[index])
+        for offset in sorted(notes)[:-_REMEMBERED]:
+            if offset < records.offsets[0]:
+                del notes[offset]
+        return headers if own else None
+
+    def of(self, polled: Iterable[Records]) -> Origins:
+        """The sources' records among those of an epoch, and those that its records of internal topics come from."""
+        found = Origins()
+        for records in polled:
+            if not len(records):
+                continue
+            first, last = records.offsets[0], records.offsets[-1]
+            if records.topic not in self._internal:
+                found.add([(records.topic, records.partition, first, last)])
+                continue
+            notes = self._seen.get(TopicPartition(records.topic, records.partition), {})
+            found.add(_of_row(notes, first))
+            for offset, note in notes.items():
+                if first <= offset <= last:
+                    found.add(note.ranges)
+        return found
+
+    def of_record(self, records: Records, index: int) -> Origins:
+        """Those of one polled record; looked up in the log where no header has been seen before it."""
+        offset, partition = records.offsets[index], TopicPartition(records.topic, records.partition)
+        if records.topic not in self._internal:
+            return Origins([(records.topic, records.partition, offset, offset)])
+        notes = self._seen.setdefault(partition, {})
+        if not any(at <= offset for at in notes):
+            begin = max(self._log.begin_offsets([partition])[partition], offset - _READ_BACK)
+            self.see(self._log.read(partition, begin, offset + 1, _READ_BACK))
+            notes.setdefault(begin, _Note(0, []))  # looked at once, also if there is no header
+        ranges = _of_row(notes, offset)
+        if records.topic in self._unmerged:
+            ranges = self._by_time(ranges).get(records.timestamps[index], ranges)
+        return Origins(ranges)
+
+    def _by_time(self, ranges: list[Range]) -> dict[int, list[Range]]:
+        """The records of these ranges by timestamp. Cost: they are read from the log, once for all rows of an epoch."""
+        if self._times[0] != ranges:
+            times: dict[int, list[Range]] = {}
+            begins = self._log.begin_offsets([TopicPartition(topic, partition) for topic, partition, *_ in ranges])
+            kept = all(first >= begins[TopicPartition(topic, partition)] for topic, partition, first, _ in ranges)
+            for topic, partition, first, last in ranges if kept else ():  # deleted ones cannot be told apart
+                at = first
+                while at <= last:
+                    records = self._log.read(TopicPartition(topic, partition), at, last + 1, _READ_BACK)
+                    for offset, time in zip(records.offsets, records.timestamps, strict=True):
+                        times.setdefault(time, []).append((topic, partition, offset, offset))
+                    at = max(records.next_offset, at + 1)
+            self._times = ranges, times
+        return self._times[1]
+
+
+def _of_row(notes: dict[int, _Note], at: int) -> list[Range]:
+    """The ranges of the last header up to an offset, and of those before it whose rows did not end there."""
+    before = sorted((offset for offset in notes if offset <= at), reverse=True)
+    found = [offset for offset in before if offset == before[0] or offset + notes[offset].rows > before[0]]
+    return [one for offset in found for one in notes[offset].ranges]

@@ -1,0 +1,82 @@
+"""Checks that the keys of a source are in the partitions that Java's producers choose.
+
+Partition i of every topic of a task goes to one worker, so rows of one key meet there if all producers use the same
+hash. Producers of librdkafka (Python, Go, .NET, C) use CRC32 by default; joins then miss rows, without an error, as
+soon as there are two workers. So the first records of each source are checked.
+
+    Java, eddy    murmur2(key) & 0x7fffffff mod partitions
+    librdkafka    crc32(key) mod partitions                    partitioner=consistent_random
+"""
+
+import logging
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+
+from eddy.connectors.log import Records, TopicPartition
+from eddy.errors import ConfigurationError
+
+__all__ = ["PartitionerCheck", "refuse_growth"]
+
+_log = logging.getLogger("eddy.worker")
+_LOOKED_AT = 1_000
+
+
+class PartitionerCheck:
+    """Checks the first keys of each source. `counts` are partitions by topic, `count_now` returns a topic's current
+    count.
+
+    `tables` are the topics of tables.
+    """
+
+    def __init__(
+        self,
+        counts: Mapping[str, int],
+        tables: frozenset[str],
+        partitioner: Callable[[bytes, int], int],
+        count_now: Callable[[str], int],
+    ) -> None:
+        self._tables, self._partitioner = tables, partitioner
+        self._counts, self._count_now = counts, count_now
+        self._left = {topic: _LOOKED_AT for topic, count in counts.items() if count > 1}
+
+    def check(self, records: Records) -> None:
+        """Check records, until enough were checked.
+
+        Raises: ConfigurationError for a misplaced key of a table, and if the topic has grown.
+        """
+        left = self._left.get(records.topic, 0)
+        if left <= 0:
+            return
+        count = self._counts[records.topic]
+        for key, offset in zip(records.keys[:left], records.offsets, strict=False):
+            if key is not None and (home := self._partitioner(key, count)) != records.partition:
+                self._report(records, key, offset, home, count)
+                break
+        else:
+            self._left[records.topic] = left - len(records)
+
+    def _report(self, records: Records, key: bytes, offset: int, home: int, count: int) -> None:
+        last = self._count_now(records.topic) - 1
+        refuse_growth([TopicPartition(records.topic, last)], self._counts)
+        hashed = zlib.crc32(key) % count == records.partition
+        why = "hashes keys by CRC32, librdkafka's default" if hashed else "places keys its own way"
+        text = (
+            f"source '{records.topic}' partition {records.partition} offset {offset}: key {key[:80]!r} belongs into "
+            f"partition {home} of {count} by murmur2, Kafka's own partitioner; its producer {why}. Set "
+            "partitioner=murmur2_random in the producer and write the topic anew"
+        )
+        if records.topic in self._tables:
+            raise ConfigurationError(text)
+        self._left[records.topic] = 0
+        _log.warning("%s, or re-key the stream before it is joined or grouped", text)
+
+
+def refuse_growth(owned: Iterable[TopicPartition], counts: Mapping[str, int]) -> None:
+    """Refuse partitions added to a topic since the start. Raises: ConfigurationError."""
+    for topic, partition in owned:
+        if partition >= counts[topic]:
+            raise ConfigurationError(
+                f"topic '{topic}' has grown: it has a partition {partition} now, and had {counts[topic]} partitions "
+                "when this worker started; keys have moved away from their states. Start the workers again: "
+                "they continue if there are no states, or print the remedy"
+            )

@@ -1,0 +1,177 @@
+"""The positions and counters of a worker, and those after its next commit.
+
+    positions   the next offset of each partition owned
+    counters    rows sent to and read from each internal topic, stored as metadata of its positions
+    ends        the ends of outputs and changelogs, for cuts
+    sent        the offsets of internal topics to be read before rows may bypass the topic
+
+Invariant: an `Entry` takes effect when its transaction has committed; only `adopt` applies it. Rows sent to an internal
+topic are counted on the lowest partition of it that the worker owns, whose position only this worker commits; if it
+owns none, on the lowest of all its partitions.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from eddy.connectors.log import Log, Position, Records, TopicPartition
+from eddy.errors import InvariantError
+from eddy.runtime.quiescence import Counters, Cut, lags, quiescent_at
+
+__all__ = ["Entry", "Positions"]
+
+
+@dataclass(slots=True)
+class Entry:
+    """Positions and counters after an epoch."""
+
+    positions: dict[TopicPartition, int]
+    counters: dict[TopicPartition, Counters]
+
+    @property
+    def in_loops(self) -> int:
+        """Rows sent to internal topics and not yet read from them, as counted on these partitions."""
+        return sum(count.under_way for count in self.counters.values())
+
+
+class Positions:
+    """The offsets of one worker.
+
+    `sources`, `exchanges` and `outputs` map topics to their partitions; `anchors` are those of constants.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        group: str,
+        sources: Mapping[str, int],
+        exchanges: Mapping[str, int],
+        outputs: Mapping[str, int],
+        anchors: Sequence[TopicPartition] = (),
+    ) -> None:
+        self._log, self._group, self._anchors = log, group, anchors
+        self._sources, self._exchanges, self._outputs = sources, exchanges, outputs
+        self._ends: dict[TopicPartition, int] = {}
+        self._sent: dict[TopicPartition, int] = {}
+        self.entry = Entry({}, {})
+
+    def reread(self, owned: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Read positions and counters from the log; return the positions.
+
+        Raises: InvariantError if rows between workers were deleted before they were read.
+        """
+        owned = list(owned)
+        # first: another worker commits before it purges, so later purges are covered
+        begins = self._log.begin_offsets(owned)
+        committed = self._log.committed(self._group, owned)
+        positions = {tp: committed[tp].offset if tp in committed else begins[tp] for tp in owned}
+        for tp, offset in positions.items():
+            if tp.topic in self._exchanges and offset < begins[tp]:
+                raise InvariantError(
+                    f"internal topic '{tp.topic}' partition {tp.partition} begins at offset {begins[tp]}, and rows "
+                    f"from {offset} on are not read yet; only committed ones may be deleted. Somebody else "
+                    "deleted them, or eddy has a mistake: keep states and topics to be looked at, or start anew: "
+                    "eddy reset …"
+                )
+        counters = {tp: Counters.of(committed.get(tp)) for tp in owned}
+        self.entry = Entry(positions, counters)
+        return positions
+
+    def reread_ends(self) -> None:
+        """Read the ends of all outputs, and of internal topics, to which earlier owners sent rows."""
+        self._ends = self._log.end_offsets(partitions_of(self._outputs))
+        self._sent = self._log.end_offsets(partitions_of(self._exchanges))
+
+    def after(self, records: Sequence[Records], sent: Mapping[str, int], constants: Iterable[str] = ()) -> Entry:
+        """The entry after processing `records` and sending so many rows to internal topics.
+
+        `constants` are the topics of constants that were sent; each counts as one row, sent and read.
+        """
+        positions = self.entry.positions | {TopicPartition(r.topic, r.partition): r.next_offset for r in records}
+        counters = {tp: count.copy() for tp, count in self.entry.counters.items()}
+        for r in records:
+            if r.topic in self._exchanges:
+                counters[TopicPartition(r.topic, r.partition)].consumed += len(r)
+        for topic, rows in sent.items():
+            home = min((tp for tp in counters if tp.topic == topic), default=None)
+            if home is not None:
+                counters[home].emitted += rows
+            else:
+                elsewhere = counters[min(counters)].elsewhere
+                elsewhere[topic] = elsewhere.get(topic, 0) + rows
+                if not elsewhere[topic]:  # as many tries that a loop owed have been made
+                    del elsewhere[topic]
+        for topic in constants:
+            anchor = counters[TopicPartition(topic, 0)]
+            anchor.emitted, anchor.consumed = anchor.emitted + 1, anchor.consumed + 1
+        return Entry(positions, counters)
+
+    def moves(self, entry: Entry) -> dict[TopicPartition, Position]:
+        """The positions to commit to get to `entry`."""
+        old = self.entry
+        moved = {tp for tp, offset in entry.positions.items() if offset != old.positions.get(tp)}
+        moved |= {tp for tp, count in entry.counters.items() if count != old.counters.get(tp)}
+        return {tp: Position(entry.positions[tp], entry.counters[tp].note()) for tp in moved}
+
+    def cut(self, entry: Entry, ends: Mapping[TopicPartition, int]) -> Cut:
+        """The cut at `entry`, for a transaction whose records end at `ends`."""
+        inputs = {tp: offset for tp, offset in entry.positions.items() if tp.topic in self._sources}
+        outputs = self._ends | {tp: end for tp, end in ends.items() if tp in self._ends}
+        return Cut(Cut.by_topic(inputs), Cut.by_topic(outputs))
+
+    def quiescent_cut(self) -> Cut | None:
+        """The cut of a quiescent moment, or None.
+
+        If the log is quiescent at the same positions before and after, nothing was written in between, so the ends of
+        outputs read in between are exactly those of these inputs.
+        """
+        before = self._quiescent_at()
+        if before is None:
+            return None
+        ends = self._log.end_offsets(partitions_of(self._outputs))
+        if self._quiescent_at() != before:
+            return None
+        inputs = {tp: offset for tp, offset in before.items() if tp.topic in self._sources}
+        return Cut(Cut.by_topic(inputs), Cut.by_topic(ends))
+
+    def _quiescent_at(self) -> dict[TopicPartition, int] | None:
+        inputs, internal = partitions_of(self._sources), partitions_of(self._exchanges)
+        return quiescent_at(self._log, self._group, inputs, internal, self._anchors)
+
+    def leads(self) -> bool:
+        """Whether this worker owns the first partition of the sources: exactly one does."""
+        return min(partitions_of(self._sources)) in self.entry.positions
+
+    def adopt(self, entry: Entry, ends: Mapping[TopicPartition, int]) -> None:
+        """Apply an entry whose transaction has committed."""
+        self.entry = entry
+        self._ends |= {tp: end for tp, end in ends.items() if tp in self._ends}
+        self._sent |= {tp: end for tp, end in ends.items() if tp in self._sent}
+
+    def draining(self, records: Sequence[Records]) -> dict[str, frozenset[int]]:
+        """The owned partitions of each internal topic that, after `records`, still hold rows not to be overtaken."""
+        if all(self.entry.positions.get(tp, end) >= end for tp, end in self._sent.items()):
+            return dict.fromkeys(self._exchanges, frozenset())
+        at = self.entry.positions | {TopicPartition(r.topic, r.partition): r.next_offset for r in records}
+        behind = [tp for tp, end in self._sent.items() if at.get(tp, end) < end]
+        return {topic: frozenset(tp.partition for tp in behind if tp.topic == topic) for topic in self._exchanges}
+
+    def lag(self) -> int:
+        """The number of offsets between the committed positions and the ends of inputs and loops."""
+        return sum(self.lags().values())
+
+    def lags(self) -> dict[str, int]:
+        """The same by topic."""
+        inputs = [*partitions_of(self._sources), *partitions_of(self._exchanges)]
+        sums = dict.fromkeys([*self._sources, *self._exchanges], 0)
+        for tp, behind in lags(self._log, self._group, inputs).items():
+            sums[tp.topic] += behind
+        return sums
+
+    def quiescent(self) -> bool:
+        """Whether, at a moment during this call, all input was processed and nothing was in flight anywhere."""
+        return self._quiescent_at() is not None
+
+
+def partitions_of(topics: Mapping[str, int]) -> list[TopicPartition]:
+    """Every partition of every topic."""
+    return [TopicPartition(topic, p) for topic, count in topics.items() for p in range(count)]

@@ -1,0 +1,103 @@
+"""Provenance: the records that the failing rows of an epoch come from.
+
+The epoch is computed again, with the number of its record in place of each row's time. Row-wise operators keep the
+times of rows; merging operators do not, and a row without a time of its own has that of its batch, which is no number
+here. So if the same step fails again, the times of its failing rows are the failing records, all at once. A sink's
+serde is tested row by row in the same way.
+
+Other failures are found by splitting the epoch: those of operators that merge or join rows, failures inside recursions
+and of states' serdes, and records that a topic refuses.
+
+Source: Cui, Widom, Wiener, "Tracing the lineage of view data in a warehousing environment", TODS 2000.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from eddy.errors import DataError, RecordRefusedError
+from eddy.operators.batch import Batch
+from eddy.operators.circuit import Circuit
+from eddy.runtime.decoding import Decoder
+from eddy.runtime.encoding import SinkTopic
+from eddy.runtime.isolation import Part
+
+__all__ = ["records_to_blame", "rows_set_aside"]
+
+_NO_NUMBER = 0
+
+
+def records_to_blame(
+    circuit: Circuit, decoder: Decoder, sinks: Mapping[str, SinkTopic], part: Part, error: DataError
+) -> dict[int, DataError]:
+    """The failing records, by number in `part`, each with its error; empty if they cannot be determined.
+
+    Called after the failed epoch was rolled back; the circuit is rolled back again.
+    """
+    if isinstance(error, RecordRefusedError) or not (circuit.failed is None or circuit.failed.operator.tells_failures):
+        return {}
+    rejected = decoder.rejected
+    try:
+        return dict(_failures(circuit, numbered(decoder, part), sinks))
+    finally:
+        circuit.rollback()
+        decoder.rejected = rejected
+
+
+def rows_set_aside(
+    circuit: Circuit, decoder: Decoder, sinks: Mapping[str, SinkTopic], part: Part
+) -> dict[tuple[str, bytes], set[int]]:
+    """By step and row, the numbers of the records that rows which are set aside come from, where they can be told.
+
+    Called between two epochs; leaves the circuit as it was.
+    """
+    rejected = decoder.rejected
+    try:
+        circuit.step(numbered(decoder, part))
+        for name, sink in sinks.items():
+            output = circuit.outputs[name]
+            if output.aside is not None:
+                sink.columns_apart(sink.batch(output.batches), output.aside)
+    except DataError:
+        pass  # a step that sets nothing aside: its records are found by other means, and those before it are told
+    try:
+        numbers: dict[tuple[str, bytes], set[int]] = {}
+        for aside in circuit.asides:
+            for found in aside.found:
+                numbers.setdefault((aside.step, found.identity), set()).add(found.time - 1)
+        return {name: found for name, found in numbers.items() if _NO_NUMBER - 1 not in found}
+    finally:
+        circuit.rollback()
+        decoder.rejected = rejected
+
+
+def numbered(decoder: Decoder, part: Part) -> dict[str, Batch]:
+    """The part's batches, with record numbers, from 1, as times."""
+    polled, first = [], 1
+    for records in part.records:
+        polled.append(replace(records, timestamps=range(first, first + len(records))))
+        first += len(records)
+    batches = decoder.decode(polled, part.left_out)
+    for batch in batches.values():
+        batch.time = _NO_NUMBER
+    return batches
+
+
+def _failures(
+    circuit: Circuit, batches: Mapping[str, Batch], sinks: Mapping[str, SinkTopic]
+) -> Iterable[tuple[int, DataError]]:
+    try:
+        circuit.step(batches)
+    except DataError:
+        if circuit.failed is not None:
+            yield from _of_records(circuit.failed.inputs[0], circuit.failed.rows())
+        return
+    for name, sink in sinks.items():
+        if circuit.care.on and circuit.outputs[name].aside is not None:
+            continue
+        batch = sink.batch(circuit.outputs[name].batches)
+        yield from _of_records(batch, sink.failures(batch))
+
+
+def _of_records(batch: Batch, errors: Mapping[int, DataError]) -> Iterable[tuple[int, DataError]]:
+    numbers = batch.times_of_rows()
+    return [(numbers[row] - 1, error) for row, error in errors.items() if numbers[row] != _NO_NUMBER]

@@ -1,0 +1,159 @@
+"""Quiescence: detects that nothing is left to do, and the offsets at which the outputs are exact.
+
+A transaction moves positions and appends records atomically, and its records are in the log before its positions are
+visible. So read the positions C first and the ends E after that:
+
+    C(t1) ≤ C(τ) ≤ E(τ) ≤ E(t2)  for every τ between;   C(t1) = E(t2)  ⇒  nothing was in flight at τ
+
+Positions are compared, never counts: control records take offsets. As a second witness every
+commit counts the rows sent to and read from each internal topic, in the metadata of its
+positions; they have to agree.
+
+Invariant: `quiescent` is never true too early. It may be false too long: then it is called again.
+Source: Mattern, "Algorithms for distributed termination detection", 1987, on counting.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from eddy.connectors.log import Log, Position, TopicPartition
+
+__all__ = ["Counters", "Cut", "lags", "last_cut", "quiescent", "quiescent_at", "tally"]
+
+
+_FIRST_SPAN = 64
+
+
+class Counters(msgspec.Struct):
+    """Rows sent to and read from an internal topic since it was created, as counted on one partition.
+
+    `elsewhere` are rows sent to other internal topics, by topic, of which the sender owned no partition.
+    """
+
+    emitted: int = 0
+    consumed: int = 0
+    elsewhere: dict[str, int] = {}
+
+    def note(self) -> str:
+        """The metadata of the partition's position: `emitted consumed topic=emitted …`."""
+        return " ".join([f"{self.emitted} {self.consumed}", *(f"{t}={n}" for t, n in sorted(self.elsewhere.items()))])
+
+    @classmethod
+    def of(cls, position: Position | None) -> "Counters":
+        """Parse a position's metadata."""
+        if position is None or not position.metadata:
+            return cls()
+        emitted, consumed, *others = position.metadata.split(" ")
+        elsewhere = {topic: int(rows) for topic, rows in (other.split("=") for other in others)}
+        return cls(int(emitted), int(consumed), elsewhere)
+
+    def copy(self) -> "Counters":
+        """An independent copy."""
+        return Counters(self.emitted, self.consumed, dict(self.elsewhere))
+
+    @property
+    def under_way(self) -> int:
+        """Rows sent and not read, as counted on this partition."""
+        return self.emitted + sum(self.elsewhere.values()) - self.consumed
+
+
+def tally(committed: Mapping[TopicPartition, Position]) -> dict[str, Counters]:
+    """The sums by topic of all counters."""
+    sums: dict[str, Counters] = {}
+    for partition, position in committed.items():
+        here = Counters.of(position)
+        for topic, sent, taken in [
+            (partition.topic, here.emitted, here.consumed),
+            *((other, rows, 0) for other, rows in here.elsewhere.items()),
+        ]:
+            sum_ = sums.setdefault(topic, Counters())
+            sum_.emitted, sum_.consumed = sum_.emitted + sent, sum_.consumed + taken
+    return sums
+
+
+class Cut(msgspec.Struct, frozen=True):
+    """Input offsets, and the output offsets at which outputs and changelogs are exactly f(inputs).
+
+    By topic, one offset a partition: all records before it, and none from it on.
+    """
+
+    inputs: dict[str, list[int]]
+    outputs: dict[str, list[int]]
+
+    def encode(self) -> bytes:
+        """As JSON."""
+        return msgspec.json.encode(self, order="sorted")
+
+    @staticmethod
+    def decode(data: bytes) -> "Cut":
+        """From JSON."""
+        return msgspec.json.decode(data, type=Cut)
+
+    @staticmethod
+    def by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, list[int]]:
+        """Offsets by partition as lists by topic."""
+        topics: dict[str, list[int]] = {}
+        for (topic, _), offset in sorted(offsets.items()):
+            topics.setdefault(topic, []).append(offset)
+        return topics
+
+
+def last_cut(log: Log, topic: str) -> Cut | None:
+    """The latest cut in a topic of cuts, looked for from its end; None where there is none."""
+    if not log.topics([topic]):
+        return None
+    partition = TopicPartition(topic, 0)
+    begin, end = log.begin_offsets([partition])[partition], log.end_offsets([partition])[partition]
+    span = _FIRST_SPAN
+    while True:
+        start = max(begin, end - span)
+        values = [value for value in log.read(partition, start, end, span).values if value is not None]
+        if values:
+            return Cut.decode(values[-1])
+        if start == begin:
+            return None
+        span *= 16
+
+
+def lags(log: Log, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """The group's lag in each partition, in offsets; positions are read before ends."""
+    wanted = list(partitions)
+    begins = log.begin_offsets(wanted)
+    committed = log.committed(group, wanted)
+    ends = log.end_offsets(wanted)
+    return {tp: ends[tp] - (committed[tp].offset if tp in committed else begins[tp]) for tp in wanted}
+
+
+def quiescent(
+    log: Log,
+    group: str,
+    inputs: Iterable[TopicPartition],
+    internal: Iterable[TopicPartition],
+    anchors: Iterable[TopicPartition] = (),
+) -> bool:
+    """Whether, at a moment during this call, every input was processed and nothing was in flight."""
+    return quiescent_at(log, group, inputs, internal, anchors) is not None
+
+
+def quiescent_at(
+    log: Log,
+    group: str,
+    inputs: Iterable[TopicPartition],
+    internal: Iterable[TopicPartition],
+    anchors: Iterable[TopicPartition] = (),
+) -> dict[TopicPartition, int] | None:
+    """The group's positions at a quiescent moment during this call, None if there was none.
+
+    `anchors` are internal partitions of constants: they have no records, and a position once their constants were sent.
+    """
+    partitions = [*inputs, *internal]
+    begins = log.begin_offsets(partitions)
+    committed = log.committed(group, partitions)
+    ends = log.end_offsets(partitions)
+    if not all(anchor in committed for anchor in anchors):
+        return None
+    positions = {tp: committed[tp].offset if tp in committed else begins[tp] for tp in partitions}
+    if positions != ends or any(counters.under_way for counters in tally(committed).values()):
+        return None
+    return positions

@@ -1,0 +1,102 @@
+"""Recovery: restores states between the assignment of partitions and the processing of their records.
+
+After every change of ownership, and after every commit with an unknown result, the store is restored to the committed
+positions, a slice at a time, with polls between slices. Nothing is processed before the restore is complete.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+
+from eddy.connectors.log import Log
+from eddy.errors import StateError
+from eddy.operators.operator import State
+from eddy.operators.set_aside import Kept, Located
+from eddy.runtime.metadata import read_metadata
+from eddy.runtime.restore import Restore, restores
+from eddy.state.offsets import Stamp, read_stamp
+from eddy.state.store import Store
+
+__all__ = ["Recovery"]
+
+_log = logging.getLogger("eddy.worker")
+
+
+class Recovery:
+    """The restores of one worker's store. `incarnation` is the application's, `wall` the seconds since 1970.
+
+    `held` are messages about parts without a finite answer, by recursion and partition, from the log at the restore's
+    start. `set_aside` are rows and keys that steps have set aside, from there too.
+    """
+
+    def __init__(
+        self, log: Log, store: Store, application: str, metadata_topic: str, incarnation: str, wall: Callable[[], float]
+    ) -> None:
+        self._log, self._store, self._application, self._metadata_topic = log, store, application, metadata_topic
+        self._wall = wall
+        self._todo: list[Restore] = []
+        self.incarnation = incarnation
+        self.held_back = ""
+        self.set_aside: Mapping[Located, Kept] = {}
+        self.held: dict[tuple[str, int], str] = {}
+
+    @property
+    def left(self) -> int:
+        """The number of offsets still to be restored."""
+        return sum(restore.end - restore.position for restore in self._todo)
+
+    @property
+    def done(self) -> bool:
+        """Whether the restore is complete."""
+        return not self._todo
+
+    def begin(self, states: Iterable[State], owned: dict[int, frozenset[int]]) -> None:
+        """Plan the restores for the owned partitions, by partition count.
+
+        Raises: StateError if the store does not belong to the application's current incarnation.
+        """
+        metadata = read_metadata(self._log, self._metadata_topic)
+        self.set_aside = metadata.set_aside
+        self.held = metadata.held
+        age_s = self._check_incarnation(metadata.incarnations)
+        self._todo = restores(self._log, self._store, self._application, states, owned, metadata.left_out, age_s)
+
+    def step(self, max_records: int) -> int:
+        """Restore one slice. Returns the number of records in it."""
+        if not self._todo:
+            return 0
+        current = self._todo[0]
+        before = current.position
+        taken = current.step(self._log, self._store, max_records)
+        self._note(current, current.position == before)
+        if current.done:
+            self._todo.pop(0)
+        return taken
+
+    def stamp(self) -> tuple[bytes, bytes]:
+        """The stamp row to write with every batch."""
+        return Stamp(self.incarnation, int(self._wall())).row()
+
+    def _check_incarnation(self, incarnations: set[str]) -> float:
+        """Refuse states of another incarnation. Returns how many seconds ago they were written."""
+        self.incarnation = min(incarnations, default=self.incarnation)
+        stamp = read_stamp(self._store)
+        if stamp is None:
+            return 0.0
+        if stamp.incarnation not in {*incarnations, self.incarnation}:
+            raise StateError(
+                f"application '{self._application}': the states here are of another incarnation of it, before a reset "
+                "or on another log; they would be wrong for this one. Remove the state directory, or name another: "
+                "--state DIR"
+            )
+        return self._wall() - stamp.written_s
+
+    def _note(self, restore: Restore, held: bool) -> None:
+        """Log, once, why a restore makes no progress."""
+        if not held:
+            self.held_back = ""
+        elif not self.held_back:
+            self.held_back = (
+                f"state '{restore.spec.name}' waits at offset {restore.position} of '{restore.partition.topic}' "
+                f"partition {restore.partition.partition}, of {restore.end}: a transaction there has not ended"
+            )
+            _log.warning("restoring: %s; its producer ends it, or its time limit does", self.held_back)

@@ -1,0 +1,112 @@
+"""Reports of the error policy: log, dead letters, and the application's metadata.
+
+records    left out whole, where rows reach the failing step straight from a source
+rows       set aside at a step after an exchange, with the source records that they come from
+keys       without a row in a table's topic, since their values cannot be written
+"""
+
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from eddy.connectors.log import Producer, Records
+from eddy.operators.circuit import Circuit
+from eddy.operators.fixpoint import Fixpoint
+from eddy.operators.set_aside import Aside, Found, written
+from eddy.runtime.decoding import Decoder, Rejected
+from eddy.runtime.encoding import DeadRow, Encoder, SinkTopic
+from eddy.runtime.internal_topics import InternalTopics
+from eddy.runtime.isolation import Part
+from eddy.runtime.metadata import write_left_out, write_set_aside
+from eddy.runtime.origins import Origins, Senders
+from eddy.runtime.provenance import rows_set_aside
+
+__all__ = ["Rejections"]
+
+_log = logging.getLogger("eddy.worker")
+
+
+class Rejections:
+    """Reports for one worker. `letters`: whether dead letters are written."""
+
+    def __init__(
+        self, internal: InternalTopics, restorable: Collection[str | None], letters: bool, senders: Senders
+    ) -> None:
+        self._internal, self._restorable, self._letters, self._senders = internal, restorable, letters, senders
+        self._traced: dict[tuple[str, bytes], Origins] = {}
+
+    def trace(self, circuit: Circuit, decoder: Decoder, sinks: Mapping[str, SinkTopic], part: Part) -> None:
+        """Find out which records the rows come from that an epoch sets aside: it is computed once more for that."""
+        for name, numbers in rows_set_aside(circuit, decoder, sinks, part).items():
+            found = [self._senders.of_record(*part.where(number)) for number in sorted(numbers)]
+            self._traced[name] = Origins(one for origins in found for one in origins.ranges)
+
+    def forget(self) -> None:
+        """The parts that were traced are done."""
+        self._traced = {}
+
+    def send(
+        self,
+        producer: Producer,
+        out: Encoder,
+        rejected: Sequence[Rejected],
+        asides: Iterable[Aside],
+        polled: Sequence[Records],
+    ) -> int:
+        """Report rejected records and rows set aside, within the open transaction. Returns how many rows."""
+        self._records(producer, out, rejected)
+        return self._rows(producer, out, asides, polled)
+
+    def beyond_limits(self, out: Encoder, circuit: Circuit) -> int:
+        """Report rows that loops had to cut, within the open transaction. Returns their number."""
+        rows = 0
+        for loop in circuit.recursions.values():
+            for row in loop.overdue[:1]:
+                what = "%s has been round %d times and goes on; mend the cycle in the data"
+                _log.error(what, loop.bound.subject(loop.name, row), loop.bound.limit)
+            for batch in loop.cut:
+                rows += len(batch)
+                what = "recursively '%s': %d row(s) beyond limit %d, the first %r"
+                _log.warning(what, loop.name, len(batch), loop.bound.limit, batch.rows[0])
+                if loop.bound.on_limit != "dead-letter" and not (self._letters and loop.bound.on_limit == "error"):
+                    continue
+                if not isinstance(loop, Fixpoint):
+                    out.cut_rows(self._internal.dead_letter, loop.gate, batch, loop.name, loop.bound.limit)
+        return rows
+
+    def _records(self, producer: Producer, out: Encoder, rejected: Sequence[Rejected]) -> None:
+        for record in rejected:
+            where = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
+            _log.warning("record left out: %s", record.error(), extra={"fields": where})
+        found_late = [r for r in rejected if r.topic in self._restorable and r.cause is not None]
+        write_left_out(producer, self._internal.plan, found_late)
+        if rejected and self._letters:
+            out.dead_letters(self._internal.dead_letter, rejected)
+
+    def _rows(self, producer: Producer, out: Encoder, asides: Iterable[Aside], polled: Sequence[Records]) -> int:
+        active = [aside for aside in asides if aside.changed]
+        if not active:
+            return 0
+        epoch, dead = self._senders.of(polled), []
+        for aside in active:
+            write_set_aside(producer, self._internal.plan, aside.changes())
+            dead += [self._dead_row(aside, found, epoch) for found in aside.came()]
+        if dead and self._letters:
+            out.dead_rows(self._internal.dead_letter, dead)
+        return len(dead)
+
+    def _dead_row(self, aside: Aside, found: Found, epoch: Origins) -> DeadRow:
+        origins = self._traced.get((aside.step, found.identity), epoch)
+        key, value = found.row
+        _log.warning(
+            "row set aside: step '%s', key %r, value %r, weight %d, of %s: %s",
+            *(aside.step, key, value, found.weight, origins, found.reason),
+            extra={"fields": {"step": aside.step, "key": repr(key), "weight": found.weight, "sources": str(origins)}},
+        )
+        return DeadRow(
+            None if key is None else written(key, aside.key),
+            None if value is None else written(value, aside.value),
+            aside.step,
+            found.weight,
+            found.reason,
+            origins,
+        )

@@ -1,0 +1,144 @@
+"""Restore: updates the store from changelogs to the group's committed positions.
+
+A changelog holds a state's latest rows, so replaying it from any earlier offset ends in the same rows. A table whose
+source topic is compacted is replayed from that topic, up to the group's committed position: later records belong to the
+next epochs.
+
+A changelog drops its tombstones after a while. A store that was not written for half of that time may hold rows whose
+deletion it would never see, so its outdated states are restored from empty.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from eddy.connectors.log import Log, Records, TopicPartition
+from eddy.errors import StateError
+from eddy.operators.operator import State
+from eddy.runtime.decoding import decoded, note_unhashable
+from eddy.state.offsets import encode_offset, offset_key, read_offsets
+from eddy.state.spec import StateSpec
+from eddy.state.store import Store
+
+__all__ = ["TOMBSTONES_LAST_S", "Restore", "restores"]
+
+TOMBSTONES_LAST_S = 24 * 3600
+"""Seconds for which a changelog keeps a tombstone, by its `delete.retention.ms`."""
+
+
+@dataclass(slots=True)
+class Restore:
+    """The restore of one partition of one state: from `position` to `end`."""
+
+    spec: StateSpec
+    partition: TopicPartition
+    position: int
+    end: int
+    left_out: frozenset[int] = frozenset()
+    anew: bool = False
+
+    @property
+    def done(self) -> bool:
+        """Whether it is complete."""
+        return self.position >= self.end
+
+    def step(self, log: Log, store: Store, max_records: int) -> int:
+        """Read up to `max_records` and write them to the store. Returns their number.
+
+        There is no progress while an open transaction blocks later records.
+        """
+        if self.anew:
+            store.write([(offset_key(*self.partition), encode_offset(0))])  # first: half a deletion is no state
+            store.delete_prefix(self.spec.prefix(self.partition.partition))
+            self.anew = False
+        records = log.read(self.partition, self.position, self.end, max_records)
+        if records.next_offset == self.position:
+            return 0
+        changes = self._changes(records)
+        offset = (offset_key(*self.partition), encode_offset(records.next_offset))
+        store.write([*changes, offset])
+        self.position = records.next_offset
+        return len(records)
+
+    def _changes(self, records: Records) -> list[tuple[bytes, bytes | None]]:
+        if self.spec.source is not None:
+            return list(self._table_rows(records))
+        latest = dict(zip(records.keys, records.values, strict=True))  # one write a key, however often it changed
+        if None in latest:
+            raise StateError(
+                f"changelog '{self.partition.topic}' partition {self.partition.partition}: a record without a key; "
+                "it was not written by eddy. No row of the state is lost by it, but it has to go: see who writes "
+                "there, and make the states anew: eddy backfill … --replace"
+            )
+        prefix = self.spec.prefix(self.partition.partition)
+        return [(prefix + key, value) for key, value in latest.items()]  # type: ignore[operator]
+
+    def _table_rows(self, records: Records) -> Iterator[tuple[bytes, bytes | None]]:
+        """A source's records as the table's rows, without rejected ones."""
+        problems: dict[int, str] = {}
+        keys = decoded(records.keys, self.spec.key, "key", problems)
+        values = decoded(records.values, self.spec.value, "value", problems)
+        if not self.spec.key.hashable:
+            note_unhashable(keys, problems)
+        rows = [
+            (key, value)
+            for index, (offset, key, value) in enumerate(zip(records.offsets, keys, values, strict=True))
+            if index not in problems and key is not None and offset not in self.left_out
+        ]
+        encoded = self.spec.key.identify_many([key for key, _ in rows])
+        encode = self.spec.value.encode
+        for home, key, (_, value) in zip(self.spec.partitions_of(encoded), encoded, rows, strict=True):
+            yield self.spec.prefix(home) + key, None if value is None else encode(value)
+
+
+def restores(
+    log: Log,
+    store: Store,
+    group: str,
+    states: Iterable[State],
+    owned: dict[int, frozenset[int]],
+    left_out: Iterable[tuple[str, int, int]] = (),
+    age_s: float = 0.0,
+) -> list[Restore]:
+    """What has to be restored for the partitions owned, by comparing the store with the log.
+
+    `left_out` are records, as (topic, partition, offset), that the error policy kept out of tables;
+    `age_s` is how long ago the store was written.
+    """
+    skipped: dict[tuple[str, int], set[int]] = {}
+    for name, number, offset in left_out:
+        skipped.setdefault((name, number), set()).add(offset)
+    stored = read_offsets(store)
+    found: list[tuple[StateSpec, TopicPartition]] = [
+        (state.spec, TopicPartition(topic, partition))
+        for state in states
+        if (topic := state.spec.changelog or state.spec.source) is not None
+        for partition in sorted(owned.get(state.spec.partitions, range(state.spec.partitions)))
+    ]
+    partitions = [partition for _, partition in found]
+    begins, ends = log.begin_offsets(partitions), log.end_offsets(partitions)
+    committed: dict[TopicPartition, Any] = log.committed(group, partitions)
+    todo = []
+    for spec, partition in found:
+        start, end = stored.get(partition, 0), ends[partition]
+        if spec.source is not None:
+            start = max(start, begins[partition])
+            end = committed[partition].offset if partition in committed else start
+        elif begins[partition] > 0:
+            raise StateError(
+                f"state '{spec.name}': changelog '{partition.topic}' partition {partition.partition} begins at offset "
+                f"{begins[partition]}; from 0 on is needed: a changelog is compacted, never cut off. Records were "
+                "deleted from it by hand. Start anew from the input: eddy reset …"
+            )
+        elif start > end:
+            raise StateError(
+                f"state '{spec.name}': the store is at offset {start} of '{partition.topic}' partition "
+                f"{partition.partition}, which ends at {end}; it is of another log, or the topic was remade. "
+                "Check that the log and --state belong together; only where the topic was remade are its rows gone, "
+                "and then start anew from the input: eddy reset …"
+            )
+        if start < end:
+            anew = spec.source is None and start > 0 and age_s > TOMBSTONES_LAST_S / 2
+            kept = frozenset(skipped.get(partition, ()))
+            todo.append(Restore(spec, partition, 0 if anew else start, end, kept, anew))
+    return todo

@@ -1,0 +1,1 @@
+"""A worker's health, metrics and topology over HTTP, while it runs."""

@@ -1,0 +1,106 @@
+"""The address and the token of the monitor: `--http` and `--http-token-file` as an `Endpoint`.
+
+Without a token only this machine is served. A worker's pages are not public: they contain topics, names of steps, and
+in errors the keys of records.
+"""
+
+import errno
+import importlib.util
+import ipaddress
+import re
+import socket
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from eddy.errors import ConfigurationError, ConnectorError
+
+__all__ = ["Endpoint", "endpoint_of", "is_address", "listen"]
+
+_ADDRESS = re.compile(r"(?:(?P<host>\[[^\[\]]+\]|[^:\[\]]*):)?(?P<port>\d{1,5})")
+_TOKEN = re.compile(rb"[A-Za-z0-9._~+/=-]{16,1024}")
+_LOOPBACK = "127.0.0.1"
+_BACKLOG = 64
+_PACKAGES = ("starlette", "uvicorn", "prometheus_client")
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """An address to listen on, and the token that readers have to send, if any. Port 0: any free port."""
+
+    host: str
+    port: int
+    token: bytes | None = field(default=None, repr=False)
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine can connect. Names are not resolved: of names, only `localhost` counts."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def is_address(text: str) -> bool:
+    """Whether a text is `PORT`, `:PORT` or `HOST:PORT`, with a valid port."""
+    found = _ADDRESS.fullmatch(text)
+    return found is not None and int(found["port"]) <= 0xFFFF
+
+
+def endpoint_of(address: str, token_file: Path | None = None) -> Endpoint:
+    """The endpoint for `PORT`, `:PORT` or `HOST:PORT`; without a host, on this machine only.
+
+    Raises: ConfigurationError, also if a host other than this machine is given without a token, or if the packages of
+    the extra `http` are not installed.
+    """
+    found = _ADDRESS.fullmatch(address)
+    if found is None or not is_address(address):
+        raise ConfigurationError(f"http '{address}': not an address; PORT or HOST:PORT is needed, as in --http 8080")
+    host = (found["host"] or _LOOPBACK).strip("[]")
+    host = _LOOPBACK if host == "localhost" else host
+    endpoint = Endpoint(host, int(found["port"]), None if token_file is None else _token(token_file))
+    if endpoint.token is None and not endpoint.loopback:
+        raise ConfigurationError(
+            f"http '{address}': others than this machine could read; a token is needed there. Write one into a file, "
+            "e.g. by: openssl rand -hex 32, and name it: --http-token-file FILE"
+        )
+    missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ConfigurationError(
+            f"http '{address}': {', '.join(missing)} not installed; the extra 'http' is needed. "
+            "pip install 'eddy-streams[http]'"
+        )
+    return endpoint
+
+
+def _token(file: Path) -> bytes:
+    try:
+        token = file.read_bytes().strip()
+    except OSError as error:
+        raise ConfigurationError(f"http token '{file}': {error.strerror}; a file that can be read is needed") from error
+    if not _TOKEN.fullmatch(token):
+        raise ConfigurationError(
+            f"http token '{file}': 16 to 1,024 letters, digits or any of ._~+/=- are needed, on one line. "
+            f"Make one: openssl rand -hex 32 > {file}"
+        )
+    return token
+
+
+def listen(endpoint: Endpoint) -> socket.socket:
+    """A socket that listens at the endpoint.
+
+    Raises: ConnectorError, retriable, if another process has the port; ConfigurationError.
+    """
+    family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
+    try:
+        return socket.create_server((endpoint.host, endpoint.port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise ConnectorError(
+                f"http {endpoint}: the port is taken by another process; a free one is needed. Name another: --http "
+                "PORT, or 0 for any",
+                retriable=True,
+            ) from error
+        raise ConfigurationError(f"http {endpoint}: {error.strerror}; an address of this machine is needed") from error

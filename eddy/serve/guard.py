@@ -1,0 +1,48 @@
+"""Which requests are answered: those that show the token, or, without a token, those that name this machine.
+
+Probes are open to all. Without a token a page in a browser must not reach the server under a name that its owner lets
+point here (DNS rebinding): the header Host has to name this machine.
+"""
+
+import hmac
+import re
+
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from eddy.serve.endpoint import Endpoint
+
+__all__ = ["TRUSTED", "Guard"]
+
+_OPEN = {"/healthz", "/readyz"}
+TRUSTED = "eddy.trusted"
+"""The key of a request's scope that tells whether its token was shown, or none is needed."""
+
+
+class Guard:
+    """Passes a request to the pages, or refuses it."""
+
+    def __init__(self, app: ASGIApp, endpoint: Endpoint) -> None:
+        self._app, self._token = app, endpoint.token
+        names = "|".join(map(re.escape, ("localhost", "127.0.0.1", "[::1]", endpoint.host)))
+        self._host = re.compile(rf"(?:{names})(?::\d+)?", re.IGNORECASE)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The ASGI interface."""
+        headers = Headers(scope=scope)
+        answer: ASGIApp = self._app
+        scope[TRUSTED] = self._token is None or self._shown(headers.get("authorization", ""))
+        if self._token is None and not self._host.fullmatch(headers.get("host", "")):
+            answer = PlainTextResponse("the header Host has to name this machine: localhost\n", 403)
+        elif not scope[TRUSTED] and scope["path"] not in _OPEN:
+            challenge = {"WWW-Authenticate": 'Bearer realm="eddy"'}
+            answer = PlainTextResponse("a token is needed: Authorization: Bearer …\n", 401, challenge)
+        await answer(scope, receive, send)
+
+    def _shown(self, authorization: str) -> bool:
+        """Whether the token was sent; compared in constant time."""
+        scheme, _, given = authorization.partition(" ")
+        assert self._token is not None
+        same = hmac.compare_digest(given.strip().encode("latin-1"), self._token)
+        return same and scheme.lower() == "bearer"

@@ -1,0 +1,97 @@
+"""The monitor of a worker: it records the worker's figures after each step, and serves them.
+
+    with monitored(endpoint, topology, stopping) as monitor, closing(Worker(…)) as worker, monitor.watching(worker):
+        while not stopping():
+            worker.step()
+            monitor.refresh()
+
+It starts before the worker is created, so that an occupied port is detected first, and ends after the worker is closed,
+so that it shows this state, too.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from eddy.runtime.worker import Worker
+from eddy.serve.endpoint import Endpoint, listen
+from eddy.serve.views.views import Views
+from eddy.serve.watch import Watch
+from eddy.topology.topology import Topology
+
+if TYPE_CHECKING:
+    from eddy.serve.views.http import TablesLater
+
+__all__ = ["Monitor", "monitored"]
+
+_log = logging.getLogger("eddy.monitor")
+
+
+class Monitor:
+    """The calls of the worker's thread to the monitor; without an endpoint they do nothing."""
+
+    def __init__(self, watch: Watch | None, port: int | None = None, tables: "TablesLater | None" = None) -> None:
+        self._watch, self._tables = watch, tables
+        self.port = port
+
+    @contextmanager
+    def watching(self, worker: Worker) -> Iterator[None]:
+        """Inside the block the worker takes its steps; an exception ends it."""
+        if self._watch is None:
+            yield
+            return
+        self._watch.attach(worker)
+        try:
+            yield
+        except BaseException as error:
+            self._watch.end(error)
+            raise
+        self._watch.end()
+
+    def serve_tables(self, views: Views) -> None:
+        """Serve these tables as well, below /v1; without an endpoint nothing is served."""
+        if self._tables is not None:
+            self._tables.serve(views)
+
+    def refresh(self) -> None:
+        """Called after each step by the worker's thread. Never raises because of the log."""
+        if self._watch is not None:
+            self._watch.refresh()
+
+
+@contextmanager
+def monitored(
+    endpoint: Endpoint | None,
+    topology: Topology,
+    stopping: Callable[[], bool] = lambda: False,
+    clock: Callable[[], float] = time.monotonic,
+    lag_interval_s: float = 5.0,
+) -> Iterator[Monitor]:
+    """Inside the block the endpoint is served; with None nothing is served or recorded.
+
+    `stopping` returns whether the worker was asked to stop, and is called from another thread; `clock` is the
+    worker's.
+    Raises: ConnectorError, ConfigurationError if it cannot listen there.
+    """
+    if endpoint is None:
+        yield Monitor(None)
+        return
+    from eddy.serve.pages import pages  # its packages are there only with the extra `http`
+    from eddy.serve.server import Server
+    from eddy.serve.views.http import TablesLater
+
+    watch = Watch(stopping, clock, lag_interval_s)
+    tables = TablesLater()
+    app = pages(watch, topology, endpoint, tables)
+    listener = listen(endpoint)
+    host, port = listener.getsockname()[:2]
+    server = Server(app, listener)
+    server.start()
+    _log.info("health and metrics on http://%s", Endpoint(host, port))
+    try:
+        yield Monitor(watch, port, tables)
+    finally:
+        watch.close()
+        server.stop()

@@ -1,0 +1,89 @@
+"""The pages of the monitor, to be read only.
+
+/healthz, /readyz    whether the worker is alive, whether it is ready: 200 or 503, and why
+/metrics             figures for Prometheus
+/topology            the topology as text and as a Mermaid flowchart
+/v1                  tables, if they are served here
+
+The probes need no token, since clients such as Kubernetes cannot keep a secret: they get the state and a reason; only
+readers with the token see the error text, and the parts without a finite answer, which do not affect health. Without a
+token, a page in a browser must not reach this server under a foreign name that resolves to this machine (DNS
+rebinding): the request has to name this machine.
+"""
+
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Mount, Route
+from starlette.types import ASGIApp
+
+from eddy.runtime.holding import told
+from eddy.serve.endpoint import Endpoint
+from eddy.serve.guard import TRUSTED, Guard
+from eddy.serve.metrics import CONTENT_TYPE_PLAIN_0_0_4, generate_latest, registry_of
+from eddy.serve.state import Facts, ProbeResult, health, readiness
+from eddy.serve.watch import Watch
+from eddy.topology.topology import Topology
+
+__all__ = ["pages"]
+
+_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+
+
+class _Answer(msgspec.Struct, omit_defaults=True):
+    state: str
+    reason: str
+    error: str = ""
+    held: list[str] = []
+
+
+class _Description(msgspec.Struct):
+    application: str
+    text: str
+    mermaid: str
+
+
+def pages(watch: Watch, topology: Topology, endpoint: Endpoint, tables: ASGIApp) -> ASGIApp:
+    """The ASGI application of these pages, for one worker."""
+    registry = registry_of(watch)
+    description = _Description(topology.name, topology.describe(), topology.mermaid())
+
+    def probe(check: Callable[[Facts], ProbeResult]) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            facts = watch.facts()
+            found = check(facts)
+            error = facts.error if request.scope[TRUSTED] else ""
+            held = told(watch.held) if request.scope[TRUSTED] else []
+            return _json(_Answer(found.state, found.reason, error, held), 200 if found.ok else 503)
+
+        return answer
+
+    async def metrics(request: Request) -> Response:
+        return Response(generate_latest(registry), headers=_HEADERS | {"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
+
+    async def describe(request: Request) -> Response:
+        form = request.query_params.get("format", "json")
+        if form == "json":
+            return _json(description)
+        if form not in {"text", "mermaid"}:
+            return PlainTextResponse("format: json, text or mermaid is needed\n", 400)
+        return PlainTextResponse(getattr(description, form), headers=_HEADERS)
+
+    app = Starlette(
+        routes=[
+            Route("/healthz", probe(health)),
+            Route("/readyz", probe(readiness)),
+            Route("/metrics", metrics),
+            Route("/topology", describe),
+            Mount("/v1", tables),
+        ]
+    )
+    app.router.redirect_slashes = False
+    return Guard(app, endpoint)
+
+
+def _json(content: object, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(content) + b"\n", status, _HEADERS, "application/json")

@@ -1,0 +1,129 @@
+"""Keys as bytes whose order is the order of the keys, so that ranges and prefixes are stretches of a store.
+
+    None < numbers < strings < bytes < tuples, item by item < all others, in the order of their encoded bytes
+
+    number    02, the nearest float with its order made that of bytes (8), what is left of an integer (2)
+    text      03, UTF-8;  bytes: 04, as they are;  inside tuples with 00 as 00 FF and an end of 00 00
+    tuple     05, the items, 00
+    others    7F, as their serde identifies them
+
+Equal keys, as 1 and 1.0 and True, have equal bytes. NaN is greater than every other number.
+"""
+
+import math
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from eddy.serde import Bytes, Serde, String
+
+__all__ = ["decode_key", "encode_key", "encoder_of", "prefix_of"]
+
+_NONE, _NUMBER, _TEXT, _BYTES, _TUPLE, _OTHER = (bytes([tag]) for tag in (1, 2, 3, 4, 5, 0x7F))
+_FLOAT, _BITS, _REST = struct.Struct(">d"), struct.Struct(">Q"), struct.Struct(">H")
+_SIGN, _MIDDLE = 1 << 63, 1 << 15
+_END = b"\x00\x00"
+_NUMBER_BYTES = 11
+
+
+def encoder_of(serde: Serde[Any]) -> Callable[[Sequence[bytes]], list[bytes]]:
+    """A function from keys as a topic has them to ordered keys, a column at a time.
+
+    Raises: whatever the serde raises for bytes that it cannot decode.
+    """
+    if serde is String:
+        return _texts
+    if serde is Bytes:
+        return lambda keys: [_BYTES + key for key in keys]
+    return lambda keys: [encode_key(serde, key) for key in serde.decode_many(keys)]
+
+
+def _texts(keys: Sequence[bytes]) -> list[bytes]:
+    String.decode_many(keys)  # raises unless all are UTF-8
+    return [_TEXT + key for key in keys]
+
+
+def encode_key(serde: Serde[Any], key: Any) -> bytes:
+    """A key of a table whose keys have this serde."""
+    if isinstance(key, str):
+        return _TEXT + key.encode()
+    if isinstance(key, bytes):
+        return _BYTES + key
+    known = _item(key)
+    return known or _OTHER + serde.identify_many([key])[0]
+
+
+def prefix_of(serde: Serde[Any], prefix: Any) -> bytes:
+    """Where the keys begin that start with `prefix`: a string, bytes, or a tuple of the first items."""
+    return encode_key(serde, prefix)[:-1] if type(prefix) is tuple else encode_key(serde, prefix)
+
+
+def decode_key(serde: Serde[Any], data: bytes) -> Any:
+    """The inverse of `encode_key`; a number comes back as an integer where it is one."""
+    tag = data[:1]
+    if tag == _TEXT:
+        return data[1:].decode()
+    if tag == _BYTES:
+        return data[1:]
+    if tag == _OTHER:
+        return serde.decode(data[1:])
+    return _read(data, 0)[0]
+
+
+def _item(value: Any) -> bytes:
+    """An item of a tuple, or a key that is no string; empty for types without an order here."""
+    if value is None:
+        return _NONE
+    if type(value) in (int, float, bool):
+        return _number(value)
+    if isinstance(value, str):
+        return _TEXT + value.encode().replace(b"\x00", b"\x00\xff") + _END
+    if isinstance(value, bytes):
+        return _BYTES + value.replace(b"\x00", b"\x00\xff") + _END
+    if type(value) is tuple:
+        items = list(map(_item, value))
+        return _TUPLE + b"".join(items) + b"\x00" if all(items) else b""
+    return b""
+
+
+def _number(value: float) -> bytes:
+    try:
+        near = float(value)
+    except OverflowError:
+        return b""
+    rest = int(value) - int(near) if type(value) is int else 0
+    if not -_MIDDLE <= rest < _MIDDLE:
+        return b""
+    if near != near:
+        near = math.nan
+    bits: int = _BITS.unpack(_FLOAT.pack(near + 0.0))[0]
+    return _NUMBER + _BITS.pack(~bits & (2 * _SIGN - 1) if bits & _SIGN else bits | _SIGN) + _REST.pack(rest + _MIDDLE)
+
+
+def _read(data: bytes, at: int) -> tuple[Any, int]:
+    """The item at a place, and the place after it."""
+    tag = data[at : at + 1]
+    if tag == _NONE:
+        return None, at + 1
+    if tag == _NUMBER:
+        return _read_number(data[at + 1 : at + _NUMBER_BYTES]), at + _NUMBER_BYTES
+    if tag == _TUPLE:
+        items, at = [], at + 1
+        while data[at : at + 1] != b"\x00":
+            item, at = _read(data, at)
+            items.append(item)
+        return tuple(items), at + 1
+    end = at + 1
+    while (end := data.index(b"\x00", end)) and data[end + 1 : end + 2] == b"\xff":
+        end += 2
+    raw = data[at + 1 : end].replace(b"\x00\xff", b"\x00")
+    return raw.decode() if tag == _TEXT else raw, end + 2
+
+
+def _read_number(data: bytes) -> float:
+    (bits,) = _BITS.unpack_from(data)
+    near: float = _FLOAT.unpack(_BITS.pack(bits & (_SIGN - 1) if bits & _SIGN else ~bits & (2 * _SIGN - 1)))[0]
+    if not near.is_integer() or not -(2.0**63) <= near <= 2.0**64:
+        return near
+    (rest,) = _REST.unpack_from(data, 8)
+    return int(near) + int(rest) - _MIDDLE

@@ -1,0 +1,63 @@
+"""The view server: views of an application, served over HTTP."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from eddy.connectors.log import Log
+from eddy.serve.endpoint import Endpoint, listen
+from eddy.serve.views.views import Views
+from eddy.topology.topology import Topology
+
+__all__ = ["Served", "served"]
+
+_log = logging.getLogger("eddy.views")
+_CONNECTIONS, _CONNECTION_S = 256, 90.0
+
+
+class Served:
+    """Views, and the port where they are served."""
+
+    def __init__(self, views: Views, port: int) -> None:
+        self.views, self.port = views, port
+
+
+@contextmanager
+def served(
+    endpoint: Endpoint,
+    topology: Topology,
+    log: Log,
+    state_dir: Path | None = None,
+    max_wait_s: float = 2.0,
+    cors: list[str] | None = None,
+) -> Iterator[Served]:
+    """Inside the block the tables of an application are read and served.
+
+    Raises: ConnectorError, ConfigurationError if it cannot listen there; the errors of `Views`.
+    """
+    from starlette.middleware.cors import CORSMiddleware
+    from starlette.types import ASGIApp
+
+    from eddy.serve.guard import Guard
+    from eddy.serve.server import Server
+    from eddy.serve.views.http import tables_app
+
+    listener = listen(endpoint)
+    try:
+        views = Views(topology, log, state_dir=state_dir, max_wait_s=max_wait_s)
+    except BaseException:
+        listener.close()
+        raise
+    with views:
+        host, port = listener.getsockname()[:2]
+        app: ASGIApp = Guard(tables_app(views), endpoint)
+        if cors:  # around the guard: a browser asks for leave without the token
+            app = CORSMiddleware(app, allow_origins=cors, allow_methods=["GET"], allow_headers=["*"])
+        server = Server(app, listener, connections=_CONNECTIONS, connection_s=_CONNECTION_S, keep_alive=True)
+        server.start()
+        _log.info("tables on http://%s/v1/tables", Endpoint(host, port))
+        try:
+            yield Served(views, port)
+        finally:
+            server.stop()

@@ -1,0 +1,91 @@
+"""Versions: which records the tables of a view server hold, as offsets by topic.
+
+    offsets   of each table's topic: all records before these, and none from them on
+    inputs    of each input of the application: everything that the tables show has taken these in
+    exact     whether all tables together are exactly the results for `inputs`: at a cut
+
+A version is a token: text that a client may come back with. A reader asks for one `at_least`: as late in every topic.
+"""
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from eddy.errors import QueryError
+
+__all__ = ["Offsets", "Version", "wanted_of"]
+
+Offsets = dict[str, list[int]]
+"""By topic, one offset a partition."""
+
+
+class Version(msgspec.Struct, frozen=True):
+    """A version. `number` rises by one with each that a server shows, since it was started."""
+
+    offsets: Offsets
+    inputs: Offsets
+    exact: bool
+    number: int = 0
+
+    @property
+    def token(self) -> str:
+        """The version as text, of letters, digits, - and _."""
+        data = msgspec.msgpack.encode({"o": self.offsets, "i": self.inputs}, order="sorted")
+        return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+    def covers(self, wanted: "Wanted") -> bool:
+        """Whether it is as late as the wanted offsets."""
+        return _reached(self.offsets, wanted.offsets) and _reached(self.inputs, wanted.inputs)
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """The offsets that a reader wants to have taken in, by topic and partition."""
+
+    offsets: dict[str, dict[int, int]]
+    inputs: dict[str, dict[int, int]]
+
+
+def _reached(found: Offsets, wanted: Mapping[str, Mapping[int, int]]) -> bool:
+    return all(
+        topic in found and all(p < len(found[topic]) and found[topic][p] >= offset for p, offset in offsets.items())
+        for topic, offsets in wanted.items()
+    )
+
+
+def wanted_of(asked: Any, inputs: Mapping[str, int], tables: Mapping[str, int]) -> Wanted:
+    """The wanted offsets of `at_least`, given the numbers of partitions of the inputs and of the tables' topics.
+
+    Raises: QueryError if it is no version, or names another topic or partition.
+    """
+    if isinstance(asked, Version):
+        asked = asked.token
+    if isinstance(asked, str):
+        return _of_token(asked)
+    if not isinstance(asked, Mapping):
+        raise QueryError(f"at_least: {asked!r} is no version; a token, or offsets by topic are needed")
+    wanted = Wanted({}, {})
+    for topic, given in asked.items():
+        partitions = inputs.get(topic) or tables.get(topic)
+        if partitions is None:
+            known = ", ".join(sorted({*inputs, *tables}))
+            raise QueryError(f"at_least: topic '{topic}' is not read here; one of {known} is needed")
+        offsets = dict(given) if isinstance(given, Mapping) else dict(enumerate(given))
+        fits = all(type(p) is int and type(o) is int and 0 <= p < partitions for p, o in offsets.items())
+        if not fits:
+            raise QueryError(
+                f"at_least: {given!r} for topic '{topic}'; offsets by partition, of {partitions}, are needed"
+            )
+        (wanted.inputs if topic in inputs else wanted.offsets)[topic] = offsets
+    return wanted
+
+
+def _of_token(token: str) -> Wanted:
+    try:
+        data = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
+        found = msgspec.msgpack.decode(data, type=dict[str, Offsets])
+        offsets, inputs = ({t: dict(enumerate(o)) for t, o in found[part].items()} for part in ("o", "i"))
+    except (ValueError, KeyError, msgspec.MsgspecError) as error:
+        raise QueryError(f"at_least: {token[:80]!r} is no version; one that a server gave is needed") from error
+    return Wanted(offsets, inputs)

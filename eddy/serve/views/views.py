@@ -1,0 +1,249 @@
+"""Views: the tables of an application in a program of one's own, read whole and at versions.
+
+    with eddy.views(topology, log) as views:
+        views["descendants"].get("ada")
+        with views.snapshot(exact=True) as at:
+            at.version, at["nodes"].get("ada"), at["descendants"].get("ada")
+
+A thread of its own reads the topics; reads are answered from memory or the local store, by any thread.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from eddy.connectors.log import Log
+from eddy.errors import ConnectorError, EddyError, QueryError
+from eddy.serve.views.catalog import Catalog, catalog_of
+from eddy.serve.views.reader import TableReader
+from eddy.serve.views.rows import Rows
+from eddy.serve.views.rows import Snapshot as RowsSnapshot
+from eddy.serve.views.tables import TableView
+from eddy.serve.views.version import Version, Wanted, wanted_of
+from eddy.state.memory import MemoryStore
+from eddy.state.rocksdb import RocksDBStore
+from eddy.topology.topology import Topology
+
+__all__ = ["Snapshot", "Views", "views"]
+
+_log = logging.getLogger("eddy.views")
+_POLL_S, _PAUSE_S, _STOP_S = 0.2, 0.2, 10.0
+_LOOK_S = 0.002
+
+
+class Snapshot:
+    """All tables at one version, until it is closed; rows that change meanwhile are kept in memory."""
+
+    def __init__(self, catalog: Catalog, rows: RowsSnapshot) -> None:
+        self._catalog, self._rows = catalog, rows
+
+    @property
+    def version(self) -> Version:
+        """The version of all that is read here."""
+        return self._rows.version
+
+    def __getitem__(self, table: str) -> TableView:
+        return TableView(self._catalog.table(table), self._rows, self._rows.counts)
+
+    def close(self) -> None:
+        """Let go of it."""
+        self._rows.close()
+
+    def __enter__(self) -> "Snapshot":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+class Views:
+    """The tables of one application. Made by `eddy.views`; for any thread.
+
+    Args:
+        topology: the application.
+        log: where its topics are; a client of its own is opened.
+        state_dir: where rows are kept on disk, to go on from after a restart; None keeps them in memory.
+        max_wait_s: seconds that committed records wait for a cut before they are shown without one.
+        cache_bytes: memory for blocks of the store on disk.
+
+    Raises: ConfigurationError where topics of the user's do not exist; StateError; TopologyError.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        log: Log,
+        *,
+        state_dir: str | Path | None = None,
+        max_wait_s: float = 2.0,
+        cache_bytes: int = 64 << 20,
+    ) -> None:
+        self._given, self._log = log, log.reopened()
+        try:
+            self.catalog = catalog_of(topology, self._log)
+            store = (
+                MemoryStore()
+                if state_dir is None
+                else RocksDBStore(Path(state_dir) / topology.name / "~views", topology.name, cache_bytes)
+            )
+        except BaseException:
+            self._close_log()
+            raise
+        self.rows = Rows(store, list(self.catalog.tables))
+        self.reader = TableReader(self.catalog, self._log, self.rows, max_wait_s=max_wait_s)
+        self.last_error = ""
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"eddy-views-{topology.name}", daemon=True)
+        self._thread.start()
+
+    def _close_log(self) -> None:
+        if self._log is not self._given:
+            self._log.close()
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set():
+                self._step()
+        except Exception as error:
+            _log.error("views have ended: %s", error)
+            self.rows.fail(error if isinstance(error, EddyError) else QueryError(f"views: {error!r}"))
+        finally:
+            self.reader.close()
+
+    def _step(self) -> None:
+        try:
+            self.reader.step(_POLL_S)
+        except ConnectorError as error:
+            if str(error) != self.last_error:
+                _log.warning("beginning again: %s", error)
+            self.last_error = str(error)
+            self._stop.wait(_PAUSE_S)
+            return
+        if self.reader.following:
+            self.last_error = ""
+        else:
+            self._stop.wait(_PAUSE_S / 4)
+
+    @property
+    def version(self) -> Version:
+        """The latest version."""
+        return self.rows.version
+
+    @property
+    def tables(self) -> list[str]:
+        """The names of the tables that can be read."""
+        return sorted(self.catalog.tables)
+
+    def wanted(self, at_least: Any) -> Wanted:
+        """The offsets that `at_least` asks for. Raises: QueryError."""
+        topics = {table.topic: table.partitions for table in self.catalog.tables.values()}
+        return wanted_of(at_least, self.catalog.inputs, topics)
+
+    def wait(self, at_least: Any = None, *, exact: bool = False, timeout_s: float = 30.0) -> Version:
+        """Wait until the tables are whole, at a version as late as `at_least` and, if asked for, an exact one.
+
+        `at_least` is a token or a version that was read, or says for topics which offsets, by partition, have to be
+        taken in: one more than that of a record that was written.
+        Raises: NotReadyError after `timeout_s` seconds.
+        """
+        what = f"{'an exact ' if exact else 'a '}version{' as late as asked for' if at_least is not None else ''}"
+        self.rows.wait(self._fits(at_least, exact), timeout_s, what)
+        return self.version
+
+    def _fits(self, at_least: Any, exact: bool) -> Callable[[Version], bool]:
+        """Whether a version is as late as `at_least` and, if asked for, exact."""
+        wanted = None if at_least is None else self.wanted(at_least)
+        return lambda version: (version.exact or not exact) and (wanted is None or version.covers(wanted))
+
+    async def wait_async(self, at_least: Any = None, *, exact: bool = False, timeout_s: float = 30.0) -> Version:
+        """The same in a coroutine, which others run beside."""
+        fits, end = self._fits(at_least, exact), time.monotonic() + timeout_s
+        while True:
+            version = self.version
+            if self.rows.failure is None and not self.rows.hindrance and fits(version):
+                return version
+            if self.rows.failure is not None or time.monotonic() >= end:
+                return self.wait(at_least, exact=exact, timeout_s=0)
+            await asyncio.sleep(_LOOK_S)
+
+    def __getitem__(self, table: str) -> TableView:
+        """A table, at the latest version with each read. Raises: TableNotServedError."""
+        return TableView(self.catalog.table(table), self.rows, self.rows.counts, self.rows.check)
+
+    def snapshot(self, at_least: Any = None, *, exact: bool = False, timeout_s: float = 30.0) -> Snapshot:
+        """All tables at one version, waited for as by `wait`. Close it, or use it in a `with` block.
+
+        Raises: NotReadyError after `timeout_s` seconds.
+        """
+        fits, end = self._fits(at_least, exact), time.monotonic() + timeout_s
+        while True:
+            self.wait(at_least, exact=exact, timeout_s=max(0.0, end - time.monotonic()))
+            made = Snapshot(self.catalog, self.rows.snapshot())
+            if fits(made.version):
+                return made
+            made.close()  # the version has moved on in between
+
+    def versions(self, *, exact: bool = False, timeout_s: float = 30.0) -> Iterator[Version]:
+        """Each version that comes, from the present one on; those that come while nobody asks are passed over.
+
+        Raises: NotReadyError where none comes for `timeout_s` seconds.
+        """
+        number = -1
+
+        def new(version: Version) -> bool:
+            return version.number > number and (version.exact or not exact)
+
+        while True:
+            self.rows.wait(new, timeout_s, "a new version")
+            version = self.version
+            if new(version):
+                number = version.number
+                yield version
+
+    def close(self) -> None:
+        """Stop reading, and release the store; the second time, do nothing."""
+        if self._stop.is_set():
+            return
+        self._stop.set()
+        self._thread.join(_STOP_S)
+        self.rows.close()
+        self._close_log()
+
+    def __enter__(self) -> "Views":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> "Views":
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await asyncio.to_thread(self.close)
+
+
+def views(
+    topology: Topology,
+    log: Log,
+    *,
+    state_dir: str | Path | None = None,
+    max_wait_s: float = 2.0,
+    cache_bytes: int = 64 << 20,
+) -> Views:
+    """Read the tables of an application: see `Views`, which has the arguments.
+
+    >>> import eddy
+    >>> topology = eddy.Topology("names")
+    >>> table = topology.table("names", key=eddy.String, value=eddy.String)
+    >>> log = eddy.open_log()
+    >>> eddy.create_topics(topology, log)
+    ['names']
+    >>> with eddy.run(topology, log), eddy.views(topology, log) as views:
+    ...     views.wait().exact, views["names"].get("ada")
+    (True, None)
+    """
+    return Views(topology, log, state_dir=state_dir, max_wait_s=max_wait_s, cache_bytes=cache_bytes)

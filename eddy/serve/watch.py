@@ -1,0 +1,182 @@
+"""The figures of a worker for other threads: recorded by the worker's thread after each step.
+
+Readers never touch objects of the worker's thread: neither the log's clients nor the store. They get the last record,
+an immutable value, and the plain numbers of `Statistics`.
+
+The lag takes calls to the log, on Kafka over the network. It is read every few seconds, and less often if that takes
+long: at most a twentieth of the time, but at least every half a minute.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from eddy.errors import ConnectorError, EddyError
+from eddy.runtime.worker import Worker
+from eddy.serve.state import Facts, Restoring, patience_s
+
+__all__ = ["Reading", "Watch"]
+
+_SHARE = 20
+_MAX_INTERVAL_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A reading of the log at time `at`: the lag by topic, and whether everything was quiescent."""
+
+    at: float
+    took_s: float
+    lags: dict[str, int] = field(default_factory=dict)
+    quiescent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Noted:
+    """The worker's own figures after the step that ended at `at`."""
+
+    at: float
+    begun: bool = False
+    owned: int = 0
+    in_loops: int = 0
+    restoring: Restoring | None = None
+    failing_since: float | None = None
+    fenced: bool = False
+    error: str = ""
+    held: Mapping[tuple[str, int], str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Unread:
+    """The log could not be read: since when, and why."""
+
+    since: float
+    error: str
+
+
+class Watch:
+    """Watches one worker, from before its creation until after its close.
+
+    Args:
+        stopping: whether the worker was asked to stop; any thread may ask.
+        clock: the worker's.
+        lag_interval_s: seconds between two readings of the lag, at least.
+    """
+
+    def __init__(
+        self,
+        stopping: Callable[[], bool] = lambda: False,
+        clock: Callable[[], float] = time.monotonic,
+        lag_interval_s: float = 5.0,
+    ) -> None:
+        self._stopping, self._clock, self._lag_interval_s = stopping, clock, lag_interval_s
+        self._noted = _Noted(clock())
+        self._read_at = float("-inf")
+        self._reads = False
+        self._unread: _Unread | None = None
+        self._restore: tuple[float, int] | None = None
+        self._fences = 0  # how many there were when all was last well
+        self._closed = self._ended = False
+        self._failure: str | None = None
+        self.worker: Worker | None = None
+        self.reading: Reading | None = None
+
+    def attach(self, worker: Worker) -> None:
+        """Watch this worker from now on."""
+        self._noted = _Noted(self._clock())
+        self.worker = worker
+
+    def refresh(self) -> None:
+        """Record the figures. Only for the worker's thread, after a step; cost: some microseconds."""
+        worker = self.worker
+        assert worker is not None, "a worker is attached before it is watched"
+        now = self._clock()
+        failing_since, entry = worker.failing_since, worker.positions.entry
+        if failing_since is None:
+            self._fences = worker.statistics.fences
+        self._noted = _Noted(
+            now,
+            begun=True,
+            owned=len(entry.positions),
+            in_loops=entry.in_loops,
+            restoring=self._restoring(worker.restoring, now, worker.recovery.held_back),
+            failing_since=failing_since,
+            fenced=worker.statistics.fences > self._fences,
+            error=worker.last_error if failing_since is not None else "",
+            held=worker.held(),
+        )
+        if failing_since is not None:
+            self._read_at = now  # a log in trouble is not asked for more; as soon as it is well, it is
+        elif now >= self._read_at:
+            self._read(worker)
+
+    def end(self, error: BaseException | None = None) -> None:
+        """The worker takes no more steps, because of `error` or because it was asked to stop."""
+        if error is None:
+            self._ended = True
+            return
+        self._noted = _Noted(self._clock(), self._noted.begun, error=str(error))
+        self._failure = error.code if isinstance(error, EddyError) else type(error).__name__
+
+    def close(self) -> None:
+        """The worker is closed."""
+        self._closed = True
+
+    def facts(self) -> Facts:
+        """The current figures. For any thread."""
+        now, noted, worker, unread = self._clock(), self._noted, self.worker, self._unread
+        return Facts(
+            begun=noted.begun,
+            owned=noted.owned,
+            restoring=noted.restoring,
+            stopping=self._ended or self._stopping(),
+            closed=self._closed,
+            failure=self._failure,
+            silent_s=now - noted.at,
+            patience_s=patience_s(worker.config.max_epoch_s if worker else 0.0),
+            doing="lag" if self._reads else worker.doing if worker else "",
+            failing_s=None if noted.failing_since is None else now - noted.failing_since,
+            fenced=noted.fenced,
+            unread_s=None if unread is None else now - unread.since,
+            error=noted.error or (unread.error if unread else ""),
+        )
+
+    @property
+    def in_loops(self) -> int:
+        """Rows in loops and repartitions after the last step, as counted on this worker's partitions."""
+        return self._noted.in_loops
+
+    @property
+    def held(self) -> Mapping[tuple[str, int], str]:
+        """Messages about parts without a finite answer after the last step, by recursion and partition."""
+        return self._noted.held
+
+    def age_s(self, at: float) -> float:
+        """Seconds since a moment of the clock."""
+        return self._clock() - at
+
+    def _restoring(self, left: int, now: float, held_back: str) -> Restoring | None:
+        if not left:
+            self._restore = None
+            return None
+        began, end = self._restore or (now, left)
+        self._restore = began, max(end, left)
+        position = max(end, left) - left
+        rate = position / (now - began) if now > began else 0.0
+        return Restoring(position, max(end, left), rate, left / rate if rate else None, held_back)
+
+    def _read(self, worker: Worker) -> None:
+        began = self._clock()
+        self._reads = True
+        try:
+            lags = worker.lags()
+            quiescent = not any(lags.values()) and worker.quiescent()
+        except ConnectorError as error:
+            self._unread = _Unread(self._unread.since if self._unread else began, str(error))
+        else:
+            self._unread = None
+            self.reading = Reading(began, self._clock() - began, lags, quiescent)
+        finally:
+            self._reads = False
+            pause_s = min(_MAX_INTERVAL_S, _SHARE * (self._clock() - began))
+            self._read_at = self._clock() + max(self._lag_interval_s, pause_s)

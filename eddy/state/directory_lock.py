@@ -1,0 +1,90 @@
+"""The lock on a RocksDB directory: RocksDB's own lock, taken before RocksDB opens it.
+
+RocksDB locks the file LOCK of a directory with a record lock (fcntl), but reads other files before that, and without it
+when it opens read-only. Files that another process is writing then look damaged. So a directory is locked here before
+it is checked, and stays locked as long as RocksDB has it open.
+
+A process loses a record lock when it closes *any* descriptor of the file (POSIX, fcntl). So this process
+never opens LOCK while it holds it: a set of the directories that it holds is checked instead.
+"""
+
+import fcntl
+import struct
+import sys
+import threading
+from pathlib import Path
+from typing import IO
+
+from eddy.errors import StateInUseError
+
+__all__ = ["LOCK", "DirectoryLock"]
+
+LOCK = "LOCK"
+_FLOCK = "hhqqi"  # Linux: type, whence, start, length, process
+_held: set[Path] = set()
+_guard = threading.Lock()
+
+
+class DirectoryLock:
+    """The lock on `path`, an existing directory, held from the call until `release`.
+
+    Raises: StateInUseError if another process, or this one, holds it; OSError.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._name = path.resolve()
+        self._file: IO[bytes] | None = None
+        with _guard:
+            if self._name in _held:
+                raise _in_use(path, "another store of this process")
+            self._file = _locked(path)
+            _held.add(self._name)
+
+    def release(self) -> None:
+        """Release it, after RocksDB has closed; the second call does nothing."""
+        with _guard:
+            if self._file is not None:
+                _held.discard(self._name)
+                self._file.close()
+                self._file = None
+
+
+def _locked(path: Path) -> IO[bytes]:
+    """The directory's LOCK, open and locked."""
+    name = path / LOCK
+    try:
+        name.touch()
+        found = name.stat()
+        file = name.open("r+b")
+    except FileNotFoundError as error:  # the directory was there a moment ago
+        raise _in_use(path, "another process") from error
+    try:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if name.stat().st_ino != found.st_ino:
+            raise FileNotFoundError("the directory was made anew meanwhile")
+    # which of the first two depends on the system
+    except (BlockingIOError, PermissionError, FileNotFoundError) as error:
+        holder = _holder(file)
+        file.close()
+        raise _in_use(path, holder) from error
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def _holder(file: IO[bytes]) -> str:
+    """The process that holds the lock, as far as the system knows."""
+    if sys.platform == "linux":
+        asked = struct.pack(_FLOCK, fcntl.F_WRLCK, 0, 0, 0, 0)
+        kind, _, _, _, process = struct.unpack(_FLOCK, fcntl.fcntl(file, fcntl.F_GETLK, asked))
+        if kind != fcntl.F_UNLCK and process > 0:
+            return f"another process, {process}"
+    return "another process"
+
+
+def _in_use(path: Path, holder: str) -> StateInUseError:
+    return StateInUseError(
+        f"state {str(path)!r}: is in use by {holder}; one at a time may have it. Stop the other one, or choose "
+        "another directory: nothing in this one was changed."
+    )

@@ -1,0 +1,201 @@
+"""Checks of arguments of the DSL's methods, so that mistakes are reported when the topology is built.
+
+`where` names the step in the author's terms: `map after 'words'`, `aggregate 'totals'`.
+Each check raises TopologyError.
+"""
+
+import functools
+import inspect
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from eddy.errors import TopologyError
+from eddy.serde import Serde, refusal
+from eddy.source_lines import line_of
+
+__all__ = [
+    "check_choice",
+    "check_fits",
+    "check_flag",
+    "check_function",
+    "check_kind",
+    "check_mapping",
+    "check_name",
+    "check_number",
+    "check_rows",
+    "check_serdes",
+    "check_whole",
+    "name_or",
+]
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
+_SERDES = {str: "eddy.String", bytes: "eddy.Bytes", int: "eddy.Int64", float: "eddy.Float64"}
+
+
+def check_name(name: Any, what: str) -> str:
+    """Refuse a name that cannot be part of a topic's name or of a path."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or name in {".", ".."}:
+        raise TopologyError(f"{what} {name!r}: not a name; letters, digits, '.', '_' and '-' are needed, at most 200")
+    return name
+
+
+def name_or(name: Any, default: str) -> str:
+    """The author's name, or the default if none was given."""
+    return check_name(default if name is None else name, "step")
+
+
+def check_function(where: str, function: Any, *parameters: str, what: str = "") -> Any:
+    """Check that an argument is a function that can be called with these positional arguments. Returns the function.
+
+    A function without a known signature, such as some written in C, passes. `what` names the argument.
+    """
+    given = f"{what}={function!r}" if what else repr(function)
+    if not callable(function):
+        raise TopologyError(f"{where}: {given} is no function; a callable is needed")
+    written = function
+    while isinstance(written, functools._lru_cache_wrapper):
+        written = written.__wrapped__
+    named = _named(written) if not what else f"{what}={_named(written)}"
+    if inspect.iscoroutinefunction(written):
+        raise TopologyError(
+            f"{where}: {named} is a coroutine function; a plain one is needed. Write def, not async def"
+        )
+    try:
+        signature = inspect.signature(written, follow_wrapped=False)
+    except (ValueError, TypeError):
+        return function
+    try:
+        signature.bind(*parameters)
+    except TypeError:
+        takes = f"({', '.join(map(_parameter, signature.parameters.values()))})"
+        called = f"({', '.join(parameters)})" if parameters else "() without arguments"
+        raise TopologyError(
+            f"{where}: {named} takes {takes} and is called with {called}; a function of {len(parameters)} "
+            f"argument{'s'[: len(parameters) != 1]} is needed. Write: lambda{''.join(_listed(parameters))}: …"
+        ) from None
+    return function
+
+
+def _listed(parameters: tuple[str, ...]) -> str:
+    return " " + ", ".join(parameters) if parameters else ""
+
+
+def _parameter(parameter: inspect.Parameter) -> str:
+    return str(parameter.replace(annotation=inspect.Parameter.empty))
+
+
+def _named(function: Any) -> str:
+    name = getattr(function, "__qualname__", None) or repr(function)
+    line = line_of(function)
+    name = name.rpartition("<locals>.")[2]
+    return f"{name} of {line}" if line else name
+
+
+def check_serdes(where: str, /, optional: bool = True, **serdes: Any) -> None:
+    """Check that arguments are serdes; None is allowed if `optional`."""
+    for what, given in serdes.items():
+        if isinstance(given, Serde) or (given is None and optional):
+            continue
+        raise TopologyError(f"{where}: {what}={_shown(given)}; a serde is needed. Write {what}={_serde_for(given)}")
+
+
+def check_fits(where: str, what: str, read: Serde[Any] | None, write: Serde[Any] | None) -> None:
+    """Refuse a scalar serde that cannot encode the type that another one decodes; unknown types pass."""
+    if read is None or write is None or not isinstance(read.type, type) or write.name not in _SCALARS:
+        return
+    if issubclass(read.type, (write.type, int) if write.type is float else write.type):
+        return
+    kind = read.type.__name__
+    raise TopologyError(
+        f"{where}: {what}={write.name} cannot write {kind}, which {what}s are here (serde {read.name}); a serde of "
+        f"{kind} is needed. Name it: {what}={_serde_for(read.type)}, or make {write.type.__name__} of it before"
+    )
+
+
+_SCALARS = frozenset({"string", "bytes", "int64", "float64"})
+
+
+def _shown(given: Any) -> str:
+    return given.__qualname__ if inspect.isfunction(given) else repr(given)
+
+
+def _serde_for(given: Any) -> str:
+    """The serde that was probably meant."""
+    if inspect.isfunction(given) and given.__module__ == Serde.__module__:
+        return f"eddy.{given.__name__}({'MyStruct' if given.__name__ == 'Struct' else ''})"
+    if isinstance(given, msgspec.StructMeta):
+        return f"eddy.Struct({given.__name__})"
+    return _SERDES.get(given, "eddy.Json()") if isinstance(given, type) else "eddy.String, or another of eddy's"
+
+
+def check_whole(where: str, least: int, /, optional: bool = True, **numbers: Any) -> None:
+    """Check that arguments are integers of at least `least`; None is allowed if `optional`."""
+    for what, number in numbers.items():
+        if not (number is None and optional) and (not _is_number(number, int) or number < least):
+            raise TopologyError(f"{where}: {what}={number!r}; {least} or more is needed, a whole number")
+
+
+def check_number(where: str, least: float, /, **numbers: Any) -> None:
+    """Check that arguments are numbers of at least `least`, or None."""
+    for what, number in numbers.items():
+        if number is not None and not (_is_number(number, int, float) and number >= least):
+            raise TopologyError(f"{where}: {what}={number!r}; {least} or more is needed")
+
+
+def _is_number(given: Any, *types: type) -> bool:
+    return isinstance(given, types) and not isinstance(given, bool)
+
+
+def check_flag(where: str, /, **flags: Any) -> None:
+    """Check that arguments are True or False."""
+    for what, given in flags.items():
+        if not isinstance(given, bool):
+            raise TopologyError(f"{where}: {what}={given!r}; True or False is needed")
+
+
+def check_choice(where: str, choices: tuple[str, ...], /, **chosen: Any) -> None:
+    """Check that arguments are among the choices."""
+    for what, given in chosen.items():
+        if not isinstance(given, str) or given not in choices:
+            listed = f"{', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}"
+            raise TopologyError(f"{where}: {what}={given!r}; {listed} is needed")
+
+
+def check_mapping(where: str, /, **mappings: Any) -> None:
+    """Check that arguments are mappings from names, or None."""
+    for what, given in mappings.items():
+        if given is not None and not (isinstance(given, Mapping) and all(isinstance(name, str) for name in given)):
+            raise TopologyError(f"{where}: {what}={given!r}; a dict by name is needed. Write {what}={{'name': …}}")
+
+
+def check_kind(where: str, needed: type, given: Iterable[Any], advice: str = "") -> None:
+    """Check the type of collections."""
+    for one in given:
+        if not isinstance(one, needed):
+            raise TopologyError(
+                f"{where}: {type(one).__name__} is no {needed.__name__}; one is needed. {advice}".strip()
+            )
+
+
+def check_rows(where: str, rows: Any, key: Any, value: Any) -> tuple[tuple[Any, Any], ...]:
+    """Check that rows are pairs (key, value) that can be hashed and encoded."""
+    check_serdes(where, key=key, value=value)
+    if isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Iterable):
+        raise TopologyError(f"{where}: rows={rows!r}; a list of pairs (key, value) is needed. A dict has .items()")
+    found = tuple(rows)
+    for row in found:
+        if not isinstance(row, tuple) or len(row) != 2:
+            raise TopologyError(f"{where}: the row {row!r} is no pair; a pair (key, value) is needed")
+        try:
+            hash(row)
+        except TypeError as error:
+            raise TopologyError(
+                f"{where}: the row {row!r} cannot be hashed: {error}; scalars, tuples and frozen structs can be rows"
+            ) from error
+        for what, serde, part in (("key", key, row[0]), ("value", value, row[1])):
+            if serde is not None and part is not None and (why := refusal(serde, part)):
+                raise TopologyError(f"{where}: the {what} {part!r} is no {serde.name}: {why}; name the serde that fits")
+    return found

@@ -1,0 +1,309 @@
+"""Parsing: splits a text into statements, and reads the clause that sqlglot's parser does not know.
+
+    WITH MUTUALLY RECURSIVE [(RETURN AT | ERROR AT RECURSION LIMIT n)] name (column type, …) AS (query), … query
+
+The clause is read from tokens. Each of its queries is parsed from the whole text with blanks in place of all text
+before the query, so that positions are those of the whole text. For a block inside a query the parser gets WITH
+RECURSIVE, blanks for the rest of the clause, and the queries; the declarations are then attached to the parser's
+result.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+from sqlglot.dialects import Postgres
+from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
+
+from eddy.errors import TopologyError
+from eddy.topology.sql.algebra import Bound, Column
+from eddy.topology.sql.statement_text import StatementText
+from eddy.topology.sql.types import TYPE_NAMES, parse_type
+
+__all__ = ["Definition", "Mutual", "created_query", "mutual_of", "parse", "split"]
+
+_TOKEN = re.compile(r" but got <Token.*", re.DOTALL)
+_BEGINNINGS = {"SELECT", "WITH", "VALUES", "TABLE", "CREATE"}
+_OPEN, _CLOSE = TokenType.L_PAREN, TokenType.R_PAREN
+_DECLARED = "declared"
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A declared binding: its columns, its query, and its offset in the text."""
+
+    name: str
+    columns: tuple[Column, ...]
+    query: exp.Expr
+    offset: int
+
+
+@dataclass(frozen=True)
+class Mutual:
+    """A query WITH MUTUALLY RECURSIVE."""
+
+    definitions: list[Definition]
+    bound: Bound | None
+    body: exp.Expr
+
+
+@dataclass(frozen=True)
+class _Declared:
+    """The declaration of a binding; its query is from `start` to `end`."""
+
+    name: str
+    columns: tuple[Column, ...]
+    offset: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class _Heading:
+    """A WITH clause. `body` is the offset after it, `blanks` are the parts that the parser does not know."""
+
+    bindings: list[_Declared]
+    bound: Bound | None
+    body: int
+    blanks: list[tuple[int, int]]
+
+
+def split(text: StatementText) -> list[StatementText]:
+    """The statements of a text, each with blanks in place of earlier ones, so that positions are kept."""
+    found, start = [], 0
+    tokens = _tokens(text)
+    for index, token in enumerate(tokens):
+        last = index == len(tokens) - 1
+        if token.token_type is TokenType.SEMICOLON or last:
+            end = token.start if token.token_type is TokenType.SEMICOLON else token.end + 1
+            if any(start <= other.start < end for other in tokens[: index + 1]):
+                found.append(StatementText(_blank(text.text[:start]) + text.text[start:end], text.name))
+            start = token.end + 1
+    return found
+
+
+def parse(text: StatementText) -> exp.Expr | Mutual:
+    """The one statement of a text. Raises: TopologyError with the place of the first unreadable part."""
+    tokens = [token for token in _tokens(text) if token.token_type is not TokenType.SEMICOLON]
+    if not tokens:
+        raise text.error(0, "there is no statement; one is needed: SELECT …")
+    if tokens[0].token_type is not _OPEN and tokens[0].text.upper() not in _BEGINNINGS:
+        raise text.unsupported(tokens[0].start, tokens[0].text.upper(), "a query is needed: SELECT …")
+    mutual = [i for i, token in enumerate(tokens) if _is(token, "MUTUALLY") and i and _is(tokens[i - 1], "WITH")]
+    headings = [_Head(text, tokens, i + 1).heading() for i in mutual]
+    first = headings.pop(0) if mutual[:1] == [1] else None
+    source = _Source(text, headings)
+    if first is None:
+        return source.parsed(tokens[0].start, tokens[-1].end + 1)
+    definitions = [Definition(b.name, b.columns, source.parsed(b.start, b.end), b.offset) for b in first.bindings]
+    return Mutual(definitions, first.bound, source.parsed(first.body, tokens[-1].end + 1))
+
+
+def mutual_of(found: exp.With) -> Mutual | None:
+    """The recursive block of a WITH inside a query; None for any other WITH."""
+    heading = found.meta.get(_DECLARED)
+    if heading is None:
+        return None
+    queries = [cte.this for cte in found.expressions]
+    definitions = [
+        Definition(b.name, b.columns, query, b.offset) for b, query in zip(heading.bindings, queries, strict=True)
+    ]
+    assert found.parent is not None
+    return Mutual(definitions, heading.bound, found.parent)
+
+
+def created_query(text: StatementText) -> tuple[str, StatementText | None]:
+    """For CREATE VIEW name AS query the name and the query, for any other CREATE its name only, else ("", None)."""
+    tokens = [token for token in _tokens(text) if token.token_type is not TokenType.SEMICOLON]
+    if not tokens or not _is(tokens[0], "CREATE"):
+        return "", None
+    as_at = next((i for i, token in enumerate(tokens) if _is(token, "AS")), None)
+    if as_at is None or as_at < 2:
+        return "created", None
+    name = tokens[as_at - 1]
+    if name.token_type is _CLOSE:
+        raise text.unsupported(tokens[0].start, "CREATE … name (columns) AS", "name the columns in the query")
+    quoted = name.token_type is TokenType.IDENTIFIER
+    end = tokens[as_at].end + 1
+    return str(name.text if quoted else name.text.lower()), StatementText(
+        _blank(text.text[:end]) + text.text[end:], text.name
+    )
+
+
+def _tokens(text: StatementText) -> list[Token]:
+    try:
+        return list(Postgres().tokenize(text.text))
+    except SqlglotError as error:
+        raise text.error(0, f"the text cannot be read: {error}; a quote or a comment may not end") from error
+
+
+class _Source:
+    """The text for the parser: with blanks in place of the declarations of inner blocks."""
+
+    def __init__(self, text: StatementText, inner: Sequence[_Heading]) -> None:
+        self._text, self._source = text, text.text
+        self._inner = {heading.bindings[0].offset: heading for heading in inner}
+        for start, end in (span for heading in inner for span in heading.blanks):
+            self._source = self._source[:start] + _blank(self._source[start:end]) + self._source[end:]
+
+    def parsed(self, start: int, end: int) -> exp.Expr:
+        """Parse the text from `start` to `end`. Raises: TopologyError with the place of the first unreadable part."""
+        text = self._text
+        source = _blank(self._source[:start]) + self._source[start:end]
+        try:
+            found = [node for node in Postgres().parse(source) if node is not None]
+        except ParseError as error:
+            raise self._unreadable(error) from error
+        except SqlglotError as error:
+            raise text.error(start, f"it cannot be read: {error}") from error
+        if len(found) != 1:
+            raise text.error(start, f"{len(found)} statements; one is needed. Take out the semicolon")
+        for inner in found[0].find_all(exp.With):
+            heading = self._inner.get(inner.expressions[0].args["alias"].this.meta.get("start"))
+            if heading is not None:
+                inner.meta[_DECLARED] = heading
+        return found[0]
+
+    def _unreadable(self, error: ParseError) -> TopologyError:
+        first = error.errors[0]
+        line, column = first.get("line") or 1, first.get("col") or 1
+        word = first.get("highlight") or ""
+        place = f"line {line}, column {max(column - len(word) + 1, 1)}"
+        said = _TOKEN.sub("", first.get("description") or "it cannot be read").rstrip(".")
+        message = f"{said}, at '{word}'"
+        return self._text.error(place, f"{message}; a query of PostgreSQL's form is needed")
+
+
+def _blank(text: str) -> str:
+    return "".join("\n" if letter == "\n" else " " for letter in text)
+
+
+def _is(token: Token, word: str) -> bool:
+    return token.text.upper() == word and token.token_type is not TokenType.IDENTIFIER
+
+
+class _Head:
+    """Reads the clause of a block from the token after WITH."""
+
+    def __init__(self, text: StatementText, tokens: Sequence[Token], at: int) -> None:
+        self._text, self._tokens, self._at = text, tokens, at
+        self._blanks: list[tuple[int, int]] = []
+
+    def heading(self) -> _Heading:
+        """Read the whole clause."""
+        first = self._tokens[self._at - 1]
+        self._blanks.append((first.start, first.end + 1))
+        self._expect("RECURSIVE")
+        bound = self._bound() if self._token().token_type is _OPEN else None
+        bindings = [self._definition()]
+        while self._token().token_type is TokenType.COMMA:
+            self._at += 1
+            bindings.append(self._definition())
+        return _Heading(bindings, bound, self._token().start, self._blanks)
+
+    def _token(self) -> Token:
+        if self._at < len(self._tokens):
+            return self._tokens[self._at]
+        end = self._tokens[-1].end + 1
+        raise self._text.error(
+            end, "the statement ends; WITH MUTUALLY RECURSIVE name (column type, …) AS (query) SELECT …"
+        )
+
+    def _expect(self, word: str) -> None:
+        token = self._token()
+        if not _is(token, word):
+            raise self._text.error(token.start, f"'{token.text}' where {word} is needed")
+        self._at += 1
+
+    def _bound(self) -> Bound:
+        """(RETURN AT | ERROR AT RECURSION LIMIT [=] n), or (RECURSION LIMIT [=] n), which means ERROR AT."""
+        start = self._token().start
+        self._expect("(")
+        word = self._token().text.upper()
+        if word in {"RETURN", "ERROR"}:
+            self._at += 1
+            self._expect("AT")
+        self._expect("RECURSION")
+        self._expect("LIMIT")
+        if self._token().token_type is TokenType.EQ:
+            self._at += 1
+        number = self._token()
+        if not number.text.isdecimal() or int(number.text) < 1:
+            raise self._text.error(number.start, f"RECURSION LIMIT {number.text}; a whole number from 1 on is needed")
+        self._at += 1
+        self._blanks.append((start, self._token().end + 1))
+        self._expect(")")
+        return Bound(int(number.text), "return" if word == "RETURN" else "error")
+
+    def _definition(self) -> _Declared:
+        offset = self._token().start
+        name = self._name("the name of a binding")
+        if self._token().token_type is not _OPEN:
+            raise self._text.error(
+                self._token().start,
+                f"binding '{name}' declares no columns; they are needed with their types. "
+                f"Write: {name} (column type, …) AS (…)",
+            )
+        start = self._token().start
+        self._at += 1
+        columns = [self._column(name)]
+        while self._token().token_type is TokenType.COMMA:
+            self._at += 1
+            columns.append(self._column(name))
+        self._blanks.append((start, self._token().end + 1))
+        self._expect(")")
+        self._expect("AS")
+        self._expect("(")
+        start = self._token().start
+        end = self._skip({_CLOSE})
+        self._expect(")")
+        if end <= start:
+            raise self._text.error(start, f"binding '{name}' has no query; one is needed")
+        return _Declared(name, tuple(columns), offset, start, end)
+
+    def _name(self, what: str) -> str:
+        token = self._token()
+        self._at += 1
+        if token.token_type is TokenType.IDENTIFIER:
+            return str(token.text)
+        if (
+            not token.text.replace("_", "a").isalnum()
+            or token.text[0].isdigit()
+            or token.token_type is TokenType.STRING
+        ):
+            raise self._text.error(token.start, f"'{token.text}' where {what} is needed")
+        return str(token.text.lower())
+
+    def _column(self, binding: str) -> Column:
+        name = self._name(f"a column of '{binding}'")
+        token = self._token()
+        end = self._skip({TokenType.COMMA, _CLOSE})
+        written = self._text.text[token.start : end].strip()
+        if not written:
+            raise self._text.error(
+                token.start, f"column '{name}' of '{binding}' has no type; one is needed: {name} bigint"
+            )
+        type = parse_type(written)
+        if type is None:
+            raise self._text.unsupported(
+                token.start,
+                f"the type {written}",
+                f"{TYPE_NAMES} is needed",
+            )
+        return Column(name, type)
+
+    def _skip(self, until: set[TokenType]) -> int:
+        """Skip to the next of these tokens outside of parentheses; return its offset."""
+        depth = 0
+        for token in self._rest():
+            if depth == 0 and token.token_type in until:
+                return int(token.start)
+            depth += (token.token_type is _OPEN) - (token.token_type is _CLOSE)
+            self._at += 1
+        return int(self._token().start)
+
+    def _rest(self) -> Iterator[Token]:
+        while self._at < len(self._tokens):
+            yield self._tokens[self._at]

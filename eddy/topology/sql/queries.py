@@ -1,0 +1,38 @@
+"""The port through which the clauses of a query bind the queries inside them."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from sqlglot import exp
+
+from eddy.topology.sql.algebra import Node
+from eddy.topology.sql.scope import QueryContext
+from eddy.topology.sql.statement_text import StatementText
+from eddy.topology.sql.types import Type
+
+__all__ = ["Queries"]
+
+
+class Queries(Protocol):
+    """Binds queries to the algebra. `definitions` names the enclosing recursive bindings, outermost first."""
+
+    text: StatementText
+    definitions: list[str]
+
+    def query(self, node: exp.Expr, path: str, environment: QueryContext, order: Sequence[exp.Expr] = ()) -> Node:
+        """The node of a query. `path` begins the names of its stateful steps. Raises: TopologyError."""
+
+    def common_table(self, cte: exp.CTE, path: str, environment: QueryContext) -> QueryContext:
+        """The context with one more common table expression."""
+
+    def resolved(self, node: Node) -> Node:
+        """The same node, with columns of unknown type cast to text."""
+
+    def as_types(self, node: Node, types: Sequence[Type], at: exp.Expr) -> Node:
+        """The same node, with its columns implicitly cast to `types`."""
+
+    def use(self, table: Node, node: exp.Expr) -> None:
+        """Record a reference to a table."""
+
+    def called(self, block: str) -> str:
+        """The name of a recursive block in errors."""

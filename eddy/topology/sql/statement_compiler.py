@@ -1,0 +1,397 @@
+"""From the algebra to eddy's relations: the steps of a topology that compute a statement.
+
+A node is emitted as rows (key, value) for its consumer: the key that a join or a group needs, and only the columns that
+are read downstream. Conditions and projections become Python functions, and a projection of a join is computed by the
+join's merge function.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from inspect import Parameter, Signature
+from keyword import iskeyword
+from typing import Any
+
+from eddy.errors import NonTerminatingRecursionError
+from eddy.operators.body import Bound, Words
+from eddy.topology.builder import Builder
+from eddy.topology.mutual import mutually_recursive
+from eddy.topology.reach import recursive_fixpoint
+from eddy.topology.relation import Relation, constant
+from eddy.topology.scopes import Scopes
+from eddy.topology.sql import algebra
+from eddy.topology.sql.aggregates import MARKER, group_function
+from eddy.topology.sql.algebra import Node, all_columns
+from eddy.topology.sql.expressions import (
+    Expr,
+    column,
+    columns_of,
+    is_cheap,
+    literal,
+    predicate_of,
+    replace_columns,
+    rows_of,
+    walk,
+)
+from eddy.topology.sql.folds import fold_of
+from eddy.topology.sql.names import step_name
+from eddy.topology.sql.reachability import START, Edges, edges_of, from_start, link, reached
+from eddy.topology.sql.rows import row_serde
+from eddy.topology.sql.series import series_function
+from eddy.topology.sql.types import Type
+
+__all__ = ["StatementCompiler"]
+
+Exprs = Sequence[Expr]
+Rows = Relation[Any, Any]
+
+_HOWEVER_DEEP = 2**62
+"""Reachability over finitely many edges ends at any depth."""
+_MORE = "raise the worker's max_nested_rows and max_nested_s if it needs more"
+_ADVICE = f"Let the step end: … WHERE depth < 100, mend the data, or {_MORE}"
+_ALL_ADVICE = "Write UNION, which has each row once, let the step end: … WHERE depth < 100, or mend the data"
+_BLOCK_ADVICE = (
+    f"Let it end after n rounds: WITH MUTUALLY RECURSIVE (RETURN AT RECURSION LIMIT n) …, mend the data, or {_MORE}"
+)
+_TAKEN = {"errors", "held", "limit"}
+_BY_VALUE, _BY_KEY = "_, row", "row, _"
+"""Whether a relation has its rows in its values or, as a set, in its keys."""
+
+
+class StatementCompiler:
+    """Compiles the nodes of one statement. `tables` maps each table to its relation, with rows in the values."""
+
+    def __init__(self, builder: Builder, tables: Mapping[str, Rows], name: str) -> None:
+        self._builder, self._tables, self._name = builder, tables, name
+        self._done: dict[Any, tuple[Rows, str]] = {}
+        self._variables: dict[tuple[object, str], tuple[Rows, str]] = {}
+        self._loops = 0
+        self._errors: list[tuple[algebra.Block, Rows]] = []
+
+    @property
+    def errors(self) -> list[tuple[algebra.Block, Rows]]:
+        """The errors of each outermost block: its own and those of the blocks inside it."""
+        plan = self._builder.plan
+        inside, there = Scopes(plan).around, set(plan.nodes)
+        return [(block, rows) for block, rows in self._errors if rows._node in there and rows._node not in inside]
+
+    def limit(self, block: algebra.Block, binding: str) -> int:
+        """The limit of a binding, by its name in the errors of `block`."""
+        inner = {f"{found.label}.": found for found, _ in self._errors if found is not block}
+        found = next((one for label, one in inner.items() if binding.startswith(label)), block)
+        return found.bound.rounds if found.bound else 0
+
+    def rows(self, node: Node) -> Rows:
+        """The rows of a node, under the empty key."""
+        return self._emit(node, (), all_columns(node))
+
+    def _emit(self, node: Node, key: Exprs, value: Exprs) -> Rows:
+        """A relation of rows (key, value), computed from each row of a node."""
+        match node:
+            case algebra.Project():
+                inner = [replace_columns(expr, node.exprs) for expr in (*key, *value)]
+                if _costs_no_more(node.exprs, (*key, *value)):
+                    return self._emit(node.input, inner[: len(key)], inner[len(key) :])
+                return self._mapped(self._emit(node.input, (), node.exprs), node, key, value)
+            case algebra.Filter():
+                return self._filter(node, key, value)
+            case algebra.Join():
+                return self._join(node, key, value)
+            case algebra.Semi():
+                return self._semi(node, key, value)
+            case algebra.Union():
+                first, *others = [self._emit(found, key, value) for found in node.inputs]
+                return first.union(*others) if others else first
+            case _:
+                relation, side = self._plain(node)
+                return self._mapped(relation, node, key, value, side)
+
+    def _mapped(self, relation: Rows, node: Node, key: Exprs, value: Exprs, side: str = _BY_VALUE) -> Rows:
+        """The mapped rows of a relation; the relation itself if the mapping changes nothing."""
+        if side == _BY_VALUE and not key and _is_whole(value, len(node.columns)):
+            return relation
+        whole = None if _is_whole(value, len(node.columns)) else value
+        function = rows_of(side, _names("row", len(node.columns)), key, whole)
+        return relation.map(function, None, _serde(key), _serde(value))
+
+    def _filter(self, node: algebra.Filter, key: Exprs, value: Exprs) -> Rows:
+        needed = sorted({i for expr in (*key, *value, *node.conditions) for i in columns_of(expr)})
+        places = {i: column(place, node.columns[i].type) for place, i in enumerate(needed)}
+        narrow = algebra.Project(
+            columns=tuple(node.columns[i] for i in needed),
+            input=node.input,
+            exprs=tuple(column(i, node.columns[i].type) for i in needed),
+        )
+        conditions = [replace_columns(condition, places) for condition in node.conditions]
+        test = predicate_of(_BY_VALUE, _names("row", len(needed)), conditions)
+        kept = self._emit(narrow, (), all_columns(narrow)).filter(test)
+        moved = [replace_columns(expr, places) for expr in (*key, *value)]
+        return self._mapped(kept, narrow, moved[: len(key)], moved[len(key) :])
+
+    def _join(self, node: algebra.Join, key: Exprs, value: Exprs) -> Rows:
+        """The join; its merge function computes the requested key and value."""
+        width = len(node.left.columns)
+        used = {i for expr in (*key, *value) for i in columns_of(expr)}
+        ours, theirs = sorted(i for i in used if i < width), sorted(i for i in used if i >= width)
+        left = self._keyed(node.left, node.left_key, [column(i, node.columns[i].type) for i in ours])
+        right = self._keyed(node.right, node.right_key, [column(i - width, node.columns[i].type) for i in theirs])
+        names = {i: f"left[{place}]" for place, i in enumerate(ours)}
+        names |= {i: f"right[{place}]" for place, i in enumerate(theirs)}
+        merge = rows_of("_, left, right", [names.get(i, "") for i in range(len(node.columns))], key, value)
+        return left.join(right, merge, step_name(node.name, "join"), _serde(key), _serde(value))
+
+    def _keyed(self, node: Node, key: Exprs, value: Exprs, nulls: bool = False) -> Rows:
+        """The rows of a node under a key; without rows whose key has a null, which equals nothing."""
+        found = self._emit(node, key, value)
+        return found if nulls or not key or all(_never_null(expr) for expr in key) else found.filter(_without_null)
+
+    def _semi(self, node: algebra.Semi, key: Exprs, value: Exprs) -> Rows:
+        """Semi: the join with each key once. Anti: all rows, less those of the semi join."""
+        name = step_name(node.name, "match")
+        needed = sorted({i for expr in (*key, *value, *node.left_key) for i in columns_of(expr)})
+        base = algebra.Project(
+            columns=tuple(node.columns[i] for i in needed),
+            input=node.left,
+            exprs=tuple(column(i, node.columns[i].type) for i in needed),
+        )
+        rows = self._emit(base, (), all_columns(base))
+        places = {i: column(place, node.columns[i].type) for place, i in enumerate(needed)}
+        keys, out_key, out_value = (
+            [replace_columns(expr, places) for expr in exprs] for exprs in (node.left_key, key, value)
+        )
+        whole = None if len(needed) == len(base.columns) else all_columns(base)
+        left = rows.map(
+            rows_of(_BY_VALUE, _names("row", len(needed)), keys, whole), None, _serde(keys), _serde(all_columns(base))
+        )
+        if keys and not node.nulls:
+            left = left.filter(_without_null)
+        right = self._keyed(node.right, node.right_key, (), node.nulls).distinct(f"{name}-keys")
+        merge = rows_of("_, row, there", _names("row", len(needed)), out_key, out_value)
+        semi = left.join(right, merge, name, _serde(key), _serde(value))
+        if not isinstance(node, algebra.Anti):
+            return semi
+        return self._mapped(rows, base, out_key, out_value).union(_negated(semi))
+
+    def _plain(self, node: Node) -> tuple[Rows, str]:
+        """The rows of a node as it computes them, and whether they are in the keys or the values."""
+        match node:
+            case algebra.Table():
+                return self._tables[node.table], _BY_VALUE
+            case algebra.Variable():
+                return self._variables[node.of, node.binding]
+            case algebra.Rows():
+                return self._constant(node), _BY_VALUE
+            case algebra.Shared():
+                return self._once(node, lambda: (self.rows(node.input), _BY_VALUE))
+            case algebra.Series():
+                return self._series(node), _BY_VALUE
+            case algebra.Distinct():
+                return self._set(node.input).distinct(step_name(node.name)), _BY_KEY
+            case algebra.Except():
+                return self._except(node), _BY_KEY
+            case algebra.Intersect():
+                return self._intersect(node), _BY_KEY
+            case algebra.Group():
+                return self._group(node), _BY_VALUE
+            case algebra.Loop():
+                return self._loop(node)
+            case algebra.Binding():
+                return self._block(node.block)[node.binding], _BY_VALUE
+            case _:
+                return self.rows(node), _BY_VALUE
+
+    def _once(self, key: Any, make: Callable[[], tuple[Rows, str]]) -> tuple[Rows, str]:
+        if key not in self._done:
+            self._done[key] = make()
+        return self._done[key]
+
+    def _constant(self, node: algebra.Rows) -> Rows:
+        """Rows written in the statement. A query without FROM has one row without columns."""
+
+        def make() -> tuple[Rows, str]:
+            name = step_name(node.name or f"{self._name}-one-row", "rows" if node.name else "")
+            serde = _serde(all_columns(node))
+            return self._fixed([((), row) for row in node.rows], name, serde), _BY_VALUE
+
+        return self._once(node, make)[0]
+
+    def _fixed(self, rows: list[tuple[Any, Any]], name: str, serde: Any) -> Rows:
+        return constant(self._builder, rows, name, row_serde(()), serde).at_one_owner(name)
+
+    def _series(self, node: algebra.Series) -> Rows:
+        bounds = rows_of("row", _names("row", len(node.input.columns)), node.bounds)
+        series = series_function(bounds)
+        return self.rows(node.input).flat_map_values(series, None, _serde(all_columns(node)))
+
+    def _set(self, node: Node) -> Rows:
+        """The rows of a node as keys, without a value."""
+        return self._emit(node, all_columns(node), ())
+
+    def _except(self, node: algebra.Except) -> Rows:
+        left, right, name = self._set(node.left), self._set(node.right), step_name(node.name)
+        return (left if node.all else left.distinct(f"{name}-left")).minus(right, name)
+
+    def _intersect(self, node: algebra.Intersect) -> Rows:
+        """The left side minus the rows that it has more often than the right side."""
+        left, right, name = self._set(node.left), self._set(node.right), step_name(node.name)
+        left = left if node.all else left.distinct(f"{name}-left")
+        return left.union(_negated(left.minus(right, name)))
+
+    def _group(self, node: algebra.Group) -> Rows:
+        name = step_name(node.name)
+        arguments = [found.argument for found in node.aggregates]
+        value = [argument if argument is not None else literal(None, _NOTHING) for argument in arguments]
+        rows = self._emit(node.input, node.keys, value)
+        if not node.keys:
+            marker = self._fixed([((), MARKER)], f"{name}-empty", _serde(value))
+            rows = rows.union(marker)
+        types = [None if argument is None else argument.type for argument in arguments]
+        fold = None if self._loops else fold_of(node.aggregates, types)
+        if fold is not None:
+            key, state = _serde(node.keys), row_serde(fold.types)
+            grouped = rows.group_by_key(key).aggregate(fold.initial, fold.adder, fold.subtractor, name, state)
+            return grouped.to_relation().map(fold.row, None, row_serde(()), _serde(all_columns(node)))
+        function = group_function(node.aggregates, types)
+        return rows.reduce(function, name, _serde(node.keys), _serde(all_columns(node)))
+
+    def _loop(self, node: algebra.Loop) -> tuple[Rows, str]:
+        """WITH RECURSIVE: a bag whose weights add up, or a set for UNION."""
+        name = step_name(node.name)
+        edges = edges_of(node) if not self._loops else None
+        if edges is not None:
+            return self._reachable(node, edges, name), _BY_KEY
+        outside = dict(self._done)
+
+        def op(rows: Rows) -> Rows:
+            self._done = dict(outside)  # a second call must not reuse steps of the first
+            with self._inside():
+                variable = node.variable.of, node.variable.binding
+                if node.distinct:
+                    self._variables[variable] = rows.distinct(f"{name}-seen"), _BY_KEY
+                    return self._set(node.step)
+                self._variables[variable] = rows, _BY_VALUE
+                return self.rows(node.step)
+
+        seed = self._set(node.seed) if node.distinct else self.rows(node.seed)
+        try:
+            words = Words(
+                f"sql '{self._name}' {node.where}: '{node.variable.binding}'", _ADVICE if node.distinct else _ALL_ADVICE
+            )
+            found = seed._bounded(op, name, Bound(words=words))
+        except NonTerminatingRecursionError as error:
+            binding = node.variable.binding
+            raise NonTerminatingRecursionError(
+                f"sql '{self._name}' {node.where}: nothing in the step of '{binding}' can drop a row, so that "
+                "every row would come round for ever; a condition or a join is needed. Write e.g. … WHERE depth < 100"
+            ) from error
+        return (found.distinct(f"{name}-distinct"), _BY_KEY) if node.distinct else (found, _BY_VALUE)
+
+    def _reachable(self, node: algebra.Loop, edges: Edges, name: str) -> Rows:
+        """The nodes reachable from the seed over edges."""
+        nodes = row_serde((Type("boolean"), node.columns[0].type))
+        links = self._keyed(edges.node, (edges.key,), (edges.to,)).map(link, None, nodes, nodes)
+        starts = self.rows(node.seed).map(from_start, None, nodes, nodes)
+        root = self._fixed([((), START)], f"{name}-start", nodes)
+        edges_of_all = starts.union(links)
+        found = recursive_fixpoint(
+            self._builder, roots=root, edges=edges_of_all, name=name, node=nodes, limit=_HOWEVER_DEEP
+        )
+        below = found.filter(lambda _, row: row.depth > 0)
+        return below.map(reached, None, _serde(all_columns(node)), row_serde(()))
+
+    @contextmanager
+    def _inside(self) -> Iterator[None]:
+        """Marks that the body of a loop is being built."""
+        self._loops += 1
+        try:
+            yield
+        finally:
+            self._loops -= 1
+
+    def _block(self, block: algebra.Block) -> dict[str, Rows]:
+        """WITH MUTUALLY RECURSIVE: the relations of its bindings."""
+        if block not in self._done:
+            outside = dict(self._done)
+
+            def step(*rows: Rows) -> tuple[Rows, ...]:
+                self._done = dict(outside)
+                self._variables |= {
+                    (block, name): (found, _BY_VALUE) for (name, _), found in zip(block.bindings, rows, strict=True)
+                }
+                made = []
+                with self._inside():
+                    for name, definition in block.bindings:
+                        made.append(self.rows(definition))
+                        self._variables[block, name] = made[-1], _BY_VALUE
+                return tuple(made)
+
+            names = _parameters([name for name, _ in block.bindings])
+            parameters = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in names]
+            step.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+            serdes = {
+                parameter: (row_serde(()), _serde(all_columns(definition)))
+                for parameter, (_, definition) in zip(names, block.bindings, strict=True)
+            }
+            bound = block.bound
+            bindings = mutually_recursive(
+                self._builder,
+                step,
+                step_name(block.name),
+                bound.rounds if bound else None,
+                bound.then if bound else "error",
+                serdes,
+                sole=True,
+                label=block.label,
+                words=Words(f"sql '{self._name}'", _BLOCK_ADVICE),
+            )
+            self._errors.append((block, bindings.errors))
+            found = {name: bindings[n] for n, (name, _) in zip(names, block.bindings, strict=True)}
+            self._done[block] = found  # type: ignore[assignment]
+        return self._done[block]  # type: ignore[return-value]
+
+
+_NOTHING = Type("unknown")
+
+
+def _negated(relation: Rows) -> Rows:
+    return relation._transform("negate", None, None)
+
+
+def _serde(exprs: Exprs) -> Any:
+    return row_serde(tuple(expr.type for expr in exprs))
+
+
+def _names(row: str, width: int) -> list[str]:
+    return [f"{row}[{i}]" for i in range(width)]
+
+
+def _is_whole(value: Exprs, width: int) -> bool:
+    """Whether the expressions are all columns of a row, in their order."""
+    return len(value) == width and all(expr.op == "column" and expr.value == i for i, expr in enumerate(value))
+
+
+def _costs_no_more(exprs: Exprs, users: Exprs) -> bool:
+    """Whether inlining the expressions would compute no expensive one more than once."""
+    read: dict[int, int] = {}
+    for user in users:
+        for part in walk(user):
+            if part.op == "column":
+                read[part.value] = read.get(part.value, 0) + 1
+    return all(is_cheap(expr) or read.get(i, 0) <= 1 for i, expr in enumerate(exprs))
+
+
+def _never_null(expr: Expr) -> bool:
+    return expr.op == "literal" and expr.value is not None
+
+
+def _without_null(key: tuple[Any, ...], _: Any) -> bool:
+    return None not in key
+
+
+def _parameters(names: Sequence[str]) -> list[str]:
+    """The bindings' names as parameter names; a name that is not possible is replaced by its position."""
+    return [
+        name
+        if name.isidentifier() and name.isascii() and not iskeyword(name) and name not in _TAKEN
+        else f"binding_{i}"
+        for i, name in enumerate(names)
+    ]

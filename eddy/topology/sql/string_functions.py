@@ -1,0 +1,101 @@
+"""SQL's string functions where Python's differ: positions count from 1, and positions past an end are no error."""
+
+import functools
+import re
+from collections.abc import Callable
+
+from eddy.errors import DataError
+
+__all__ = [
+    "initcap",
+    "left",
+    "like",
+    "pad",
+    "position",
+    "right",
+    "split_part",
+    "substring",
+    "substring_from",
+    "trimmed",
+]
+
+
+def substring_from(text: str, start: int) -> str:
+    """The text from the character `start`, counted from 1."""
+    return text[max(start - 1, 0) :]
+
+
+def substring(text: str, start: int, length: int) -> str:
+    """The characters from `start` to before `start + length`, as far as they exist."""
+    if length < 0:
+        raise DataError(f"substring of length {length}; 0 or more is needed")
+    return text[max(start - 1, 0) : max(start - 1 + length, 0)]
+
+
+def position(text: str, part: str) -> int:
+    """The position of `part`, or 0."""
+    return text.find(part) + 1
+
+
+def left(text: str, count: int) -> str:
+    """The first `count` characters; if `count` is negative, all but the last ones."""
+    return text[:count]
+
+
+def right(text: str, count: int) -> str:
+    """The last `count` characters; if `count` is negative, all but the first ones."""
+    return text[max(len(text) - count, 0) :] if count > 0 else text[-count:] if count else ""
+
+
+def pad(at_left: bool) -> Callable[..., str]:
+    """`lpad` or `rpad`: padded or cut to a length."""
+
+    def padded(text: str, length: int, fill: str = " ") -> str:
+        missing = length - len(text)
+        if missing <= 0 or not fill:
+            return text[: max(length, 0)]
+        filling = (fill * (missing // len(fill) + 1))[:missing]
+        return filling + text if at_left else text + filling
+
+    return padded
+
+
+def split_part(text: str, separator: str, index: int) -> str:
+    """The part with this number, from 1, or from -1 backwards; "" if there is none."""
+    if index == 0:
+        raise DataError("split_part: part 0; a number from 1 on, or from -1 on backwards, is needed")
+    parts = text.split(separator) if separator else [text]
+    return parts[index - (index > 0)] if -len(parts) <= index <= len(parts) and index else ""
+
+
+def trimmed(method: Callable[[str, str], str]) -> Callable[..., str]:
+    """`trim`, `ltrim` or `rtrim`: without these characters, by default spaces, at its ends."""
+
+    def trim(text: str, characters: str = " ") -> str:
+        return method(text, characters) if characters else text
+
+    return trim
+
+
+def initcap(text: str) -> str:
+    """Each word with an upper-case first letter, the rest lower case."""
+    return re.sub(r"[^\W_]+", lambda word: word[0][:1].upper() + word[0][1:].lower(), text)
+
+
+def like(ignore_case: bool) -> Callable[[str, str], bool]:
+    """`LIKE` or `ILIKE`: % matches any text, _ one character, \\ escapes the next character."""
+
+    @functools.lru_cache(256)
+    def compiled(pattern: str) -> re.Pattern[str]:
+        parts, characters = [], iter(pattern)
+        for character in characters:
+            if character == "\\":
+                following = next(characters, None)
+                if following is None:
+                    raise DataError("LIKE: the pattern ends in \\; a character is needed after it")
+                parts.append(re.escape(following))
+            else:
+                parts.append({"%": ".*", "_": "."}.get(character) or re.escape(character))
+        return re.compile("".join(parts), re.DOTALL | (re.IGNORECASE if ignore_case else 0))
+
+    return lambda text, pattern: compiled(pattern).fullmatch(text) is not None

@@ -1,0 +1,63 @@
+"""From a statement to the steps of a topology."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from eddy.errors import TopologyError
+from eddy.serde import String
+from eddy.topology.builder import Builder
+from eddy.topology.relation import Relation
+from eddy.topology.sql.algebra import Column
+from eddy.topology.sql.rows import key_serde, row_serde
+from eddy.topology.sql.statement import Statement, bind_statement
+from eddy.topology.sql.statement_compiler import StatementCompiler
+from eddy.topology.sql.statement_text import StatementText
+from eddy.topology.sql.tables import rows_relation
+from eddy.topology.sql.view import View
+
+__all__ = ["build", "create_view"]
+
+Row = tuple[Any, ...]
+
+
+def create_view(
+    builder: Builder, text: str, tables: Mapping[str, Any], name: str, key: str | Sequence[str] | None
+) -> View:
+    """Build the steps of a statement into a topology. Raises: TopologyError, with line and column."""
+    relations, columns = {}, {}
+    for table, source in tables.items():
+        relations[table], columns[table] = rows_relation(table, source, f"{name}-{table}")
+    statement = bind_statement(StatementText(text, name), columns, name, ordered=False)
+    rows, compiler = build(builder, statement, relations, name)
+    errors = [found.map_values(lambda row: str(row[1]), value=String) for _, found in compiler.errors]
+    all_errors = errors[0].union(*errors[1:]) if len(errors) > 1 else errors[0] if errors else None
+    return View(_keyed(rows, statement.columns, key, name), name, statement.columns, all_errors)
+
+
+def build(
+    builder: Builder, statement: Statement, relations: Mapping[str, Relation[Any, Any]], name: str
+) -> tuple[Relation[Any, Row], StatementCompiler]:
+    """The rows of a statement over the rows of its tables, under the empty key."""
+    compiler = StatementCompiler(builder, relations, name)
+    return compiler.rows(statement.node), compiler
+
+
+def _keyed(
+    rows: Relation[Any, Row], columns: Sequence[Column], key: str | Sequence[str] | None, name: str
+) -> Relation[Any, Row]:
+    if key is None:
+        return rows
+    names = [column.name for column in columns]
+    if not isinstance(key, str | list | tuple):
+        raise TopologyError(f"sql '{name}': key={key!r}; a column, or a list of columns, is needed")
+    wanted = [key] if isinstance(key, str) else list(key)
+    for column in wanted:
+        if names.count(column) != 1:
+            raise TopologyError(f"sql '{name}': key column '{column}'; one of {names} is needed, which is there once")
+    places = [names.index(column) for column in wanted]
+    value = row_serde(tuple(column.type for column in columns))
+    if isinstance(key, str):
+        (place,) = places
+        return rows.map(lambda _, row: (row[place], row), None, key_serde(columns[place].type), value)
+    serde = row_serde(tuple(columns[place].type for place in places))
+    return rows.map(lambda _, row: (tuple(row[place] for place in places), row), None, serde, value)

@@ -1,0 +1,76 @@
+"""A web application around a worker and its tables, in Starlette: uvicorn examples.web:app
+
+POST /nodes {"node": "bob", "parent": "ann"}   writes, and answers with the version that has it
+GET  /tree/ann?at_least=VERSION                reads two tables at one version
+GET  /tables/v1/tables/descendants             all tables, as eddy serve has them
+"""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Mount, Route
+
+import eddy
+from eddy.connectors.local import LocalLog
+from eddy.serve.views.http import tables_app
+
+topology = eddy.Topology("web")
+parents = topology.table("web-nodes", key=eddy.String, value=eddy.String, name="nodes")
+(
+    parents.to_relation()
+    .map(lambda node, parent: (parent, 1))
+    .recursively(lambda rows: rows.join(parents, lambda _, one, parent: (parent, 1)), name="ancestors")
+    .group_by_key()
+    .count("descendants")
+)
+
+tables = Mount("/tables", Starlette())
+
+
+def write(log: LocalLog, node: str, parent: str) -> dict[str, dict[int, int]]:
+    """Write one record; return where its partition then ends."""
+    producer = log.producer(None)
+    try:
+        producer.begin()
+        producer.send("web-nodes", 0, [node.encode()], [parent.encode()], [0])
+        ends = producer.flush()
+        producer.commit({}, None)
+    finally:
+        producer.close()
+    return {partition.topic: {partition.partition: end} for partition, end in ends.items()}
+
+
+async def add(request: Request) -> JSONResponse:
+    given = await request.json()
+    state = request.app.state
+    async with state.writing:
+        written = await asyncio.to_thread(write, state.log, given["node"], given["parent"])
+    version = await state.views.wait_async(written)
+    return JSONResponse({"version": version.token}, 201)
+
+
+async def tree(request: Request) -> JSONResponse:
+    views, node = request.app.state.views, request.path_params["node"]
+    await views.wait_async(request.query_params.get("at_least"))
+    with views.snapshot() as snapshot:
+        parent, below = snapshot["nodes"].get(node), snapshot["descendants"].get(node, 0)
+        return JSONResponse({"parent": parent, "descendants": below, "exact": snapshot.version.exact})
+
+
+@contextlib.asynccontextmanager
+async def lifespan(app: Starlette) -> AsyncIterator[None]:
+    log = eddy.open_log(os.environ.get("WEB_DATA", ".eddy/log"))
+    eddy.create_topics(topology, log)
+    with contextlib.closing(log), eddy.run(topology, log):
+        async with eddy.views(topology, log) as views:
+            app.state.log, app.state.views, app.state.writing = log, views, asyncio.Lock()
+            tables.app = tables_app(views)
+            yield
+
+
+app = Starlette(routes=[Route("/nodes", add, methods=["POST"]), Route("/tree/{node}", tree), tables], lifespan=lifespan)

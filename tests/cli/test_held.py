@@ -1,0 +1,101 @@
+"""What has no finite answer, as commands tell it: `status`, `wait`, `run --until-idle`, and `on_limit="stop"`."""
+
+import json
+import pathlib
+import re
+import subprocess
+import uuid
+from collections.abc import Callable
+
+import pytest
+from click.testing import Result
+
+from tests.holding import way_round
+
+Command = Callable[..., Result]
+Start = Callable[..., subprocess.Popen[str]]
+PATIENCE_S = 60.0
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROGRAM = """
+import sys
+sys.path.append({root!r})
+from tests.holding import reaching
+topology = reaching({on_limit!r}, *{names!r})
+"""
+WHY = way_round("top", "a", "top")
+
+
+@pytest.fixture
+def program(folder: pathlib.Path) -> Callable[..., str]:
+    """Write the program with a choice of `on_limit` and names of application and topics; returns its file."""
+
+    def write(on_limit: str, *names: str) -> str:
+        name = f"{on_limit}.py"
+        (folder / name).write_text(PROGRAM.format(root=str(ROOT), on_limit=on_limit, names=names))
+        return name
+
+    return write
+
+
+def finish(process: subprocess.Popen[str], status: int) -> str:
+    """The messages of a process that ends by itself with `status`."""
+    _, messages = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == status, messages
+    return messages
+
+
+def test_what_is_held_is_told_by_every_command_and_goes_when_it_is_mended(
+    start: Start, run: Command, program: Callable[..., str]
+) -> None:
+    file = program("error")
+    run("produce", "links", stdin="top\ta\na\ttop\n")
+    told = finish(start("run", file, "--until-idle"), 3)
+    assert f"WARNING no finite answer: {WHY}" in told
+    assert "idle: all input is taken in" in told
+    assert run("wait", file, status=3).stderr == f"no finite answer: {WHY}\n"
+    status = json.loads(run("status", file, "--format", "json").stdout)
+    assert status["quiescent"]
+    assert status["held"] == [{"step": "reach", "partition": 0, "message": WHY}]
+    shown = [line.split() for line in run("status", file).stdout.splitlines()]
+    assert ["reach", "0", *WHY.split()] in shown
+    run("produce", "links", stdin="a\tb\n")
+    assert "reach' has a finite answer again, partition 0" in finish(start("run", file, "--until-idle"), 0)
+    assert run("wait", file).stderr == ""
+    assert json.loads(run("status", file, "--format", "json").stdout)["held"] == []
+    assert "no finite answer" not in run("status", file).stdout
+
+
+def test_stop_ends_with_a_status_of_its_own_until_it_is_mended(
+    start: Start, run: Command, program: Callable[..., str]
+) -> None:
+    file = program("stop")
+    run("produce", "links", stdin="top\ta\na\ttop\n")
+    for options in ([], ["--until-idle"]):
+        told = finish(start("run", file, *options), 65)
+        assert f"error [DATA_NO_FINITE_ANSWER]: all input is taken in, and there is no finite answer: {WHY}\n" in told
+    run("wait", file, status=3)
+    run("produce", "links", stdin="a\tb\n")
+    finish(start("run", file, "--until-idle"), 0)
+    run("wait", file)
+
+
+def test_on_kafka_two_workers_hold_and_stop_alike(
+    start: Start, run: Command, program: Callable[..., str], broker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EDDY_BOOTSTRAP", broker)
+    app = f"held-{uuid.uuid4().hex[:8]}"
+    names = (app, f"{app}-in", f"{app}-out")
+    error, stop = (program(on_limit, *names) for on_limit in ("error", "stop"))
+    both = ("--processes", "2", "--set", "session.timeout.ms=6000")
+    run("topics", "create", *names[1:], "--partitions", "2")
+    run("produce", names[1], stdin="top\ta\na\ttop\nleaf\ta\n")
+    told = finish(start("run", error, "--until-idle", *both), 3)
+    assert re.search(rf"^\[[01]\] .*WARNING no finite answer: {re.escape(WHY)}$", told, re.M), told
+    assert run("wait", error, status=3).stderr == f"no finite answer: {WHY}\n"
+    held = json.loads(run("status", error, "--format", "json").stdout)["held"]
+    assert held == [{"step": "reach", "partition": 0, "message": WHY}]
+    told = finish(start("run", stop, *both), 65)
+    assert re.search(r"ended with status 65; the others stop too", told), told
+    run("produce", names[1], stdin="a\tb\n")
+    finish(start("run", stop, "--until-idle", *both), 0)
+    assert run("wait", stop).stderr == ""

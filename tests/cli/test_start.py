@@ -1,0 +1,86 @@
+"""What a worker does at its start about what may pass: a folder of states that is taken, a broker that is away."""
+
+import pathlib
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+
+from click.testing import Result
+
+from eddy.connectors.broker import free_port
+from tests.kafka import OwnBroker
+from tests.waiting import Deadline
+
+Start = Callable[..., subprocess.Popen[str]]
+Command = Callable[..., Result]
+PATIENCE_S = 60.0
+
+
+def finish(process: subprocess.Popen[str], status: int = 0) -> str:
+    _, messages = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == status, messages
+    return messages
+
+
+def test_folder_that_a_paused_worker_holds_is_free_once_that_one_has_gone(
+    start: Start, run: Command, folder: pathlib.Path
+) -> None:
+    run("produce", "nodes", stdin="leaf\ttwig\n")
+    holder = start("run", "family.py")
+    assert holder.stderr is not None
+    assert " runs on " in holder.stderr.readline() + holder.stderr.readline()
+    holder.send_signal(signal.SIGSTOP)
+    told = finish(start("run", "family.py", "--data", "another", "--until-idle"), 75)
+    assert f"error [STATE_IN_USE]: state '.eddy/state/family/0': is in use by another process, {holder.pid};" in told
+    assert "Delete" not in told
+    holder.kill()
+    holder.wait()
+    finish(start("run", "family.py", "--until-idle"))
+    assert set(run("consume", "descendants", "--latest", "--value-type", "int64").stdout.splitlines()) == {"twig\t1"}
+
+
+WAITS = "not started yet; trying for {} s: kafka 127.0.0.1:{}: no broker answers: "
+
+
+def test_broker_that_stays_away_is_waited_for_as_long_as_a_worker_tries(start: Start) -> None:
+    port, began = free_port(), time.monotonic()
+    told = finish(start("run", "family.py", "--bootstrap", f"127.0.0.1:{port}", "--retry", "4"), 75)
+    assert time.monotonic() - began > 4.0
+    assert told.count(" no broker answers: ") == 2  # once when it begins to wait, and once as the error
+    assert WAITS.format("4", port) in told
+    assert f"error [CONNECTOR]: kafka 127.0.0.1:{port}: no broker answers: " in told
+
+
+def test_stop_is_heard_while_a_broker_is_waited_for(start: Start) -> None:
+    port = free_port()
+    worker = start("run", "family.py", "--bootstrap", f"127.0.0.1:{port}")
+    assert worker.stderr is not None
+    assert any(WAITS.format("300", port) in line for line in worker.stderr)
+    deadline = Deadline(2.0)  # a second, and the end of the process
+    worker.send_signal(signal.SIGTERM)
+    told = finish(worker)
+    deadline.check("the end of the worker")
+    assert "stopped by SIGTERM before it had started" in told
+
+
+def test_worker_starts_by_itself_once_the_broker_does(
+    start: Start, run: Command, folder: pathlib.Path, own_broker: OwnBroker
+) -> None:
+    broker = own_broker(port=free_port())
+    broker.start()
+    on_broker = ("--bootstrap", broker.bootstrap)
+    run("topics", "create", "nodes", "descendants", *on_broker)
+    run("produce", "nodes", *on_broker, stdin="leaf\ttwig\n")
+    broker.kill()
+    worker = start("run", "family.py", "--until-idle", *on_broker)
+    assert worker.stderr is not None
+    assert any(" no broker answers: " in line for line in worker.stderr)
+    deadline = Deadline(8.0)  # with the start of a process
+    told = finish(start("wait", "family.py", "--timeout", "2", *on_broker), 1)
+    assert "not quiescent after 2 s: kafka " in told
+    assert " no broker answers: " in told
+    deadline.check("the end of the command")
+    broker.start()
+    assert "idle: all input is taken in; 1 records in" in finish(worker)
+    assert run("consume", "descendants", "--latest", "--value-type", "int64", *on_broker).stdout == "twig\t1\n"

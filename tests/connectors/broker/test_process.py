@@ -1,0 +1,86 @@
+"""A process is found again by its lock, and no other one is ever taken for it."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from eddy.connectors.broker.process import LOG, PID, claimed, gone, held, launch, process_id, send_signal
+
+PATIENCE_S = 10.0
+SLEEP = ["/bin/sleep", "60"]
+
+
+@pytest.fixture
+def sleeper(tmp_path: Path) -> Iterator[int]:
+    """The id of a process that runs in the folder."""
+    with claimed(tmp_path) as lock:
+        assert lock is not None
+        launch(SLEEP, tmp_path, lock)
+    pid = process_id(tmp_path)
+    assert pid is not None
+    yield pid
+    send_signal(tmp_path, signal.SIGKILL)
+    assert gone(tmp_path, PATIENCE_S)
+
+
+def test_process_holds_the_lock_as_long_as_it_lives(tmp_path: Path, sleeper: int) -> None:
+    assert held(tmp_path)
+    assert process_id(tmp_path) == sleeper
+    send_signal(tmp_path, signal.SIGKILL)
+    assert gone(tmp_path, PATIENCE_S)
+    assert process_id(tmp_path) is None
+
+
+def test_process_is_in_a_session_of_its_own_and_writes_a_log(tmp_path: Path) -> None:
+    code = f"import os, sys; print(os.getsid(0) != {os.getsid(0)}, file=sys.stderr); print(os.getcwd())"
+    with claimed(tmp_path) as lock:
+        assert lock is not None
+        launch([sys.executable, "-c", code], tmp_path, lock)
+    assert gone(tmp_path, PATIENCE_S)
+    assert (tmp_path / LOG).read_text() == f"True\n{tmp_path}\n"
+
+
+def test_two_do_not_run_in_one_folder(tmp_path: Path, sleeper: int) -> None:
+    with claimed(tmp_path) as lock:
+        assert lock is None
+    assert process_id(tmp_path) == sleeper
+
+
+def test_lock_that_was_not_handed_down_is_let_go(tmp_path: Path) -> None:
+    with claimed(tmp_path) as lock:
+        assert lock is not None
+        assert held(tmp_path)
+    assert not held(tmp_path)
+
+
+def test_lock_is_free_once_its_holder_was_killed(tmp_path: Path) -> None:
+    code = f"""
+import pathlib, os, signal
+from eddy.connectors.broker.process import claimed
+with claimed(pathlib.Path({str(tmp_path)!r})):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    assert subprocess.run([sys.executable, "-c", code]).returncode == -signal.SIGKILL
+    assert not held(tmp_path)
+
+
+def test_process_that_was_given_the_id_since_is_left_alone(tmp_path: Path) -> None:
+    with subprocess.Popen(SLEEP) as other:
+        (tmp_path / PID).write_text(str(other.pid))
+        assert process_id(tmp_path) is None
+        send_signal(tmp_path, signal.SIGKILL)
+        assert other.poll() is None
+        with claimed(tmp_path) as lock:
+            assert lock is not None
+            assert process_id(tmp_path) is None
+        other.kill()
+
+
+def test_nothing_runs_where_there_is_no_folder(tmp_path: Path) -> None:
+    assert not held(tmp_path / "nowhere")
+    assert process_id(tmp_path / "nowhere") is None

@@ -1,0 +1,41 @@
+"""What rotates by the day, so that each day tries what the days before did not. EDDY_SEED=N repeats a day's."""
+
+import datetime
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+
+__all__ = ["DAY", "EXAMPLES", "in_turn", "of_today", "share"]
+
+EXAMPLES = int(os.environ.get("EDDY_EXAMPLES", "40"))
+"""How many examples Hypothesis draws of a law, unless the law says otherwise; the long form draws 200."""
+
+DAY = int(os.environ.get("EDDY_SEED", datetime.datetime.now(datetime.UTC).date().toordinal()))
+"""Which day's seeds are tried. A failure prints the seed itself; this is for a run that is to be repeated whole."""
+
+
+def share(part: int) -> int:
+    """How many examples of a law that is tried so many times less, since each example takes its time."""
+    return max(EXAMPLES // part, 4)
+
+
+def of_today(count: int) -> range:
+    """`count` seeds that no other day has.
+
+    >>> len(of_today(3)), set(of_today(3)).isdisjoint(range(1_000))
+    (3, True)
+    """
+    return range(DAY * count, (DAY + 1) * count)
+
+
+def in_turn(values: Iterable[Any], days: int) -> Iterator[Any]:
+    """Parameters of a test, each tried one day in so many `days`. The others of a day are in the long form.
+
+    >>> sum(not one.marks for one in in_turn("abcdef", 3))
+    2
+    """
+    for number, value in enumerate(values):
+        marks = () if number % days == DAY % days else pytest.mark.long
+        yield pytest.param(*value if isinstance(value, tuple) else (value,), marks=marks)

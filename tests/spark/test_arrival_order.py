@@ -1,0 +1,69 @@
+"""What arrival order decides is named, with the reason, and what it does not decide is not."""
+
+import eddy
+from eddy.connectors.spark.arrival_order import order_dependent, tainted
+
+S, N = eddy.String, eddy.Int64
+
+
+def plan_of(*builds: object) -> eddy.Topology:
+    topology = eddy.Topology("t")
+    for build in builds:
+        build(topology)  # type: ignore[operator]
+    return topology
+
+
+def refused(build: object, partitions: int = 3, commutes: tuple[str, ...] = ()) -> dict[str, str]:
+    plan = plan_of(build).plan
+    return order_dependent(plan, {source.topic: partitions for source in plan.sources()}, commutes)
+
+
+def test_a_stream_table_join_is_named_with_what_is_behind_it() -> None:
+    topology = eddy.Topology("t")
+    clicks, users = topology.stream("clicks", S, S), topology.table("users", S, S)
+    joined = clicks.join(users, lambda click, user: user, value=S, name="who")
+    joined.to("out")
+    users.to("copy")
+    found = order_dependent(topology.plan, {"clicks": 1, "users": 1})
+    assert found.keys() == {"who"}
+    assert "as it was when the record came" in found["who"]
+    assert {node.name for node in tainted(topology.plan, found)} >= {"who"}
+    assert {sink.topic for sink in topology.plan.sinks() if sink in tainted(topology.plan, found)} == {"out"}
+
+
+def test_a_fold_is_refused_only_where_the_order_of_a_keys_records_is_not_known() -> None:
+    def kept(t: eddy.Topology) -> None:
+        t.stream("in", S, N).group_by_key().reduce(lambda a, b: b, "last").to("out")
+
+    def moved(t: eddy.Topology) -> None:
+        t.stream("in", S, N).group_by(lambda k, v: k[:1], key=S).reduce(lambda a, b: a + b, "sums").to("out")
+
+    assert refused(kept) == {}
+    assert refused(moved).keys() == {"sums"}
+    assert refused(moved, partitions=1) == {}
+    assert refused(moved, commutes=("sums",)) == {}
+
+
+def test_a_table_of_merged_streams_and_a_tables_changes_are_refused() -> None:
+    def merged(t: eddy.Topology) -> None:
+        t.stream("one", S, S).merge(t.stream("two", S, S)).to_table("latest").to("out")
+
+    def changes(t: eddy.Topology) -> None:
+        t.table("in", S, S).to_stream("changes").to("out")
+
+    def again(t: eddy.Topology) -> None:
+        t.table("in", S, S).to_stream("changes").to_table("again").to("out")
+
+    assert refused(again) == {}
+    assert refused(merged).keys() == {"latest"}
+    assert refused(changes).keys() == {"changes"}
+
+
+def test_counts_relations_and_recursions_are_not() -> None:
+    def family(t: eddy.Topology) -> None:
+        parents = t.table("nodes", S, S)
+        above = parents.to_relation().map(lambda node, parent: (parent, 1))
+        above = above.recursively(lambda x: x.join(parents, lambda _, one, parent: (parent, one)), "ancestors")
+        above.group_by_key().count("descendants").to("out")
+
+    assert refused(family) == {}

@@ -208,15 +208,22 @@ def columns_of(row: Row) -> Any:
 
 
 def trace(
-    body: Body, row: Row, part: Callable[[Row], Any] = itemgetter(0), longest: int = 1_000
+    body: Body,
+    row: Row,
+    part: Callable[[Row], Any] = itemgetter(0),
+    longest: int = 1_000,
+    ends: Callable[[Row], bool] = lambda row: False,
 ) -> tuple[list[Any], bool]:
-    """Follow one row through the loop: the keys, or other parts, on its way, and whether a row came again."""
+    """Follow one row through the loop: the keys, or other parts, on its way, and whether a row came again.
+
+    Nothing is computed from a row of which `ends` holds.
+    """
     seen: dict[Any, int] = {}
     path: list[Any] = []
     while row not in seen and len(path) < longest:
         seen[row] = len(path)
         path.append(part(row))
-        made = body.look(row)
+        made = [] if ends(row) else body.look(row)
         if not made:
             return path, False
         row = made[0]

@@ -5,8 +5,8 @@ A row in a second frontier proves nothing: two paths of different length may lea
 forward, one by one, depth first: a row that leads back to an earlier row of its path lies on a cycle. Repeated keys
 prove nothing either (a countdown, a walk of so many steps), so keys are not compared.
 
-Cost: nothing before wave 64. A search runs at waves 64, 128, 256, …, and follows a sixteenth of the loop's rows so far,
-at least 64.
+Cost: before wave 64 only that some rows are encoded. A search runs at waves 64, 128, 256, …, and follows a sixteenth of
+the loop's rows so far, at least 64.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,10 +16,22 @@ from operator import itemgetter
 from eddy.errors import LoopLimitError
 from eddy.operators.batch import Batch, Row, ZSet, merge_into
 
-__all__ = ["FIRST_LOOK", "LARGEST_WEIGHT", "EndlessError", "Repetition", "find_cycle", "find_stops", "outgrown"]
+__all__ = [
+    "FIRST_LOOK",
+    "GLANCE",
+    "LARGEST_WEIGHT",
+    "EndlessError",
+    "Repetition",
+    "find_cycle",
+    "find_stops",
+    "outgrown",
+]
 
 FIRST_LOOK = 64
 """The wave of the first search."""
+
+GLANCE = 8
+"""Before the first search, rows of every eighth wave are encoded: numbers that are squared soon fill the memory."""
 
 LARGEST_WEIGHT = 2**63 - 1
 """States and topics keep weights in eight bytes."""

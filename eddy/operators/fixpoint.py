@@ -24,7 +24,7 @@ from operator import attrgetter
 
 from eddy.operators.batch import EMPTY, Batch, Row, ZSet, merge_into
 from eddy.operators.body import Bound, Step, columns_of
-from eddy.operators.endless import FIRST_LOOK, LARGEST_WEIGHT, EndlessError, Repetition, outgrown
+from eddy.operators.endless import FIRST_LOOK, GLANCE, LARGEST_WEIGHT, EndlessError, Repetition, outgrown
 from eddy.operators.exchange import Budget
 from eddy.operators.inner_limits import InnerLimit
 from eddy.operators.operator import Operator, State
@@ -233,7 +233,7 @@ class Fixpoint(Timed):
                 raise self._error(index, made, "the epoch's rows or seconds were spent", of_work=True)
             if max(batch.weights) > LARGEST_WEIGHT or min(batch.weights) < -LARGEST_WEIGHT:
                 self._watch(index, made, round_, None)  # the next round might square it
-            elif round_ >= FIRST_LOOK and round_ & (round_ - 1) == 0:
+            elif round_ and round_ % GLANCE == 0 and (round_ < FIRST_LOOK or round_ & (round_ - 1) == 0):
                 self._watch(index, made, round_, self._encoders[index])
             if round_ < self._rounds:
                 merge_into(totals[index], batch.rows, batch.weights)

@@ -13,7 +13,7 @@ from typing import Any
 
 from eddy.operators.batch import EMPTY, Batch, Row, ZSet, concat, merge_into
 from eddy.operators.body import Body, Bound, trace
-from eddy.operators.endless import FIRST_LOOK, find_stops, outgrown
+from eddy.operators.endless import FIRST_LOOK, GLANCE, find_stops, outgrown
 from eddy.operators.exchange import Budget, Gate
 from eddy.operators.marking import FIRST_SEARCH, Marking, Place, without_messages
 from eddy.operators.operator import State
@@ -39,9 +39,9 @@ MOST_REACHED = 2_000_000
 class _GrowthError(Exception):
     """Waves do not end, and nothing comes round. `keys` are those of rows that have led there, and that were met."""
 
-    def __init__(self, cycles: Cycles, total: Total) -> None:
+    def __init__(self, reached: Iterable[Row], total: Total) -> None:
         super().__init__()
-        self.keys = {row[0] for row in (*cycles.reached, *total.sum())}
+        self.keys = {row[0] for row in (*reached, *total.sum())}
 
 
 class HeldWaves(Waves):
@@ -258,7 +258,7 @@ class HeldWaves(Waves):
             self._cycles = find_cycles(self.body.look, list(withheld.stops), MOST_REACHED)
             self._message = None
             if not self._cycles.ended:
-                raise _GrowthError(self._cycles, total)
+                raise _GrowthError(self._cycles.reached, total)
             opened = withheld.take(self._cycles)
             if not opened:
                 return
@@ -270,9 +270,18 @@ class HeldWaves(Waves):
         if self.gate.shared:
             first = min((hop for hop, batch in waiting.items() if batch.rows), default=0)
             return 1 << (max(first, FIRST_SEARCH) - 1).bit_length()
-        return min(FIRST_LOOK, self.bound.limit)
+        return min(GLANCE, self.bound.limit)
 
     def _watch(
+        self, starts: Batch, made: Batch, hop: int, waiting: dict[int, Batch], total: Total
+    ) -> tuple[Batch, int]:
+        limit = self.bound.limit
+        if hop < min(FIRST_LOOK, limit) and not self.gate.shared:
+            self._check_encodable(starts, made, total)
+            return made, min(hop + GLANCE, limit)
+        return self._search(starts, made, hop, waiting, total)
+
+    def _search(
         self, starts: Batch, made: Batch, hop: int, waiting: dict[int, Batch], total: Total, most: int = _ALL
     ) -> tuple[Batch, int]:
         """Stop at rows on cycles; see `_cut_off`. At most `most` rows pay for the search. Raises: _GrowthError."""
@@ -283,11 +292,10 @@ class HeldWaves(Waves):
         if not stops and hop >= limit:
             cycles = find_cycles(self._successors, starts.rows, max(_MOST_GROWN * limit, total.count))
             if not cycles.ended:
-                raise _GrowthError(cycles, total)
+                raise _GrowthError(cycles.reached, total)
             stops = find_stops(self._successors, starts.rows, _ALL) if cycles.rows else []
         if not stops:
-            if made.rows and next(outgrown(made, self.gate.encode), None) is not None:
-                raise _GrowthError(find_cycles(self._successors, starts.rows, FIRST_LOOK), total)
+            self._check_encodable(starts, made, total)
             return made, min(2 * hop, limit) if hop < limit else 2 * hop
         backs: ZSet = {}
         self._stop_all(stops, total, backs)
@@ -297,9 +305,17 @@ class HeldWaves(Waves):
             waiting[hop + 1] = concat((Batch.of(backs, made.time), waiting.get(hop + 1, EMPTY)))
         return self._going_on(made), hop + FIRST_LOOK
 
+    def _check_encodable(self, starts: Batch, made: Batch, total: Total) -> None:
+        """Raises: _GrowthError where rows have outgrown what can be written."""
+        if made.rows and next(outgrown(made, self.gate.encode), None) is not None:
+            raise _GrowthError((*starts.rows, *made.rows), total)
+
+    def _has_outgrown(self, row: Row) -> bool:
+        return next(outgrown(Batch([row], [1]), self.gate.encode), None) is not None
+
     def _spilling(self, rest: Batch, hop: int, waiting: dict[int, Batch], total: Total) -> Batch:
         """Stop before weights on a cycle grow epoch by epoch."""
-        return self._watch(rest, rest, hop, waiting, total, _SPILLED)[0]
+        return self._search(rest, rest, hop, waiting, total, _SPILLED)[0]
 
     def _stop_all(self, rows: Iterable[Row], total: Total, backs: ZSet) -> None:
         """Stop at rows that lie on cycles; `backs` takes the retractions of them from X."""
@@ -411,7 +427,8 @@ class HeldWaves(Waves):
             return min(withheld.marked(), key=order), "no row waits any more; its rows come at the next release"
         if withheld.whole:
             row = min(withheld.waiting, key=order)
-            what = f"it got as far as {shown(trace(self.body, row, self._part)[0])} and does not end"
+            path, _ = trace(self.body, row, self._part, ends=self._has_outgrown)
+            what = f"it got as far as {shown(path)} and does not end"
         elif self.gate.shared:
             row = min(withheld.waiting, key=order)
             way = self._marking.ways.get(row)

@@ -204,7 +204,7 @@ def held_position(log: Log, transactional_id: str, where: TopicPartition, group:
 
 class TestProducers:
     def test_one_is_made_anew_after_a_commit_that_took_long(
-        self, own_broker: OwnBroker, name: Name, caplog: pytest.LogCaptureFixture
+        self, own_broker: OwnBroker, name: Name, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A late request of the old one could end the next transaction; the new one's epoch fences it."""
         caplog.set_level(logging.INFO, "eddy.kafka")
@@ -217,11 +217,17 @@ class TestProducers:
         producer.begin()
         send(producer, name("topic"), 0, [b"y"])
         producer.flush()
+        resumed, commit = threading.Timer(1.5, broker.resume), producer._commit
+
+        def commit_while_paused() -> None:
+            resumed.start()
+            commit()
+
+        monkeypatch.setattr(producer, "_commit", commit_while_paused)
         broker.pause()
-        resumed = threading.Timer(2.5, broker.resume)
-        resumed.start()
         producer.commit({}, None)
         resumed.join()
+        monkeypatch.undo()
         assert "made anew" not in caplog.text
         commit_one(producer, name("topic"))
         assert f"producer '{name('id')}': made anew" in caplog.text

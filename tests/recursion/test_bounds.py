@@ -205,13 +205,19 @@ def test_a_view_that_oscillates_on_empty_tables_starts_and_is_right_once_records
         assert driver.store("errors").all() == {}
 
 
-def test_keys_that_outgrow_what_can_be_written_in_one_round_are_withheld_together() -> None:
-    """One try finds them all; each for itself would take two hundred."""
-    op = lambda x: x.map_values(lambda n: n * n).distinct("once")  # noqa: E731
+@pytest.mark.parametrize("distinct", [True, False], ids=["nested", "waves"])
+def test_numbers_that_are_squared_are_found_before_they_fill_the_memory(distinct: bool) -> None:
+    """Nested time withholds the keys, all found in one try; waves withhold the recursion."""
+
+    def op(x: Relation) -> Relation:
+        squared = x.map_values(lambda n: n * n).filter(lambda _, n: n != 1, "more")
+        return squared.distinct("once") if distinct else squared
+
     with run(op) as driver:
-        driver.input("seeds").pipe_all([(key, 3) for key in range(200)] + [(-key, 1) for key in range(5)])
-        assert driver.store("rows").all() == {-key: 1 for key in range(1, 5)}
-        assert len(driver.worker.circuit.held()) > 0
-        assert driver.worker.statistics.waves < 2_000
+        driver.input("seeds").pipe_all([(key, 3) for key in range(200)] + [(-1, 1)])
+        assert driver.worker.circuit.held()
+        assert driver.store("rows").all() == ({-1: 1} if distinct else {})
+        assert driver.worker.statistics.waves < 200
         driver.input("seeds").pipe_all([(key, None) for key in range(200)])
         assert not driver.worker.circuit.held()
+        assert driver.store("rows").all() == {-1: 1}

@@ -113,7 +113,7 @@ def test_the_pairs_of_many_rows_with_one_another() -> None:
 
 def test_values_that_grow_round_by_round() -> None:
     op = lambda x: x.map_values(lambda n: n * 3).filter(lambda k, n: n, "all").distinct("once")  # noqa: E731
-    with nested(op) as driver, held_soon(driver, "after 64 rounds it can no longer be encoded"):
+    with nested(op) as driver, held_soon(driver, "after 40 rounds it can no longer be encoded"):
         driver.input("seeds").pipe(1, 1)
 
 

@@ -27,6 +27,8 @@ from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[3]
 PATIENCE_S = 120.0
+KEYS = 500
+"""By table: so many that a row that was lost is not soon written again."""
 MOMENTS = [BEFORE_WRITE, WRITTEN, "random"]
 Tables = dict[str, dict[str, int | str]]
 
@@ -105,9 +107,9 @@ class Arena:
             with contextlib.suppress(ConnectorError), contextlib.closing(log.producer(None)) as producer:
                 producer.begin()
                 for _ in range(rng.randrange(1, 5)):
-                    transfer = [f"p{rng.randrange(9)}", f"q{rng.randrange(9)}", rng.randrange(100)]
+                    transfer = [f"p{rng.randrange(KEYS)}", f"q{rng.randrange(KEYS)}", rng.randrange(100)]
                     producer.send(self.inputs[0].topic, 0, [b"t"], [eddy.Json().encode(transfer)], [0])
-                    person, team = f"k{rng.randrange(40)}", f"t{rng.randrange(5)}"
+                    person, team = f"k{rng.randrange(KEYS)}", f"t{rng.randrange(5)}"
                     value = None if rng.random() < 0.2 else team.encode()
                     producer.send(self.inputs[1].topic, 0, [person.encode()], [value], [0])
                 producer.commit({}, None)
@@ -136,7 +138,7 @@ class Arena:
             self.server = self.start("server")
             threading.Event().wait(self.rng.uniform(0.0, 3.0))
         else:
-            self.server = self.start("server", moment, self.rng.randrange(1, 12))
+            self.server = self.start("server", moment, 4 + self.kills // 4 % 9)
             wait_for(lambda: not self.server.alive, PATIENCE_S, f"a server {moment}")
             assert self.server.process.wait() == -9, (self.folder / "server.txt").read_text()
         self._bury()
@@ -193,6 +195,7 @@ class Arena:
             assert shown.counts == {name: len(rows) for name, rows in shown.tables.items()}
         made, taken = Oracle(), [0, 0]
         for shown in exact:
+            assert shown.inputs, "exact without inputs"
             for index, (tp, offsets, keys, values) in enumerate(records):
                 end = shown.inputs[tp.topic][0]
                 while taken[index] < len(offsets) and offsets[taken[index]] < end:

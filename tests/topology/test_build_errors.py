@@ -30,7 +30,7 @@ class TestTermination:
 
     def test_one_open_way_round_is_enough_to_refuse(self) -> None:
         rows, _ = relation()
-        with pytest.raises(NonTerminatingRecursionError, match="on the way again → both"):
+        with pytest.raises(NonTerminatingRecursionError, match="on the path again → both"):
             rows.recursively(
                 lambda x: x.filter(lambda k, v: False).union(x.map(lambda k, v: (k, v), "again"), name="both"), "loop"
             )
@@ -38,7 +38,7 @@ class TestTermination:
     def test_a_left_join_drops_nothing(self) -> None:
         topology = eddy.Topology("app")
         stream, table = topology.stream("in", key=S, value=S), topology.table("t", key=S, value=S)
-        with pytest.raises(NonTerminatingRecursionError, match="on the way lookup"):
+        with pytest.raises(NonTerminatingRecursionError, match="on the path lookup"):
             stream.recursively(lambda x: x.left_join(table, lambda v, w: v, "lookup"), "loop")
 
     @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         NonTerminatingRecursionError,
         NotReadyError,
         PlanChangedError,
+        QueryBuildError,
         QueryError,
         RecordRefusedError,
         SlotTakenError,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from eddy.serve.views.version import Version
     from eddy.serve.views.views import Views, views
     from eddy.topology.grouped import KGroupedStream, KGroupedTable
+    from eddy.topology.queries.query import LiveTable, Query, live_table, query_from_json
     from eddy.topology.relation import RecursiveRelation, Relation
     from eddy.topology.sql.answer import Answer
     from eddy.topology.sql.one_off import query
@@ -66,6 +68,7 @@ __all__ = [
     "KGroupedTable",
     "KStream",
     "KTable",
+    "LiveTable",
     "LoopLimitError",
     "Native",
     "NoFiniteAnswerError",
@@ -74,6 +77,8 @@ __all__ = [
     "OutputRecord",
     "Plain",
     "PlanChangedError",
+    "Query",
+    "QueryBuildError",
     "QueryError",
     "Reached",
     "RecordRefusedError",
@@ -95,8 +100,10 @@ __all__ = [
     "Worker",
     "create_topics",
     "kafka",
+    "live_table",
     "open_log",
     "query",
+    "query_from_json",
     "run",
     "views",
 ]
@@ -116,6 +123,7 @@ _HOMES = {
         "NonTerminatingRecursionError",
         "NotReadyError",
         "PlanChangedError",
+        "QueryBuildError",
         "QueryError",
         "RecordRefusedError",
         "SlotTakenError",
@@ -130,6 +138,7 @@ _HOMES = {
     "eddy.serve.views.version": ("Version",),
     "eddy.serve.views.views": ("Views", "views"),
     "eddy.topology.grouped": ("KGroupedStream", "KGroupedTable"),
+    "eddy.topology.queries.query": ("LiveTable", "Query", "live_table", "query_from_json"),
     "eddy.topology.relation": ("RecursiveRelation", "Relation"),
     "eddy.topology.sql.answer": ("Answer",),
     "eddy.topology.sql.one_off": ("query",),

@@ -16,7 +16,18 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["Flat", "Row", "ascending", "descending", "flat_key", "has_null", "like_pattern", "order_key", "restored"]
+__all__ = [
+    "Flat",
+    "Row",
+    "ascending",
+    "descending",
+    "flat_key",
+    "has_null",
+    "like_pattern",
+    "order_key",
+    "restored",
+    "same_row",
+]
 
 Row = dict[str, Any]
 """A row of a table by column; a column that is missing is null."""
@@ -90,6 +101,13 @@ def order_key(order: Sequence[tuple[str, bool]], key: Callable[[Row], Flat]) -> 
         return lambda row: of(row.get(column)) + key(row)
     parts = [(column, descending if falls else ascending) for column, falls in order]
     return lambda row: tuple(item for column, of in parts for item in of(row.get(column))) + key(row)
+
+
+def same_row(old: Row | None, new: Row | None) -> bool:
+    """Whether rows are equal, of equal kinds too: 1 equals True."""
+    if old is None or new is None or old != new:
+        return old is new
+    return all(type(value) is type(new[column]) for column, value in old.items())
 
 
 def like_pattern(pattern: str, *, ignore_case: bool = False) -> re.Pattern[str]:

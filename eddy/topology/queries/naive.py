@@ -151,7 +151,8 @@ def _only(select: Select, row: Row) -> Row:
 
 
 def _compared(condition: Compare, value: Any) -> bool:
-    op, other = condition.op, condition.value
+    op = condition.op
+    other: Any = condition.value
     if op in {"is", "is not"}:
         return (value is None) is (op == "is")
     if value is None:

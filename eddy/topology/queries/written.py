@@ -4,6 +4,7 @@ A row in the function of a nest is called `row`. A recursion is written as a fun
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from eddy.topology.queries.syntax import And, Compare, Condition, Exists, Nest, Or, Ref, Select
 
@@ -105,7 +106,8 @@ def _compare(condition: Compare, table: str) -> str:
     if op in {"=", "!=", "<", "<=", ">", ">="}:
         return f"{column} {'==' if op == '=' else op} {condition.value!r}"
     method = op.removeprefix("not ")
-    value = list(condition.value) if method == "in" else condition.value
+    value: Any = condition.value
+    value = list(value) if method == "in" else value
     return f"{'~' if op.startswith('not') else ''}{column}.{'is_in' if method == 'in' else method}({value!r})"
 
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from eddy.runtime.worker import Worker
     from eddy.serde import Bytes, Float64, Int64, Json, Native, Plain, Serde, String, Struct
     from eddy.serve.embedding import create_topics, kafka, open_log, run
+    from eddy.serve.live.view import LiveView, Patch
     from eddy.serve.views.version import Version
     from eddy.serve.views.views import Views, views
     from eddy.topology.grouped import KGroupedStream, KGroupedTable
@@ -70,12 +71,14 @@ __all__ = [
     "KStream",
     "KTable",
     "LiveTable",
+    "LiveView",
     "LoopLimitError",
     "Native",
     "NoFiniteAnswerError",
     "NonTerminatingRecursionError",
     "NotReadyError",
     "OutputRecord",
+    "Patch",
     "Plain",
     "PlanChangedError",
     "Query",
@@ -136,6 +139,7 @@ _HOMES = {
     "eddy.operators.graph.reached": ("Child", "Reached"),
     "eddy.serde": ("Bytes", "Float64", "Int64", "Json", "Native", "Plain", "Serde", "String", "Struct"),
     "eddy.serve.embedding": ("create_topics", "kafka", "open_log", "run"),
+    "eddy.serve.live.view": ("LiveView", "Patch"),
     "eddy.serve.views.version": ("Version",),
     "eddy.serve.views.views": ("Views", "views"),
     "eddy.topology.grouped": ("KGroupedStream", "KGroupedTable"),

@@ -110,7 +110,10 @@ class Ordered(Operator):
 
     def _remove(self, bucket: Flat, position: Flat) -> None:
         positions = self.buckets[bucket]
-        del positions[rank(positions, position)]
+        if type(positions) is list:
+            del positions[rank(positions, position)]
+        else:
+            positions.remove(position)
         if not positions:
             del self.buckets[bucket]
 

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from operator import itemgetter
+from typing import Protocol
 
 import msgspec
 from sortedcontainers import SortedDict
@@ -25,7 +26,7 @@ from eddy.serve.views.version import Version
 from eddy.state.offsets import decode_offset, encode_offset, offset_key, read_offsets, read_stamp
 from eddy.state.store import Store
 
-__all__ = ["NOTED", "Rows", "Snapshot"]
+__all__ = ["NOTED", "Changes", "Follower", "Rows", "Snapshot"]
 
 _COUNTS, _TABLE, _LAST = b"\xffcounts\x00", b"\xfftable\x00", b"\xfflast\x00"
 NOTED = b"\xffnoted"
@@ -35,6 +36,16 @@ _MAX_KEPT = 1_000_000
 
 Changes = Mapping[str, Mapping[bytes, bytes | None]]
 """By table and key, the new value, None where the row goes."""
+
+
+class Follower(Protocol):
+    """Is told of changes as they are applied, under the lock of the rows."""
+
+    def put(self, changes: Changes) -> None:
+        """Rows have changed."""
+
+    def lost(self, table: str) -> None:
+        """All rows of a table have gone, to be read anew."""
 
 
 class Rows:
@@ -47,6 +58,7 @@ class Rows:
         self.hindrance = "starting"
         self.failure: Exception | None = None
         self._snapshots: set[Snapshot] = set()
+        self._followers: list[Follower] = []
         counts = store.get_many([_COUNTS + name.encode() for name in tables])
         self.counts = {
             name: 0 if found is None else decode_offset(found) for name, found in zip(tables, counts, strict=True)
@@ -81,6 +93,8 @@ class Rows:
             self.hindrance = f"table '{table}' is read anew"
             for snapshot in self._snapshots:
                 snapshot.ended = f"table '{table}' was read anew"
+            for follower in self._followers:
+                follower.lost(table)
             self._store.write([(offset_key(*tp), None) for tp in parts])  # first: half a deletion is no state
             self._store.delete_prefix(table_prefix(table))
             lasts = [(_LAST + offset_key(*tp), None) for tp in parts]
@@ -116,6 +130,8 @@ class Rows:
             self._store.write([*batch, *notes])
             for snapshot in self._snapshots:
                 snapshot.keep(olds)
+            for follower in self._followers:
+                follower.put(changes)
             self.counts, self.version = counts, version
             self.changed.notify_all()
         return len(news)
@@ -173,6 +189,16 @@ class Rows:
         """A snapshot is not read any more."""
         with self.changed:
             self._snapshots.discard(snapshot)
+
+    def attach(self, follower: Follower) -> None:
+        """Tell it of changes from now on."""
+        with self.changed:
+            self._followers.append(follower)
+
+    def detach(self, follower: Follower) -> None:
+        """Tell it of changes no more."""
+        with self.changed:
+            self._followers.remove(follower)
 
     def close(self) -> None:
         """Close the store."""

@@ -41,7 +41,7 @@ class Naming:
         for stored, data in changes:
             row = self._key(decode_key(self._served.key, stored[self._skip :]))
             key = self.key_of(row)
-            yield key, None if data is None else self._values(decode(data)) | row
+            yield key, None if data is None else row | self._values(decode(data)) | row
 
     def _key(self, key: Any) -> Row:
         names = self.table.key

@@ -65,7 +65,7 @@ class LiveServer:
         with self.lock:
             self._take()
             view = self._engine.open(live.select, max_rows=live.max_rows)
-            live.begin(view, view.operator.snapshot())
+            live._begin(view, view.operator.snapshot())
             self._views[live] = None
 
     def close(self, live: LiveView) -> None:
@@ -83,9 +83,9 @@ class LiveServer:
         live.view = own
         ops = self._engine.move_window(own, skip, limit)
         if own.operator.failure is not None:
-            live.fail(own.operator.failure)
+            live._fail(own.operator.failure)
         elif ops:
-            live.take(ops, self.version)
+            live._take(ops, self.version)
 
     def wait(self, at_least: Any, exact: bool, timeout_s: float) -> Version:
         """Wait until all views are of a version. Raises: NotReadyError."""
@@ -138,7 +138,7 @@ class LiveServer:
         with self.lock:
             for live in list(self._views):
                 if table is None or table in tables_of(live.select):
-                    live.fail(error)
+                    live._fail(error)
             self._moved.notify_all()
 
     def _load(self, table: Table) -> None:
@@ -219,9 +219,9 @@ class LiveServer:
             if live.view in found:
                 failure = live.view.operator.failure
                 if failure is not None:
-                    live.fail(failure)
+                    live._fail(failure)
                 else:
-                    live.take(found[live.view], version)
+                    live._take(found[live.view], version)
         self._moved.notify_all()
 
 

@@ -138,13 +138,13 @@ class LiveView:
 
         return stop
 
-    def begin(self, view: View, ops: Sequence[Op]) -> None:
+    def _begin(self, view: View, ops: Sequence[Op]) -> None:
         """The server has opened it; `ops` make its rows."""
         self.view, self.state = view, "complete"
         self._buckets.apply(ops)
         self._seen.apply(ops)
 
-    def take(self, ops: Sequence[Op], version: Version) -> None:
+    def _take(self, ops: Sequence[Op], version: Version) -> None:
         """A patch of the server, which holds its lock."""
         patch = Patch(tuple(ops), version)
         self._buckets.apply(ops)
@@ -159,11 +159,11 @@ class LiveView:
             try:
                 listener(patch)
             except Exception as error:
-                self.fail(error)
+                self._fail(error)
                 return
         self._wake()
 
-    def fail(self, error: Exception) -> None:
+    def _fail(self, error: Exception) -> None:
         """It has ended: readers get the error."""
         self.state, self.error = "error", error
         self._wake()

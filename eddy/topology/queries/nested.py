@@ -48,7 +48,7 @@ class _Assembly:
         return made
 
     def _fill(self, row: Row, below: dict[str, str | None], level: Shape) -> None:
-        for name, bucket in below.items():
+        for name, bucket in below.items() if len(below) == 1 else reversed(below.items()):
             step = None if bucket is None else _place(bucket)
             if step in self._path:
                 row["$cycle"] = True

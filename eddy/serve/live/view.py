@@ -105,7 +105,7 @@ class LiveView:
 
     def _check(self) -> None:
         if self.error is not None:
-            raise self.error
+            raise self.error.with_traceback(None)
         if self.view is None:
             raise QueryError("live query: it is not open. Write: with views.live(query) as view: ...")
 
@@ -189,7 +189,7 @@ class LiveView:
             self._seen.apply(patch.ops)
             return patch
         if self.error is not None:
-            raise self.error
+            raise self.error.with_traceback(None)
         return None
 
     def next(self, timeout_s: float = 30.0) -> Patch:

@@ -42,6 +42,15 @@ _STOP_S = 15.0
 )
 @click.option("--cors", multiple=True, metavar="ORIGIN", help="An origin whose web pages may read; may be repeated.")
 @click.option(
+    "--tls-cert",
+    type=click.Path(path_type=pathlib.Path),
+    metavar="FILE",
+    help="Serve https, with this certificate in PEM.",
+)
+@click.option(
+    "--tls-key", type=click.Path(path_type=pathlib.Path), metavar="FILE", help="The certificate's key, in PEM."
+)
+@click.option(
     "--max-wait",
     type=click.FloatRange(min=0),
     default=2.0,
@@ -66,6 +75,8 @@ def command(
     http: str,
     http_token_file: pathlib.Path | None,
     cors: tuple[str, ...],
+    tls_cert: pathlib.Path | None,
+    tls_key: pathlib.Path | None,
     max_wait: float,
     log_format: LogFormat,
     log_level: Literal["debug", "info", "warning", "error"],
@@ -81,14 +92,22 @@ def command(
       curl localhost:8080/v1/tables/descendants/ann
     """
     show_messages(messages_console(), log_format, log_level)
-    endpoint = endpoint_of(http, http_token_file)
+    endpoint, tls = endpoint_of(http, http_token_file), _tls(tls_cert, tls_key)
     with stop_on_signals(patience_s=_STOP_S) as stop:
         try:
             with stop.interrupts():
                 topology = load(program).topology
-                with opened(target) as log, served(endpoint, topology, log, state, max_wait, list(cors)) as server:
+                with opened(target) as log, served(endpoint, topology, log, state, max_wait, list(cors), tls) as server:
                     while server.views.rows.failure is None:
                         time.sleep(0.2)
                     raise server.views.rows.failure
         except Stopped:
             _log.info("stopped by %s", stop)
+
+
+def _tls(certificate: pathlib.Path | None, key: pathlib.Path | None) -> tuple[pathlib.Path, pathlib.Path] | None:
+    if certificate is not None and key is not None:
+        return certificate, key
+    if certificate is None and key is None:
+        return None
+    raise click.UsageError("--tls-cert and --tls-key belong together: name both, or none.")

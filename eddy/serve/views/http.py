@@ -25,7 +25,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from eddy.errors import EddyError, NotReadyError, QueryError, TableNotServedError
+from eddy.errors import ConnectorError, EddyError, NotReadyError, QueryError, StateError, TableNotServedError
 from eddy.serve.metrics import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from eddy.serve.views.figures import registry_of
 from eddy.serve.views.key_text import key_of_text, text_of_key
@@ -203,6 +203,8 @@ _STATUS: list[tuple[type[EddyError], int]] = [
     (TableNotServedError, 404),
     (NotReadyError, 503),
     (QueryError, 400),
+    (StateError, 503),
+    (ConnectorError, 503),
 ]
 
 

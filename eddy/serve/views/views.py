@@ -18,6 +18,8 @@ from typing import Any
 
 from eddy.connectors.log import Log
 from eddy.errors import ConnectorError, EddyError, QueryError
+from eddy.serve.live.server import LiveServer
+from eddy.serve.live.view import LiveView
 from eddy.serve.views.catalog import Catalog, catalog_of
 from eddy.serve.views.reader import TableReader
 from eddy.serve.views.rows import Rows
@@ -26,6 +28,8 @@ from eddy.serve.views.tables import TableView
 from eddy.serve.views.version import Version, Wanted, wanted_of
 from eddy.state.memory import MemoryStore
 from eddy.state.rocksdb import RocksDBStore
+from eddy.topology.queries.planning import MAX_ROWS
+from eddy.topology.queries.query import Query
 from eddy.topology.topology import Topology
 
 __all__ = ["Snapshot", "Views", "views"]
@@ -96,6 +100,8 @@ class Views:
         self.rows = Rows(store, list(self.catalog.tables))
         self.reader = TableReader(self.catalog, self._log, self.rows, max_wait_s=max_wait_s)
         self.last_error = ""
+        self._live: LiveServer | None = None
+        self._live_lock = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"eddy-views-{topology.name}", daemon=True)
         self._thread.start()
@@ -204,11 +210,31 @@ class Views:
                 number = version.number
                 yield version
 
+    def live(self, query: Query, *, max_rows: int = MAX_ROWS) -> LiveView:
+        """A query that is kept up to date, to be opened by `with` or `async with`: see `LiveView`.
+
+        `max_rows` bounds the rows that it holds, with those of its nests; one that has more ends with an error.
+        """
+        return LiveView(self._live_server(), query, max_rows)
+
+    def read(self, query: Query, *, max_rows: int = MAX_ROWS) -> Any:
+        """The result of a query, once. Raises: QueryError."""
+        with self.live(query, max_rows=max_rows) as view:
+            return view.rows
+
+    def _live_server(self) -> LiveServer:
+        with self._live_lock:
+            if self._live is None:
+                self._live = LiveServer(self.catalog, self.rows, self.wanted)
+            return self._live
+
     def close(self) -> None:
         """Stop reading, and release the store; the second time, do nothing."""
         if self._stop.is_set():
             return
         self._stop.set()
+        if self._live is not None:
+            self._live.stop()
         self._thread.join(_STOP_S)
         self.rows.close()
         self._close_log()

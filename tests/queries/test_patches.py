@@ -28,11 +28,14 @@ def move(rig: Rig, **parents: str | None) -> None:
     rig.apply(("nodes", None, {"id": name, "parent": parent}) for name, parent in parents.items())
 
 
+@pytest.mark.parametrize("columns", [("id", "place"), ("id",)])
 @pytest.mark.parametrize("limit", [None, 3])
 @pytest.mark.parametrize("places", list(itertools.permutations(range(4))))
-def test_rows_that_change_places_in_one_batch_are_moved(places: tuple[int, ...], limit: int | None) -> None:
+def test_rows_that_change_places_in_one_batch_are_moved(
+    places: tuple[int, ...], limit: int | None, columns: tuple[str, ...]
+) -> None:
     rig = Rig({"items": ["id"]}, {"items": [{"id": number, "place": number * 10} for number in range(6)]})
-    query = items.order_by(items.place).limit(limit)
+    query = items.order_by(items.place).limit(limit).select(*columns)
     followed = rig.follow(query)
     rig.apply(("items", None, {"id": number, "place": place * 10}) for number, place in enumerate(places))
     assert followed.rows == evaluate(query.syntax, rig.rows())

@@ -36,7 +36,8 @@ __all__ = ["Snapshot", "Views", "views"]
 
 _log = logging.getLogger("eddy.views")
 _POLL_S, _PAUSE_S, _STOP_S = 0.2, 0.2, 10.0
-_LOOK_S = 0.002
+_LOOK_S, _LOOK_AT_LEAST_S = 0.002, 0.1
+"""A coroutine that waits looks less and less often, so that hundreds of them do not keep a core busy."""
 
 
 class Snapshot:
@@ -167,14 +168,15 @@ class Views:
 
     async def wait_async(self, at_least: Any = None, *, exact: bool = False, timeout_s: float = 30.0) -> Version:
         """The same in a coroutine, which others run beside."""
-        fits, end = self._fits(at_least, exact), time.monotonic() + timeout_s
+        fits, began = self._fits(at_least, exact), time.monotonic()
         while True:
             version = self.version
             if self.rows.failure is None and not self.rows.hindrance and fits(version):
                 return version
-            if self.rows.failure is not None or time.monotonic() >= end:
+            waited = time.monotonic() - began
+            if self.rows.failure is not None or waited >= timeout_s:
                 return self.wait(at_least, exact=exact, timeout_s=0)
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(min(max(_LOOK_S, waited / 10), _LOOK_AT_LEAST_S))
 
     def __getitem__(self, table: str) -> TableView:
         """A table, at the latest version with each read. Raises: TableNotServedError."""

@@ -1,4 +1,4 @@
-"""The peer in Java: its jars, fetched once by PySpark's Ivy beside those of the broker, and its classes.
+"""The peers in Java: their jars, fetched once by PySpark's Ivy beside those of the broker, and their classes.
 
 A folder named by EDDY_KAFKA_JARS, such as the libs folder of a Kafka distribution, is taken as it is.
 """
@@ -30,7 +30,7 @@ _SETTINGS = """\
 
 @cache
 def java() -> tuple[str, str]:
-    """The path of java, and the class path of the peer, compiled. Raises: MissingError."""
+    """The path of java, and the class path of the peers, compiled. Raises: MissingError."""
     try:
         found, jars = find_java(), _jars()
     except ConnectorError as error:
@@ -104,16 +104,18 @@ def _fetch(jars: list[Jar], kept: Path) -> None:
 
 
 def _compile(java: str, class_path: str, classes: Path) -> None:
-    """Compile the peer where its source is newer than its class."""
-    source, made = _FOLDER / "Peer.java", classes / "Peer.class"
-    if made.exists() and made.stat().st_mtime > source.stat().st_mtime:
+    """Compile the peers where a source is newer than its class."""
+    sources = sorted(_FOLDER.glob("*.java"))
+    made = [classes / f"{source.stem}.class" for source in sources]
+    if all(m.exists() and m.stat().st_mtime > s.stat().st_mtime for m, s in zip(made, sources, strict=True)):
         return
     javac = shutil.which("javac", path=f"{Path(java).parent}{os.pathsep}{os.environ.get('PATH', '')}")
     if javac is None:
         raise MissingError(
-            "no javac, which compiles the peer; a JDK of 17 or later has it: apt-get install openjdk-17-jdk-headless"
+            "no javac, which compiles the peers; a JDK of 17 or later has it: apt-get install openjdk-17-jdk-headless"
         )
     classes.mkdir(parents=True, exist_ok=True)
-    built = subprocess.run([javac, "-cp", class_path, "-d", str(classes), str(source)], capture_output=True, text=True)
+    command = [javac, "-cp", class_path, "-d", str(classes), *map(str, sources)]
+    built = subprocess.run(command, capture_output=True, text=True)
     if built.returncode:
-        raise MissingError(f"the peer does not compile: {built.stderr.strip()[-400:]}")
+        raise MissingError(f"the peers do not compile: {built.stderr.strip()[-400:]}")

@@ -11,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from eddy import faust as faust
     from eddy.config import Config
     from eddy.driver import OutputRecord, TopologyTestDriver
     from eddy.errors import (
@@ -145,6 +146,8 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names}
 if not TYPE_CHECKING:  # a type checker knows the names from above, and any other is a mistake
 
     def __getattr__(name: str) -> object:
+        if name == "faust":  # not among the names: its package need not be installed
+            return importlib.import_module("eddy.faust")
         if name not in _HOME:
             raise AttributeError(f"module 'eddy' has no attribute '{name}'")
         found = globals()[name] = getattr(importlib.import_module(_HOME[name]), name)

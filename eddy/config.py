@@ -35,7 +35,7 @@ class Config:
         cache_bytes: memory for states, a quarter of it for RocksDB's blocks; a cell is taken to be 192 bytes. The
             rows of one epoch come on top, and so do the embedded log's 32 MiB of pages.
         purge_interval_s: seconds between two deletions of consumed loop and repartition records.
-        cut_interval_s: seconds between two looks for a cut among several workers. A sole worker cuts with every epoch
+        cut_interval_s: seconds between two looks for a cut among several workers. A single worker cuts with every epoch
             that leaves nothing in a loop.
         restore_records: changelog records read by one step of a restore.
         retry_s: seconds for which temporary failures (a broker that is away, a rebalance, an unconfirmed commit) are

@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 import eddy
-from eddy.operators import clamp
+from eddy.operators import weight_functions
 from eddy.state.arrangement import Arrangement
 
 __all__ = ["Once", "once_held", "reaching", "way_round"]
 
 
-class Once(clamp.Clamp):
+class Once(weight_functions.WeightFunction):
     """Rows with any weights in, the rows that are there exactly once out."""
 
     def __init__(self, name: str, arrangement: Arrangement[Any, Any], f: Callable[[int], int]) -> None:
@@ -36,12 +36,12 @@ class Once(clamp.Clamp):
 @contextmanager
 def once_held() -> Iterator[None]:
     """Topologies that are compiled meanwhile have `Once` for `distinct()`."""
-    before = clamp.Clamp
-    clamp.Clamp = Once  # type: ignore[misc]
+    before = weight_functions.WeightFunction
+    weight_functions.WeightFunction = Once  # type: ignore[misc]
     try:
         yield
     finally:
-        clamp.Clamp = before  # type: ignore[misc]
+        weight_functions.WeightFunction = before  # type: ignore[misc]
 
 
 def reaching(

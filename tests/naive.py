@@ -2,7 +2,7 @@
 
 A collection is a bag: a Counter of rows (key, value) to weights, without zeros. A recursion is its
 definition, `X(0) = ∅, X(n+1) = definition(X(n))`, until nothing changes or its limit is reached; one
-inside another is evaluated whole in every round. Several bindings go round by round; a definition
+inside another is evaluated whole in every iteration. Several bindings go iteration by iteration; a definition
 that names another's new collection sees it, since it *is* that collection.
 
 It reads plans, and shares nothing with what runs them: no operator, no state, no delta. What happened
@@ -20,7 +20,7 @@ __all__ = ["Bag", "Naive", "NoAnswerError", "bag", "covers", "table_of"]
 Row = tuple[Any, Any]
 Bag = Counter[Row]
 PATIENCE = 400
-"""Rounds after which a recursion without a limit is taken to have no answer."""
+"""Iterations after which a recursion without a limit is taken to have no answer."""
 
 
 class NoAnswerError(Exception):
@@ -62,7 +62,7 @@ class Naive:
         return {sink.topic: self.rows(sink.inputs[0]) for sink in self._plan.sinks()}
 
     def rows(self, node: Node) -> Bag:
-        """The rows of a node; inside a recursion, those of the round under way."""
+        """The rows of a node; inside a recursion, those of the iteration under way."""
         if node not in self._known:
             if node.kind == "stream":
                 raise NotImplementedError(f"step '{node.name}' is of facts, which tables do not tell")
@@ -158,7 +158,7 @@ def _table_join(naive: Naive, node: Any) -> Bag:
     return Counter({(key, value): 1 for key, value in made.items() if value is not None})
 
 
-def _clamp(naive: Naive, node: Any) -> Bag:
+def _weight_function(naive: Naive, node: Any) -> Bag:
     once = node.form == "distinct"
     return Counter({row: 1 if once else weight for row, weight in _keyed(_one(naive, node)).items() if weight > 0})
 
@@ -194,16 +194,16 @@ def _reduce(naive: Naive, node: Any) -> Bag:
 
 def _recursion(naive: Naive, node: Any) -> Bag:
     """X = seed + op(X); with a bound op is applied to no row more often than that."""
-    leveled = node.bound.max_depth is not None or node.bound.on_limit != "error"
+    by_depth = node.bound.max_depth is not None or node.bound.on_limit != "error"
     depth = node.bound.limit if node.bound.max_depth is None else node.bound.max_depth
     x = bag(naive.rows(node.inputs[0]).items())
-    for _ in range(depth if leveled else naive._patience):
+    for _ in range(depth if by_depth else naive._patience):
         naive.bind(node.variable, x)
         after = bag([*naive.rows(node.inputs[0]).items(), *naive.rows(node.result).items()])
         if after == x:
             return x
         x = after
-    if not leveled:
+    if not by_depth:
         raise NoAnswerError(node.name)
     return x
 
@@ -215,9 +215,9 @@ def _constant(naive: Naive, node: Any) -> Bag:
 def _block(naive: Naive, node: Any) -> Bag:
     """All bindings in one bag, each row under its binding's place; at the place behind the last, the errors.
 
-    In a round every definition is evaluated with the variables as the last round left them. The errors are
-    the rows that the last round that the limit allows has changed, each once. Of a block in no loop they are
-    also those of the blocks inside, whichever round they were evaluated in.
+    In an iteration every definition is evaluated with the variables as the last iteration left them. The errors are
+    the rows that the last iteration that the limit allows has changed, each once. Of a block in no loop they are
+    also those of the blocks inside, whichever iteration they were evaluated in.
     """
     held = node.bound.on_limit == "rows"
     limited = held or node.bound.max_depth is not None
@@ -225,7 +225,7 @@ def _block(naive: Naive, node: Any) -> Bag:
     changed: Bag = Counter()
     inside, around = naive.inside(node), naive._over
     naive._over = around if inside else set()
-    for _ in range(node.rounds if limited else naive._patience):
+    for _ in range(node.iterations if limited else naive._patience):
         for variable, rows in zip(node.variables, last, strict=True):
             naive.bind(variable, rows)
         after = [naive.rows(result) for result in node.results]
@@ -263,7 +263,7 @@ _RULES: dict[str, Callable[[Naive, Any], Bag]] = {
     "Exchange": _one,
     "Join": _join,
     "TableJoin": _table_join,
-    "Clamp": _clamp,
+    "WeightFunction": _weight_function,
     "Count": _count,
     "Aggregate": _aggregate,
     "Reduce": _reduce,

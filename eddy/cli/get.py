@@ -66,6 +66,7 @@ def command(
         if watch:
             _watch(views, shown, table, key, prefix, limit)
         elif key is not None and not shown:
+            click.echo(f"table '{table}': there is no row with the key {key!r}.", err=True)
             raise SystemExit(1)
 
 

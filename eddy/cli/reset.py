@@ -26,7 +26,7 @@ from eddy.state.rocksdb import remove_store
 from eddy.topology.identity import identity, topics_of
 from eddy.topology.topology import Topology
 
-__all__ = ["command"]
+__all__ = ["command", "reset"]
 
 _NOT_CONFIRMED = 2
 _SESSION = "; one that has stopped counts until its session has run out, some seconds later"
@@ -81,23 +81,40 @@ def command(program: str, target: Target, state: pathlib.Path, dry_run: bool, ye
     """
     topology = load(program).topology
     with opened(target) as log:
-        if log.groups().get(topology.name):
-            raise ConnectorError(
-                f"application '{topology.name}': a worker runs on this log; a reset needs it stopped. "
-                f"Stop eddy run first{_SESSION if target.kafka else ''}"
-            )
-        traces = _traces(log, topology, state / topology.name, dead_letter)
-        if not traces:
-            click.echo(f"nothing to remove of application {topology.name}", err=True)
-            return
-        click.echo("would remove:" if dry_run or not yes else "removing:", err=True)
-        for line in traces.lines():
-            click.echo(line)
-        if not dry_run:
-            if not yes:
-                _confirm()
-            traces.remove(log)
-            click.echo(f"application {topology.name} will start anew", err=True)
+        stopped = f"Stop eddy run first{_SESSION if target.kafka else ''}"
+        reset(log, topology, state, stopped, dry_run=dry_run, yes=yes, dead_letter=dead_letter)
+
+
+def reset(
+    log: Log,
+    topology: Topology,
+    state: pathlib.Path | None,
+    remedy: str,
+    *,
+    dry_run: bool = False,
+    yes: bool = False,
+    dead_letter: bool = False,
+) -> None:
+    """Remove the traces of an application, below `state` too. `remedy` is the advice if a worker runs.
+
+    Raises: ConnectorError if a worker runs; SystemExit if it is not confirmed.
+    """
+    if log.groups().get(topology.name):
+        raise ConnectorError(
+            f"application '{topology.name}': a worker runs on this log; a reset needs it stopped. {remedy}"
+        )
+    traces = _traces(log, topology, None if state is None else state / topology.name, dead_letter)
+    if not traces:
+        click.echo(f"nothing to remove of application {topology.name}", err=True)
+        return
+    click.echo("would remove:" if dry_run or not yes else "removing:", err=True)
+    for line in traces.lines():
+        click.echo(line)
+    if not dry_run:
+        if not yes:
+            _confirm()
+        traces.remove(log)
+        click.echo(f"application {topology.name} will start anew", err=True)
 
 
 def _remove_states(folder: pathlib.Path) -> None:
@@ -117,13 +134,13 @@ def _confirm() -> None:
         raise SystemExit(_NOT_CONFIRMED)
 
 
-def _traces(log: Log, topology: Topology, state: pathlib.Path, dead_letter: bool) -> _Traces:
+def _traces(log: Log, topology: Topology, state: pathlib.Path | None, dead_letter: bool) -> _Traces:
     names = _internal_names(log, topology, dead_letter) - set(user_topics(topology))
     return _Traces(
         topology.name,
         sorted(log.topics(names)),
         topology.name in log.groups(),
-        state if state.exists() else None,
+        state if state is not None and state.exists() else None,
     )
 
 

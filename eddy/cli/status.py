@@ -11,8 +11,9 @@ from eddy.cli.tables import new_table, print_table
 from eddy.connectors.log import Log
 from eddy.runtime.metadata import read_metadata
 from eddy.runtime.quiescence import Cut, last_cut, quiescent, tally
+from eddy.topology.topology import Topology
 
-__all__ = ["command"]
+__all__ = ["command", "print_status"]
 
 
 class _Partition(msgspec.Struct, frozen=True):
@@ -71,7 +72,12 @@ def command(program: str, target: Target, form: str) -> None:
     """
     topology = load(program).topology
     with opened(target) as log:
-        status = _status(log, find(topology, log))
+        print_status(log, topology, form)
+
+
+def print_status(log: Log, topology: Topology, form: str) -> None:
+    """Print the progress of an application, as a table or as JSON. Raises: ConnectorError if it has not run."""
+    status = _status(log, find(topology, log))
     if form == "json":
         click.echo(msgspec.json.encode(status).decode())
     else:

@@ -16,7 +16,7 @@ from eddy.runtime.metadata import read_metadata
 from eddy.runtime.quiescence import lags, last_cut, quiescent
 from eddy.topology.topology import Topology
 
-__all__ = ["command"]
+__all__ = ["command", "wait_until_quiescent"]
 
 _POLL_S = 0.1
 _REACH_S = 1.0
@@ -50,9 +50,17 @@ def command(program: str, target: Target, timeout: float) -> None:
     while not target.exists():
         _wait_on(deadline, timeout, f"there is no log in {target.data} yet")
     with opened(target) as log:
-        while (missing := _missing(log, topology)) is not None:
-            _wait_on(deadline, timeout, missing)
-        held = told(read_metadata(log, find(topology, log).internal.plan).held)
+        wait_until_quiescent(log, topology, deadline, timeout)
+
+
+def wait_until_quiescent(log: Log, topology: Topology, deadline: float, timeout: float) -> None:
+    """Wait until `deadline`, a moment of the monotonic clock, which is `timeout` seconds after the start.
+
+    Raises: SystemExit with 1 if it passes; with 3 if some part has no finite answer.
+    """
+    while (missing := _missing(log, topology)) is not None:
+        _wait_on(deadline, timeout, missing)
+    held = told(read_metadata(log, find(topology, log).internal.plan).held)
     for why in held:
         click.echo(f"no finite answer: {why}", err=True)
     if held:

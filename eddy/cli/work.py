@@ -3,7 +3,7 @@
 import contextlib
 import gc
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.console import Console
 
@@ -88,6 +88,7 @@ class Work:
             _log.warning("tables are not served: %s", error)
             return
         monitor.serve_tables(views)
+        _log.info("tables on http://%s/v1/tables", replace(self.endpoint, port=monitor.port or self.endpoint.port))
 
     def _started(self, log: Log, topology: Topology, stop: StopRequest) -> Worker:
         """The worker. Raises: Stopped if a stop was requested while brokers were away."""

@@ -14,7 +14,7 @@ from eddy.operators.operator import Operator, State
 __all__ = ["Body", "Bound", "Step", "Words", "columns_of", "trace"]
 
 _ROWS = attrgetter("rows")
-_NO_HOPS: Set[int] = frozenset()
+_NO_ITERATIONS: Set[int] = frozenset()
 _NO_SLOTS = range(0)
 _NOWHERE = -1  # a depth for which no row waits
 
@@ -72,7 +72,7 @@ class Bound:
         return self.words.advice if self.words else otherwise
 
     @property
-    def leveled(self) -> bool:
+    def by_depth(self) -> bool:
         """Whether the answer depends on the depth of rows, so that depth has to be stored."""
         return self.max_depth is not None or self.on_limit != "error"
 
@@ -98,24 +98,24 @@ class Body:
         self._asides = [step.operator.aside for step in steps if isinstance(step.operator, Guarded)]
         self._absent = (EMPTY,) * (len(steps[0].inputs) - 1)
         self._arranges = [op for op in operators if isinstance(op, Arrange)]
-        self._keepers = [op for op in operators if isinstance(op, Exchange) or (isinstance(op, Join) and op.leveled)]
+        self._keepers = [op for op in operators if isinstance(op, Exchange) or (isinstance(op, Join) and op.by_depth)]
         self._exchanges = [op for op in operators if isinstance(op, Exchange)]
         self.received = [step.inputs[1] for step in steps if isinstance(unguarded(step.operator), Exchange)]
         self.keeps = bool(self._keepers)
         self.keyed = self._is_keyed()
-        self._aware = [*self._keepers, *(op for op in self._arranges if op.leveled)]
+        self._aware = [*self._keepers, *(op for op in self._arranges if op.by_depth)]
 
     def open(self, externals: Sequence[Batch]) -> None:
         """Begin an epoch: the deltas from outside are inputs of the first wave only."""
         self._values[1 : 1 + len(externals)] = externals
         self._outside = range(1, 1 + len(externals))
 
-    def run(self, frontier: Batch, hop: int) -> Batch:
+    def run(self, frontier: Batch, iteration: int) -> Batch:
         """One wave: op of the frontier, of rows waiting for this depth and, in the first wave, of the deltas."""
         if self._only is not None and not self._aware and not self._outside:
             return self._only.step(frontier, *self._absent)
         for aware in self._aware:
-            aware.level = hop
+            aware.iteration = iteration
         values = self._values
         values[0] = frontier
         for operator, inputs, output in self.steps:
@@ -183,7 +183,7 @@ class Body:
 
     def waiting(self) -> Set[int]:
         """The depths for which an operator has rows waiting."""
-        return {hop for op in self._keepers for hop in op.later} if self._keepers else _NO_HOPS
+        return {iteration for op in self._keepers for iteration in op.later} if self._keepers else _NO_ITERATIONS
 
     def settle(self) -> None:
         """At the fixpoint: the arrangements inside op add the epoch's rows."""

@@ -18,7 +18,7 @@ from eddy.operators.body import Body, Step
 from eddy.operators.constant import Constant
 from eddy.operators.exchange import Budget, Exchange, Gate, Ownership
 from eddy.operators.fact_waves import FactWaves
-from eddy.operators.fixpoint import Fixpoint, Scope
+from eddy.operators.fixpoint import Fixpoint, NestedBody
 from eddy.operators.guarded import Guarded, unguarded
 from eddy.operators.keyed import Keyed
 from eddy.operators.operator import Operator, State
@@ -287,7 +287,7 @@ def _with_bodies(operators: Iterable[Operator]) -> Iterable[Operator]:
     for operator in operators:
         yield operator
         body = getattr(operator, "body", None)
-        if isinstance(body, Body | Scope):
+        if isinstance(body, Body | NestedBody):
             yield from _with_bodies(step.operator for step in body.steps)
 
 

@@ -1,4 +1,4 @@
-"""Finds out early that a recursion will not end: by a row met again on its own way, by rows that outgrow their serdes,
+"""Finds out early that a recursion will not end: by a row met again on its own path, by rows that outgrow their serdes,
 or by a state that comes back.
 
 A row in a second frontier proves nothing: two paths of different length may lead to one row. So rows are followed
@@ -41,7 +41,7 @@ _SAMPLE = 1_000
 
 
 class EndlessError(LoopLimitError):
-    """Rounds of nested time met a bound. `rows` were on their way; `of_work`: more work at once might have sufficed."""
+    """Nested time met a bound. `rows` were new in the last iteration; `of_work`: a larger budget might suffice."""
 
     def __init__(self, message: str, rows: Sequence[Row], of_work: bool = False) -> None:
         super().__init__(message)
@@ -50,10 +50,10 @@ class EndlessError(LoopLimitError):
 
 
 class Repetition:
-    """Tells that the bindings of a loop hold what they held some rounds before: then its rounds repeat for ever.
+    """Tells that the bindings of a loop have the same rows as some iterations before, so that it repeats for ever.
 
-    Differences of this epoch tell how the bindings move only in rounds of which earlier epochs have no difference:
-    those after `quiet_from`. The rounds compared are a power of two and those after it.
+    Differences of this epoch tell how the bindings move only in iterations of which earlier epochs have no difference:
+    those after `quiet_from`. The iterations compared are a power of two and those after it.
 
     Source: Brent, "An improved Monte Carlo factorization algorithm", BIT 20 (1980).
     """
@@ -63,11 +63,11 @@ class Repetition:
         self._since: list[ZSet] | None = None
         self._bindings = bindings
 
-    def met(self, round_: int, made: Sequence[Batch]) -> bool:
-        """Take in by what a round has changed the bindings, at least one of them."""
-        if round_ <= self._quiet_from:
+    def met(self, iteration: int, made: Sequence[Batch]) -> bool:
+        """Take in by what an iteration has changed the bindings, at least one of them."""
+        if iteration <= self._quiet_from:
             return False
-        if self._since is None or round_ & (round_ - 1) == 0:
+        if self._since is None or iteration & (iteration - 1) == 0:
             self._since = [{} for _ in range(self._bindings)]
             return False
         for since, batch in zip(self._since, made, strict=True):
@@ -83,8 +83,8 @@ def find_cycle(look: Look, starts: Sequence[Row], rows: int) -> list[Row] | None
 
     `look` returns op of one row; `rows` is the number of the loop's rows so far.
     """
-    for row, way in _closings(look, starts, rows):
-        whole = list(way)
+    for row, path in _closings(look, starts, rows):
+        whole = list(path)
         return [*whole[whole.index(row) :], row]
     return None
 
@@ -101,20 +101,20 @@ def _closings(look: Look, starts: Sequence[Row], rows: int) -> Iterator[tuple[Ro
     for start in starts:
         if start in done:
             continue
-        way: dict[Row, Iterator[Row]] = {start: iter(look(start))}
-        while way:
-            row, nexts = next(reversed(way.items()))
+        path: dict[Row, Iterator[Row]] = {start: iter(look(start))}
+        while path:
+            row, nexts = next(reversed(path.items()))
             child = next(nexts, None)
             if child is None:
                 done.add(row)
-                del way[row]
-            elif child in way:
-                yield child, way
+                del path[row]
+            elif child in path:
+                yield child, path
             elif child not in done:
                 budget -= 1
                 if budget < 0:
                     return
-                way[child] = iter(look(child))
+                path[child] = iter(look(child))
 
 
 def outgrown(frontier: Batch, encode: Callable[[Row], object] | None) -> Iterator[tuple[Row, str]]:

@@ -18,7 +18,7 @@ from eddy.operators.keyed import Keyed
 from eddy.operators.set_aside import Aside
 from eddy.serde import Serde
 
-__all__ = ["Budget", "Exchange", "Gate", "Outgoing", "Ownership", "Received", "by_hop"]
+__all__ = ["Budget", "Exchange", "Gate", "Outgoing", "Ownership", "Received", "by_iteration"]
 
 
 _ROWS_A_LOOK = 256
@@ -88,13 +88,13 @@ class Budget:
 
 
 class Received(Batch):
-    """Rows received through an exchange's topic. `hops` has the number of loop iterations of each row."""
+    """Rows received through an exchange's topic. `iterations` has the number of loop iterations of each row."""
 
-    __slots__ = ("hops",)
+    __slots__ = ("iterations",)
 
-    def __init__(self, batch: Batch, hops: list[int]) -> None:
+    def __init__(self, batch: Batch, iterations: list[int]) -> None:
         super().__init__(batch.rows, batch.weights, batch.time, batch.times, batch.headers)
-        self.hops = hops
+        self.iterations = iterations
 
 
 class Outgoing(NamedTuple):
@@ -102,7 +102,7 @@ class Outgoing(NamedTuple):
 
     batch: Batch
     partitions: list[int]
-    hop: int
+    iteration: int
 
 
 class Gate:
@@ -127,7 +127,7 @@ class Gate:
         """Whether some rows have to be sent: other workers own keys, or partitions are draining."""
         return bool(self.draining) or not self._ownership.all_of(self.partitions)
 
-    def own(self, batch: Batch, hop: int = 0) -> Batch:
+    def own(self, batch: Batch, iteration: int = 0) -> Batch:
         """The rows that continue here; the others go to the outbox."""
         if not batch.rows or not self.shared:
             return batch
@@ -136,7 +136,7 @@ class Gate:
         mine = [owns(home, count) and home not in draining for home in homes]
         if not all(mine):
             theirs = [not own for own in mine]
-            self.outbox.append(Outgoing(batch.select(theirs), list(compress(homes, theirs)), hop))
+            self.outbox.append(Outgoing(batch.select(theirs), list(compress(homes, theirs)), iteration))
         return batch.select(mine)
 
     @property
@@ -152,9 +152,9 @@ class Gate:
         homes = self.homes(Batch(rows, [1] * len(rows)))
         return [row for row, home in zip(rows, homes, strict=True) if owns(home, count)]
 
-    def spill(self, batch: Batch, hop: int) -> None:
+    def spill(self, batch: Batch, iteration: int) -> None:
         """Send every row, including our own: the epoch's budget is spent."""
-        self.outbox.append(Outgoing(batch, self.homes(batch), hop))
+        self.outbox.append(Outgoing(batch, self.homes(batch), iteration))
 
     def encode(self, row: Row) -> bytes:
         """The row in the topic's encoding. Raises: any exception of its serdes."""
@@ -184,7 +184,7 @@ class Exchange(Keyed):
 
     def __init__(self, name: str, gate: Gate, facts: bool = False, needs_keys: bool = False) -> None:
         self.name, self.gate, self._facts, self._needs_keys = name, gate, facts, needs_keys
-        self.level = 0
+        self.iteration = 0
         self.later: dict[int, Batch] = {}
 
     def step(self, *inputs: Batch) -> Batch:
@@ -194,10 +194,10 @@ class Exchange(Keyed):
             batch = self.with_keys(batch)
         if self.gate.shared and not self._facts:
             batch = batch.consolidated(self.name)
-        own = self.gate.own(batch, self.level)
+        own = self.gate.own(batch, self.iteration)
         if received.rows:
-            self.later = by_hop(received)
-        return concat((self.later.pop(self.level, EMPTY), own))
+            self.later = by_iteration(received)
+        return concat((self.later.pop(self.iteration, EMPTY), own))
 
     def step_apart(self, aside: Aside, *inputs: Batch) -> Batch:
         """Set the rows aside that would leave, and that the topic cannot hold."""
@@ -219,8 +219,9 @@ class Exchange(Keyed):
         return found
 
 
-def by_hop(received: Batch) -> dict[int, Batch]:
+def by_iteration(received: Batch) -> dict[int, Batch]:
     """The received rows, by depth."""
     if not isinstance(received, Received):
         return {0: received} if received.rows else {}
-    return {hop: received.select([h == hop for h in received.hops]) for hop in set(received.hops)}
+    iterations = received.iterations
+    return {one: received.select([other == one for other in iterations]) for one in set(iterations)}

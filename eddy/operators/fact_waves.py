@@ -12,7 +12,7 @@ from typing import Any
 from eddy.operators.batch import EMPTY, Batch, Row, concat, consolidate
 from eddy.operators.body import Body, Bound
 from eddy.operators.endless import FIRST_LOOK, LARGEST_WEIGHT
-from eddy.operators.exchange import Budget, Gate, by_hop
+from eddy.operators.exchange import Budget, Gate, by_iteration
 from eddy.operators.recursion import LinearRecursion
 
 __all__ = ["FactWaves", "merged"]
@@ -39,8 +39,8 @@ class FactWaves(LinearRecursion):
         emitted: list[Batch] = []
         self.body.open(externals)
         if received.rows or any(map(_ROWS, externals)):
-            frontiers = by_hop(received)
-            emitted += [batch for hop, batch in frontiers.items() if hop or self._include_seeds]
+            frontiers = by_iteration(received)
+            emitted += [batch for iteration, batch in frontiers.items() if iteration or self._include_seeds]
             self._run(frontiers, emitted, came_back=True)
         own = self.gate.own(seed)
         if own.rows:
@@ -51,31 +51,31 @@ class FactWaves(LinearRecursion):
 
     def _run(self, frontiers: dict[int, Batch], emitted: list[Batch], came_back: bool) -> None:
         bound, before = self.bound, self.rows
-        looks = not (bound.leveled or came_back)
+        looks = not (bound.by_depth or came_back)
         watched = min(FIRST_LOOK, bound.limit) if looks else bound.depth
         while frontiers or self.body.waiting():
-            hop = min((*frontiers, *self.body.waiting()))
-            frontier = merged(frontiers.pop(hop, EMPTY), self.name)
+            iteration = min((*frontiers, *self.body.waiting()))
+            frontier = merged(frontiers.pop(iteration, EMPTY), self.name)
             self.waves += 1
             self.rows += len(frontier)
-            made = self.body.run(frontier, hop)
+            made = self.body.run(frontier, iteration)
             if not made.rows:
                 continue
-            if hop >= bound.depth:
-                if not (bound.leveled or came_back):
+            if iteration >= bound.depth:
+                if not (bound.by_depth or came_back):
                     raise self._over_limit(made.rows[0])
                 self._cut(made)
                 continue
-            if looks and hop >= watched:
-                watched = self._look(made, hop, self.rows - before)
+            if looks and iteration >= watched:
+                watched = self._look(made, iteration, self.rows - before)
             elif came_back:
                 made = self._light(made)
-            rest = self.gate.own(made, hop + 1)
+            rest = self.gate.own(made, iteration + 1)
             if rest.rows and self.budget.spend(len(rest)):
-                self.gate.spill(merged(rest, self.name), hop + 1)
+                self.gate.spill(merged(rest, self.name), iteration + 1)
             elif rest.rows:
                 emitted.append(rest)
-                frontiers[hop + 1] = concat((frontiers.get(hop + 1, EMPTY), rest))
+                frontiers[iteration + 1] = concat((frontiers.get(iteration + 1, EMPTY), rest))
 
     def _light(self, made: Batch) -> Batch:
         """The rows whose weights can be written; the others are cut."""

@@ -3,16 +3,16 @@
     bindings     X(0) = ∅       X(n+1) = op(X(n))            until nothing changes
     recursion    X(0) = seed    X(n+1) = seed + op(X(n))
 
-The states hold differences by round, the iterations of the loop. An epoch's deltas enter at round 0; then the least
-round with waiting rows is run, until no rows wait:
+The states hold differences by iteration of the loop. An epoch's deltas enter at iteration 0; then the least iteration
+with waiting rows is run, until no rows wait:
 
-    the results of the definitions in round n  →  the inputs of the bindings in round n + 1
+    the results of the definitions in iteration n  →  the inputs of the bindings in iteration n + 1
 
-A fact of round n depends only on facts of earlier rounds, so no fact supports itself: facts supported only by a cycle
-disappear when the cycle is cut off. Several bindings iterate together; a definition that uses a collection of this
-round, instead of a binding, sees the new value.
+A fact of iteration n depends only on facts of earlier iterations, so no fact supports itself: facts supported only by
+a cycle disappear when the cycle is cut off. Several bindings iterate together; a definition that uses a
+collection of this iteration, instead of a binding, sees the new value.
 
-Bounds: X(rounds) is the answer, and what would make another of it is cut; under `rows` what was cut makes
+Bounds: X(iterations) is the answer, and what would make another of it is cut; under `rows` what was cut makes
 rows of an error, too. With `error` the limit guards against recursions that never end. What becomes of a loop that
 meets it is the matter of the outermost one (`operators/outermost.py`).
 
@@ -27,11 +27,11 @@ from eddy.operators.body import Bound, Step, columns_of
 from eddy.operators.endless import FIRST_LOOK, GLANCE, LARGEST_WEIGHT, EndlessError, Repetition, outgrown
 from eddy.operators.exchange import Budget
 from eddy.operators.inner_limits import InnerLimit
+from eddy.operators.nested_operators import NestedOperator, Time
 from eddy.operators.operator import Operator, State
-from eddy.operators.timed import Time, Timed
 from eddy.state.trace import Trace
 
-__all__ = ["ADVICE", "Fixpoint", "Results", "Scope", "Take"]
+__all__ = ["ADVICE", "Fixpoint", "NestedBody", "Results", "Take"]
 
 _ROWS, _TIME = attrgetter("rows"), attrgetter("time")
 ADVICE = (
@@ -40,33 +40,33 @@ ADVICE = (
 )
 
 
-class Scope:
+class NestedBody:
     """The compiled definitions: the first slots are the bindings, the next ones come from outside."""
 
     def __init__(self, steps: Sequence[Step], slots: int, bindings: int, results: Sequence[int]) -> None:
         self.steps = steps
-        self._order = [(op, inputs, out, op if isinstance(op, Timed) else None) for op, inputs, out in steps]
-        self._timed = [step.operator for step in steps if isinstance(step.operator, Timed)]
+        self._order = [(op, inputs, out, op if isinstance(op, NestedOperator) else None) for op, inputs, out in steps]
+        self._nested = [step.operator for step in steps if isinstance(step.operator, NestedOperator)]
         self._values = [EMPTY] * slots
         self._bindings, self._results = bindings, results
         self._outside = range(0)
 
     def open(self, externals: Sequence[Batch]) -> None:
-        """Deltas from outside are inputs of round 0 only."""
+        """Deltas from outside are inputs of iteration 0 only."""
         first = self._bindings
         self._outside = range(first, first + len(externals))
         self._values[first : first + len(externals)] = externals
 
     def run(self, time: Time, bindings: Sequence[Batch]) -> list[Batch]:
-        """One round: the changes of the definitions in it."""
+        """One iteration: the changes of the definitions in it."""
         values = self._values
         values[: self._bindings] = bindings
-        for operator, inputs, output, timed in self._order:
+        for operator, inputs, output, nested in self._order:
             batches = [values[i] for i in inputs]
             goes = any(map(_ROWS, batches))
-            if timed is not None:
-                timed.time = time
-                goes = goes or timed.due(time)
+            if nested is not None:
+                nested.time = time
+                goes = goes or nested.due(time)
             values[output] = operator.step(*batches) if goes else EMPTY
         made = [values[result] for result in self._results]
         for slot in self._outside:
@@ -76,12 +76,12 @@ class Scope:
 
     def waiting(self) -> list[Time]:
         """The times at which a step is due."""
-        return [time for timed in self._timed for time in timed.waiting()]
+        return [time for nested in self._nested for time in nested.waiting()]
 
     def forget_waves(self) -> None:
         """Undo the epoch."""
-        for timed in self._timed:
-            timed.forget_wave()
+        for nested in self._nested:
+            nested.forget_wave()
 
     def states(self) -> list[State]:
         """The states of the operators inside."""
@@ -89,7 +89,7 @@ class Scope:
 
     def loops(self) -> list["Fixpoint"]:
         """The loops inside."""
-        return [timed for timed in self._timed if isinstance(timed, Fixpoint)]
+        return [nested for nested in self._nested if isinstance(nested, Fixpoint)]
 
 
 class Results(Batch):
@@ -115,21 +115,21 @@ class Take(Operator):
         return results.batches[self._index] if self._index < len(results.batches) else EMPTY
 
 
-class Fixpoint(Timed):
+class Fixpoint(NestedOperator):
     """Deltas from outside in, the deltas of all bindings out, and last those of the limit's errors.
 
-    `seeded`, it is a recursion of one binding, whose first input is the seed. `depth` is that of its rounds: 1 at the
-    top, where a time is a number. `limit` is there where the bound makes rows of a loop inside another one. `encoders`:
-    how each binding's rows are written, None where they are not.
+    If `seeded`, it is a recursion of one binding, whose first input is the seed. `depth` is the number of loops around
+    its body: 1 for an outermost loop, whose times are numbers. `limit` makes rows of the errors of a loop inside
+    another one. `encoders` write each binding's rows, None for rows that are not written.
     """
 
     def __init__(
         self,
         name: str,
         bindings: Sequence[str],
-        body: Scope,
+        body: NestedBody,
         depth: int,
-        rounds: int,
+        iterations: int,
         bound: Bound,
         budget: Budget,
         limit: InnerLimit | None = None,
@@ -140,11 +140,11 @@ class Fixpoint(Timed):
         self._seeded = seeded
         self._encoders = encoders or [None] * len(bindings)
         self.name, self.bindings, self.body, self._depth = name, bindings, body, depth
-        self._rounds, self.bound, self._budget, self._limit = rounds, bound, budget, limit
+        self._iterations, self.bound, self._budget, self._limit = iterations, bound, budget, limit
         self.waves = self.rows = 0
         self.cut: list[Batch] = []
         self.overdue: list[Row] = []
-        self._deepest: int | None = None  # no state has a difference in a later round; None before it was looked up
+        self._deepest: int | None = None  # no state has a difference in a later iteration; None before it was looked up
         self._repetition: Repetition | None = None
 
     def states(self) -> Sequence[State]:
@@ -156,11 +156,11 @@ class Fixpoint(Timed):
         return ()
 
     def due(self, time: Time) -> bool:
-        """Whether rows inside wait for a round of the enclosing loop."""
+        """Whether rows inside wait for an iteration of the enclosing loop."""
         return any(at[:-1] == self._prefix(time) for at in self.body.waiting())
 
     def waiting(self) -> list[Time]:
-        """The rounds of the enclosing loop for which rows inside wait."""
+        """The iterations of the enclosing loop for which rows inside wait."""
         return [at[0] if self._depth == 2 else at[:-1] for at in self.body.waiting()]
 
     def _prefix(self, time: Time) -> tuple[int, ...]:
@@ -175,8 +175,8 @@ class Fixpoint(Timed):
     forget_wave = forget_waves
 
     def step(self, *inputs: Batch) -> Batch:
-        """Run rounds until nothing waits. Raises: EndlessError, see `run_rounds`."""
-        totals, over = self.run_rounds(inputs)
+        """Run iterations until nothing waits. Raises: EndlessError, see `run_iterations`."""
+        totals, over = self.run_iterations(inputs)
         time = max(map(_TIME, inputs), default=0)
         batches = [Batch.of(total, time) if total else EMPTY for total in totals]
         if self._limit is not None:
@@ -185,10 +185,10 @@ class Fixpoint(Timed):
             self._note_cut(over)
         return Results(batches, time)
 
-    def run_rounds(self, inputs: Sequence[Batch]) -> tuple[list[ZSet], list[tuple[int, Batch]]]:
-        """Run rounds until nothing waits. Returns the bindings' deltas, and what is beyond the last round.
+    def run_iterations(self, inputs: Sequence[Batch]) -> tuple[list[ZSet], list[tuple[int, Batch]]]:
+        """Run iterations until nothing waits. Returns the bindings' deltas, and what is beyond the last iteration.
 
-        Raises: EndlessError where the guard's rounds, or the epoch's rows or seconds, do not suffice.
+        Raises: EndlessError where the guard's iterations, or the epoch's rows or seconds, do not suffice.
         """
         nested = self._depth > 1
         prefix = self._prefix(self.time) if nested else ()
@@ -201,27 +201,27 @@ class Fixpoint(Timed):
         for total, batch in zip(totals, start, strict=True):
             merge_into(total, batch.rows, batch.weights)
         pending: dict[Time, list[Batch]] = {(*prefix, 0) if nested else 0: start}
-        round_ = 0
+        iteration = 0
         while True:
             times = [at for at in body.waiting() if at[:-1] == prefix] if nested else body.waiting()
             if not (pending or times):
                 break
             time = min((*pending, *times))
-            round_ = time[-1] if nested else time
+            iteration = time[-1] if nested else time
             made = body.run(time, pending.pop(time, none))
-            after = self._feed(round_, made, totals, over)
+            after = self._feed(iteration, made, totals, over)
             if after:
-                pending[(*prefix, round_ + 1) if nested else round_ + 1] = after
-        if self._deepest is not None and round_ > self._deepest:
-            self._deepest = round_
+                pending[(*prefix, iteration + 1) if nested else iteration + 1] = after
+        if self._deepest is not None and iteration > self._deepest:
+            self._deepest = iteration
         return totals, over
 
     def _feed(
-        self, round_: int, made: list[Batch], totals: list[ZSet], over: list[tuple[int, Batch]]
+        self, iteration: int, made: list[Batch], totals: list[ZSet], over: list[tuple[int, Batch]]
     ) -> list[Batch] | None:
-        """Add a round's results to the totals; return the inputs of the bindings in the next round."""
+        """Add an iteration's results to the totals; return the inputs of the bindings in the next iteration."""
         after = None
-        last = self._rounds if self._seeded else self._rounds - 1  # a seed has needed no round
+        last = self._iterations if self._seeded else self._iterations - 1  # a seed has needed no iteration
         for index, batch in enumerate(made):
             if not batch.rows:
                 continue
@@ -232,32 +232,32 @@ class Fixpoint(Timed):
             if self._budget.spend(len(batch.rows)):
                 raise self._error(index, made, "the epoch's rows or seconds were spent", of_work=True)
             if max(batch.weights) > LARGEST_WEIGHT or min(batch.weights) < -LARGEST_WEIGHT:
-                self._watch(index, made, round_, None)  # the next round might square it
-            elif round_ and round_ % GLANCE == 0 and (round_ < FIRST_LOOK or round_ & (round_ - 1) == 0):
-                self._watch(index, made, round_, self._encoders[index])
-            if round_ < self._rounds:
+                self._watch(index, made, iteration, None)  # the next iteration might square it
+            elif iteration and iteration % GLANCE == 0 and (iteration < FIRST_LOOK or iteration & (iteration - 1) == 0):
+                self._watch(index, made, iteration, self._encoders[index])
+            if iteration < self._iterations:
                 merge_into(totals[index], batch.rows, batch.weights)
-            if round_ < last:
+            if iteration < last:
                 after = after or [EMPTY] * len(made)
                 after[index] = batch
-            elif self.bound.leveled:
+            elif self.bound.by_depth:
                 over.append((index, batch))
             else:
-                raise self._error(index, made, f"after {self._rounds} rounds it still changed")
-        if after and round_ >= FIRST_LOOK and not self.bound.leveled:
-            self._look_for_repetition(round_, after)
+                raise self._error(index, made, f"after {self._iterations} iterations it still changed")
+        if after and iteration >= FIRST_LOOK and not self.bound.by_depth:
+            self._look_for_repetition(iteration, after)
         self.waves += 1
         return after
 
-    def _look_for_repetition(self, round_: int, made: list[Batch]) -> None:
-        """Raises: EndlessError where the bindings hold what they held some rounds before."""
+    def _look_for_repetition(self, iteration: int, made: list[Batch]) -> None:
+        """Raises: EndlessError where the bindings hold what they held some iterations before."""
         if self._repetition is None:
             if self._deepest is None:
-                self._deepest = max((self._round_of(time) for time in self._times()), default=0)
+                self._deepest = max((self._iteration_of(time) for time in self._times()), default=0)
             self._repetition = Repetition(len(made), self._deepest)
-        if self._repetition.met(round_, made):
+        if self._repetition.met(iteration, made):
             index = next(index for index, batch in enumerate(made) if batch.rows)
-            raise self._error(index, made, f"after {round_} rounds it holds what it held before")
+            raise self._error(index, made, f"after {iteration} iterations it holds what it held before")
 
     def _times(self) -> Iterator[Time]:
         """The times of all differences that the body keeps."""
@@ -265,13 +265,13 @@ class Fixpoint(Timed):
             if isinstance(state, Trace):
                 yield from {time for (_, time, _), _ in state.items()}
 
-    def _round_of(self, time: Time) -> int:
+    def _iteration_of(self, time: Time) -> int:
         return time if type(time) is int else time[self._depth - 1]
 
-    def _watch(self, index: int, made: list[Batch], round_: int, encode: Callable[[Row], object] | None) -> None:
+    def _watch(self, index: int, made: list[Batch], iteration: int, encode: Callable[[Row], object] | None) -> None:
         """Raises: EndlessError where rows have outgrown what can be written, for each of them."""
         errors = [
-            self._error(index, made, f"after {round_} rounds {why}", [row])
+            self._error(index, made, f"after {iteration} iterations {why}", [row])
             for row, why in outgrown(made[index], encode)
         ]
         if errors:

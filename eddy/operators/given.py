@@ -1,4 +1,4 @@
-"""What a loop's bindings hold, as far as it was worked in: their rows over all rounds.
+"""What a loop's bindings hold, as far as it was worked in: their rows over all iterations.
 
 Mostly a trace inside the loop has them: that of a reduction that makes a binding, or of a step that reads it. The
 other bindings' rows are kept in an arrangement of the loop's own, numbered.

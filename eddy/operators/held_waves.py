@@ -1,8 +1,8 @@
 """Recursion by waves without a bound on depth: rows without a finite answer are held (`operators/withheld.py`).
 
-    one owner          cycles are looked for at hop 64, 128, …; at rest, all that the cycles reach
+    one owner          cycles are looked for at iteration 64, 128, …; at rest, all that the cycles reach
     several owners     the same by messages (`operators/marking.py`)
-    rows ever new      the waves end at the limit: all input waits, until a row on its way changes
+    rows ever new      the waves end at the limit: all input waits, until a row on its path changes
 
 At one row of each cycle the waves stop, and arriving rows wait. So the waves end, and all other rows are exact.
 """
@@ -18,7 +18,7 @@ from eddy.operators.exchange import Budget, Gate
 from eddy.operators.marking import FIRST_SEARCH, Marking, Place, without_messages
 from eddy.operators.operator import State
 from eddy.operators.recursion import ADVICE, TIME, Total, Waves, shown
-from eddy.operators.withheld import Cycles, Withheld, find_cycles
+from eddy.operators.withheld import FoundCycles, Withheld, find_cycles
 from eddy.state.arrangement import Arrangement, weight_in
 
 __all__ = ["MOST_REACHED", "HeldWaves"]
@@ -29,7 +29,7 @@ _SPILLED = 16_384
 _SEARCHED = 64
 """So many rows of a frontier are searched from, before the limit."""
 _FAR = 1 << 20
-"""So many turns a search goes that has no hop to go by."""
+"""So many turns a search goes that has no iteration to go by."""
 _MOST_GROWN = 16
 """More rows than this, times `limit`, from one frontier are considered endless."""
 MOST_REACHED = 2_000_000
@@ -37,7 +37,7 @@ MOST_REACHED = 2_000_000
 
 
 class _GrowthError(Exception):
-    """Waves do not end, and nothing comes round. `keys` are those of rows that have led there, and that were met."""
+    """Waves do not end, and no row comes back to itself. `keys` are those of all rows that were reached."""
 
     def __init__(self, reached: Iterable[Row], total: Total) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class HeldWaves(Waves):
         self._marking = Marking(gate, body, withheld, self._part)
         self._stops: ZSet = {}
         self._unverified = False
-        self._cycles: Cycles | None = None
+        self._cycles: FoundCycles | None = None
         self._grown: set[Any] | None = None
         self._message: dict[int, str] | None = None
 
@@ -149,7 +149,7 @@ class HeldWaves(Waves):
             self._unverified = self.gate.shared and not withheld.whole  # marks of others were missed
             return total
         touched = (withheld.active and self._unverified) or self._touches(externals)
-        frontiers = {hop: self._going_on(batch) for hop, batch in arrived.items()}
+        frontiers = {iteration: self._going_on(batch) for iteration, batch in arrived.items()}
         if not self.gate.shared:
             heads = self._heads(inputs, frontiers)
             self._run(frontiers, total)
@@ -177,8 +177,8 @@ class HeldWaves(Waves):
         self._stop_all(found, total, backs)
         flow = Batch.of({row: weight for row, weight in flows.items() if weight}, 0)
         frontiers[0] = concat((frontiers.get(0, EMPTY), flow))
-        for hop in list(frontiers):
-            frontiers[hop] = self._going_on(frontiers[hop])
+        for iteration in list(frontiers):
+            frontiers[iteration] = self._going_on(frontiers[iteration])
         frontiers[0] = concat((frontiers[0], Batch.of(backs, 0))).consolidated(self.name)
         heads = self._heads(inputs, frontiers)
         self._run(frontiers, total)
@@ -268,42 +268,44 @@ class HeldWaves(Waves):
     def _first_look(self, waiting: Mapping[int, Batch], total: Total) -> int:
         """With several owners at each power of 2, whichever worker has the row then."""
         if self.gate.shared:
-            first = min((hop for hop, batch in waiting.items() if batch.rows), default=0)
+            first = min((iteration for iteration, batch in waiting.items() if batch.rows), default=0)
             return 1 << (max(first, FIRST_SEARCH) - 1).bit_length()
         return min(GLANCE, self.bound.limit)
 
     def _watch(
-        self, starts: Batch, made: Batch, hop: int, waiting: dict[int, Batch], total: Total
+        self, starts: Batch, made: Batch, iteration: int, waiting: dict[int, Batch], total: Total
     ) -> tuple[Batch, int]:
         limit = self.bound.limit
-        if hop < min(FIRST_LOOK, limit) and not self.gate.shared:
+        if iteration < min(FIRST_LOOK, limit) and not self.gate.shared:
             self._check_encodable(starts, made, total)
-            return made, min(hop + GLANCE, limit)
-        return self._search(starts, made, hop, waiting, total)
+            return made, min(iteration + GLANCE, limit)
+        return self._search(starts, made, iteration, waiting, total)
 
     def _search(
-        self, starts: Batch, made: Batch, hop: int, waiting: dict[int, Batch], total: Total, most: int = _ALL
+        self, starts: Batch, made: Batch, iteration: int, waiting: dict[int, Batch], total: Total, most: int = _ALL
     ) -> tuple[Batch, int]:
         """Stop at rows on cycles; see `_cut_off`. At most `most` rows pay for the search. Raises: _GrowthError."""
         limit = self.bound.limit
         stops = find_stops(self._successors, starts.rows, min(total.count, most))
         if self.gate.shared and not stops:
-            stops = self._marking.search(starts.rows[: None if hop >= limit else _SEARCHED], 2 * hop, made.time)
-        if not stops and hop >= limit:
+            stops = self._marking.search(
+                starts.rows[: None if iteration >= limit else _SEARCHED], 2 * iteration, made.time
+            )
+        if not stops and iteration >= limit:
             cycles = find_cycles(self._successors, starts.rows, max(_MOST_GROWN * limit, total.count))
             if not cycles.ended:
                 raise _GrowthError(cycles.reached, total)
             stops = find_stops(self._successors, starts.rows, _ALL) if cycles.rows else []
         if not stops:
             self._check_encodable(starts, made, total)
-            return made, min(2 * hop, limit) if hop < limit else 2 * hop
+            return made, min(2 * iteration, limit) if iteration < limit else 2 * iteration
         backs: ZSet = {}
         self._stop_all(stops, total, backs)
         for other, batch in list(waiting.items()):
             waiting[other] = self._going_on(batch)
         if backs:
-            waiting[hop + 1] = concat((Batch.of(backs, made.time), waiting.get(hop + 1, EMPTY)))
-        return self._going_on(made), hop + FIRST_LOOK
+            waiting[iteration + 1] = concat((Batch.of(backs, made.time), waiting.get(iteration + 1, EMPTY)))
+        return self._going_on(made), iteration + FIRST_LOOK
 
     def _check_encodable(self, starts: Batch, made: Batch, total: Total) -> None:
         """Raises: _GrowthError where rows have outgrown what can be written."""
@@ -313,9 +315,9 @@ class HeldWaves(Waves):
     def _has_outgrown(self, row: Row) -> bool:
         return next(outgrown(Batch([row], [1]), self.gate.encode), None) is not None
 
-    def _spilling(self, rest: Batch, hop: int, waiting: dict[int, Batch], total: Total) -> Batch:
+    def _spilling(self, rest: Batch, iteration: int, waiting: dict[int, Batch], total: Total) -> Batch:
         """Stop before weights on a cycle grow epoch by epoch."""
-        return self._search(rest, rest, hop, waiting, total, _SPILLED)[0]
+        return self._search(rest, rest, iteration, waiting, total, _SPILLED)[0]
 
     def _stop_all(self, rows: Iterable[Row], total: Total, backs: ZSet) -> None:
         """Stop at rows that lie on cycles; `backs` takes the retractions of them from X."""
@@ -364,10 +366,10 @@ class HeldWaves(Waves):
     def _cut_off(self, heads: list[Row], total: Total) -> ZSet:
         """Take away rows that hold one another up alone.
 
-        A row may lose its only way from the seed in the epoch in which one of its own rows comes to lead to it: then
+        A row may lose its only path from the seed in the epoch in which one of its own rows comes to lead to it: then
         its removal and its arrival cancel, the waves end, and the rows on the cycle would stay for ever. So cycles in X
         are searched for. At one row of each, arriving rows wait, and the rows that op made of it are retracted. If no
-        way leads to the cycle, nothing is left waiting. Returns the retractions.
+        path leads to the cycle, nothing is left waiting. Returns the retractions.
         """
         weight = self._weights(total)
 
@@ -410,7 +412,7 @@ class HeldWaves(Waves):
         return self._withheld.whole
 
     def held(self) -> Mapping[int, str]:
-        """The way round, by the partition of its first row; see `Withheld`."""
+        """The cycle, by the partition of its first row; see `Withheld`."""
         self._read()
         if not (self._withheld.waits or self._withheld.reaches):
             return {}
@@ -431,8 +433,8 @@ class HeldWaves(Waves):
             what = f"it got as far as {shown(path)} and does not end"
         elif self.gate.shared:
             row = min(withheld.waiting, key=order)
-            way = self._marking.ways.get(row)
-            what = f"the path {shown([*way, way[0]])} came around" if way else "it leads back to itself"
+            cycle = self._marking.paths.get(row)
+            what = f"the path {shown([*cycle, cycle[0]])} came around" if cycle else "it leads back to itself"
         else:
             cycles = self._cycles or find_cycles(self.body.look, list(withheld.stops), MOST_REACHED)
             path = cycles.shortest(order)

@@ -1,40 +1,41 @@
 """A block inside a loop whose limit is an error.
 
-Each round of the enclosing loop runs the block again. Its errors in that round are the rows that its last round has
-changed, as for an outermost block; they are a collection by round, like any other inside. Nothing is withheld there:
-the round continues with the block's current rows. Instead the outermost block withholds all its results:
+Each iteration of the enclosing loop runs the block again. Its errors in that iteration are the rows that its own last
+iteration has changed, as for an outermost block; they are a collection by iteration, like any other inside. Nothing is
+withheld there: the iteration continues with the block's current rows. Instead the outermost block withholds all its
+results:
 
-    errors of the outermost block = its own, and each row that is an error in any round of the enclosing loops
+    errors of the outermost block = its own, and each row that is an error in any iteration of the enclosing loops
 
-since results computed from an interrupted inner block are not correct. A row is an error in some round if and only if
-its differences by round are not all 0: the earliest one is its weight. So the outermost block only counts a row's
-non-zero differences.
+since results computed from an interrupted inner block are not correct. A row is an error in some iteration if and only
+if its differences by iteration are not all 0: the earliest one is its weight. So the outermost block only counts a
+row's non-zero differences.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 
 from eddy.operators.batch import Batch, Row, ZSet, merge_into
+from eddy.operators.nested_operators import NestedReduce
 from eddy.operators.operator import State
-from eddy.operators.timed import TimedReduce
 from eddy.state.trace import Trace
 
 __all__ = ["InnerErrors", "InnerLimit", "numbered"]
 
 
 class InnerLimit:
-    """Replaces `Held` inside a loop: it sends everything, followed by the changes beyond the last round, numbered."""
+    """Replaces `LimitBarrier` inside a loop: it sends all rows, then the numbered changes beyond the last iteration."""
 
     def states(self) -> Sequence[State]:
         """None: `InnerErrors` keeps the rows."""
         return ()
 
     def step(self, batches: list[Batch], over: Sequence[tuple[int, Batch]], time: int) -> list[Batch]:
-        """Return the batches, and the rows that the last round changed."""
+        """Return the batches, and the rows that the last iteration changed."""
         return [*batches, Batch.of(numbered(over), time)]
 
 
-class InnerErrors(TimedReduce):
-    """Changes of rows in a block's last rounds in, each changed row once out."""
+class InnerErrors(NestedReduce):
+    """Changes of rows in a block's last iterations in, each changed row once out."""
 
     _made: Trace[Row, Row]
 
@@ -43,7 +44,7 @@ class InnerErrors(TimedReduce):
         self._moves: ZSet = {}
 
     def step(self, *inputs: Batch) -> Batch:
-        """Return the delta of the errors in this round."""
+        """Return the delta of the errors in this iteration."""
         made = super().step(*inputs)
         for (key, value), weight in zip(made.rows, made.weights, strict=True):
             now = self._made.weight(key, value, self.time)

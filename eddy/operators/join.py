@@ -9,8 +9,8 @@ with one it is counted once, with none it is missing and added.
 A row without a key matches nothing: no table and no arrangement has such rows, and it is excluded where the two deltas
 are joined.
 
-Inside a recursion that counts depth, the deferred side's values are (level, value) pairs, and rows of L ⋈ ΔR at a level
-wait until the recursion reaches it.
+Inside a recursion that counts depth, the deferred side's values are (iteration, value) pairs, and rows of L ⋈ ΔR of
+an iteration wait until the recursion reaches it.
 
 Source: Budiu et al., "DBSP: Automatic Incremental View Maintenance", VLDB 2023, on bilinear operators.
 """
@@ -52,11 +52,11 @@ class Join(Operator):
         right: Lookup,
         merge: Merge,
         eager: int = 2,
-        leveled: bool = False,
+        by_depth: bool = False,
     ) -> None:
         self.name, self._left, self._right, self._merge = name, left, right, merge
         self._correction = {2: -1, 1: 0, 0: 1}[eager]
-        self.leveled, self.level = leveled, 0
+        self.by_depth, self.iteration = by_depth, 0
         self.later: dict[int, Batch] = {}
 
     def step(self, *inputs: Batch) -> Batch:
@@ -91,7 +91,7 @@ class Join(Operator):
         return result.select([not one for one in failed]) if any(failed) else result
 
     def _matched(self, left: Batch, right: Batch, merge: Merge) -> Batch:
-        if not right.rows and not self.leveled:
+        if not right.rows and not self.by_depth:
             return matches(left, self._right, merge)
         return concat(self._terms(left, right, merge))
 
@@ -101,10 +101,10 @@ class Join(Operator):
             terms.append(matches(left, self._right, merge))
             if right.rows and self._correction:
                 terms.append(self._both(left, right, merge))
-        if self.leveled:
+        if self.by_depth:
             if right.rows:
                 self._postpone(right, merge)
-            terms.append(self.later.pop(self.level, EMPTY))
+            terms.append(self.later.pop(self.iteration, EMPTY))
         elif right.rows:
             terms.append(matches(right, self._left, lambda key, right, left: merge(key, left, right)))
         return terms
@@ -122,15 +122,15 @@ class Join(Operator):
         return Batch(rows, weights, max(left.time, right.time))
 
     def _postpone(self, right: Batch, merge: Merge) -> None:
-        """L ⋈ ΔR, by the level of the row on the left."""
-        levels: dict[int, tuple[list[Row], list[int]]] = {}
+        """L ⋈ ΔR, by the iteration of the row on the left."""
+        found: dict[int, tuple[list[Row], list[int]]] = {}
         bags = self._left.get_many(list(keys_of(right.rows)))
         for (key, value), weight, bag in zip(right.rows, right.weights, bags, strict=True):
-            for (level, other), factor in pairs_of(bag):
-                rows, weights = levels.setdefault(level, ([], []))
+            for (iteration, other), factor in pairs_of(bag):
+                rows, weights = found.setdefault(iteration, ([], []))
                 rows.append(merge(key, other, value))
                 weights.append(weight * factor)
-        self.later = {level: Batch(rows, weights, right.time) for level, (rows, weights) in levels.items()}
+        self.later = {iteration: Batch(rows, weights, right.time) for iteration, (rows, weights) in found.items()}
 
 
 def matches(batch: Batch, state: Lookup, merge: Callable[[Any, Any, Any], Row]) -> Batch:
@@ -162,15 +162,16 @@ def matches(batch: Batch, state: Lookup, merge: Callable[[Any, Any, Any], Row]) 
 class Arrange(Operator):
     """The identity on a relation; it keeps an arrangement of the rows that have a key, for joins to read.
 
-    If deferred, it adds an epoch's rows at the end of a recursion, in `settle`; with levels, as (level, value) pairs.
+    If deferred, it adds an epoch's rows at the end of a recursion, in `settle`. If `by_depth`, its values are
+    (iteration, value) pairs.
     """
 
     def __init__(
-        self, name: str, arrangement: Arrangement[Any, Any], deferred: bool = False, leveled: bool = False
+        self, name: str, arrangement: Arrangement[Any, Any], deferred: bool = False, by_depth: bool = False
     ) -> None:
         self.name, self.arrangement = name, arrangement
         self._deferred = deferred
-        self.leveled, self.level = leveled, 0
+        self.by_depth, self.iteration = by_depth, 0
         self.waiting: list[Batch] = []
 
     def states(self) -> Sequence[State]:
@@ -183,9 +184,9 @@ class Arrange(Operator):
         kept = keyed(batch)
         if not self._deferred:
             self.arrangement.integrate(kept.zset(self.name))
-        elif self.leveled:
-            level = self.level
-            self.waiting.append(kept.with_rows([(key, (level, value)) for key, value in kept.rows]))
+        elif self.by_depth:
+            iteration = self.iteration
+            self.waiting.append(kept.with_rows([(key, (iteration, value)) for key, value in kept.rows]))
         else:
             self.waiting.append(kept)
         return batch

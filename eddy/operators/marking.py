@@ -9,11 +9,12 @@ A worker begins a generation when its stops change, or when op makes other rows 
 op makes of its stops; owners of marked rows mark on. At a release older marks go, and stops that have no mark are
 opened: no cycle reaches them. Until then their keys stay without rows, so that nothing leaves that should not.
 
-A message is a row of the loop's topic whose hop is below 0; its weight is the number of turns, or the generation.
+A message is a row of the loop's topic whose iteration is below 0; its weight is the number of turns, or the generation.
 """
 
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import compress
 from typing import Any
 
 import msgspec
@@ -26,26 +27,26 @@ from eddy.operators.withheld import Withheld
 __all__ = ["FIRST_SEARCH", "Marking", "without_messages"]
 
 FIRST_SEARCH = 16
-"""The hop at which the first search begins."""
+"""The iteration at which the first search begins."""
 
 _SEARCH, _BEGIN, _MARK, _RELEASE = -1, -2, -3, -4
 _UNKNOWN = 0
 """A generation: the sender has started, and does not know how far the others are. They begin one after theirs."""
-_ORIGIN, _WAY, _NUMBER = "eddy.origin", "eddy.way", "eddy.search"
+_ORIGIN, _PATH, _NUMBER = "eddy.origin", "eddy.way", "eddy.search"
 _LENGTH = struct.Struct(">I")
 _MOST_SEARCHES = 256
-_LONGEST_WAY = 64
+_LONGEST_PATH = 64
 
 
 def without_messages(received: Batch) -> tuple[Batch, Batch | None]:
     """Split the records of the loop's topic into rows and messages, None if there are none."""
-    if not isinstance(received, Received) or min(received.hops, default=0) >= 0:
+    if not isinstance(received, Received) or min(received.iterations, default=0) >= 0:
         return received, None
-    rows = [hop >= 0 for hop in received.hops]
+    rows = [iteration >= 0 for iteration in received.iterations]
     messages = [not row for row in rows]
 
     def part(mask: list[bool]) -> Received:
-        return Received(received.select(mask), [hop for hop, kept in zip(received.hops, mask, strict=True) if kept])
+        return Received(received.select(mask), list(compress(received.iterations, mask)))
 
     return part(rows), part(messages)
 
@@ -53,7 +54,7 @@ def without_messages(received: Batch) -> tuple[Batch, Batch | None]:
 Place = int | None
 """Where a row is: None at the start of op, or the number of the exchange inside op that it has passed."""
 
-Way = list[str]
+Path = list[str]
 
 
 class Marking:
@@ -64,7 +65,7 @@ class Marking:
         self._gate, self._body, self._withheld, self._part = gate, body, withheld, part
         self._seen: dict[bytes, set[tuple[Place, Row]]] = {}
         self._searches = self._released = 0
-        self.ways: dict[Row, Way] = {}
+        self.paths: dict[Row, Path] = {}
         self._passed: set[Any] = set()
         self.greets = False
 
@@ -81,26 +82,26 @@ class Marking:
         for place, batch in messages.items():
             assert isinstance(batch, Received)
             headers = batch.headers_of_rows()
-            for row, weight, hop, noted in zip(batch.rows, batch.weights, batch.hops, headers, strict=True):
-                if hop == _SEARCH:
+            for row, weight, iteration, noted in zip(batch.rows, batch.weights, batch.iterations, headers, strict=True):
+                if iteration == _SEARCH:
                     found += self._received(place, row, weight, dict(noted))
-                elif hop == _RELEASE:
+                elif iteration == _RELEASE:
                     released |= weight == self._withheld.latest
                 else:
-                    marks.append((place, row, weight if hop == _MARK else -weight))
+                    marks.append((place, row, weight if iteration == _MARK else -weight))
         return found, released, marks
 
     def _received(self, place: Place, row: Row, turns: int, note: dict[str, bytes]) -> list[Row]:
-        origin, way = self._decode(note[_ORIGIN]), msgspec.json.decode(note[_WAY], type=Way)
-        if place is None and row == origin and way:
-            self.ways[row] = way
+        origin, path = self._decode(note[_ORIGIN]), msgspec.json.decode(note[_PATH], type=Path)
+        if place is None and row == origin and path:
+            self.paths[row] = path
             return [row]
-        return self._follow(origin, note[_NUMBER], [(place, row, way)], turns)
+        return self._follow(origin, note[_NUMBER], [(place, row, path)], turns)
 
     def search(self, origins: Sequence[Row], turns: int, time: int) -> list[Row]:
         """Begin a search from each row, by its owner. Returns those that are found to lie on a cycle here."""
         found: list[Row] = []
-        noted = [((_ORIGIN, self._encode(origin)), (_NUMBER, self._number(time)), (_WAY, b"[]")) for origin in origins]
+        noted = [((_ORIGIN, self._encode(origin)), (_NUMBER, self._number(time)), (_PATH, b"[]")) for origin in origins]
         own = self._gate.own(Batch(list(origins), [turns] * len(origins), headers=noted), _SEARCH)
         for origin, note in zip(own.rows, own.headers_of_rows(), strict=True):
             found += self._follow(origin, dict(note)[_NUMBER], [(None, origin, [])], turns)
@@ -111,7 +112,7 @@ class Marking:
         self._searches += 1
         return f"{time}-{self._gate.first}-{self._searches}".encode()
 
-    def _follow(self, origin: Row, number: bytes, starts: list[tuple[Place, Row, Way]], turns: int) -> list[Row]:
+    def _follow(self, origin: Row, number: bytes, starts: list[tuple[Place, Row, Path]], turns: int) -> list[Row]:
         """Follow op from rows of this worker; rows of others continue there."""
         while len(self._seen) >= _MOST_SEARCHES and number not in self._seen:
             del self._seen[next(iter(self._seen))]
@@ -120,12 +121,12 @@ class Marking:
         while starts and turns > 0:
             turns -= 1
             made: dict[Place, list[tuple[Row, Any]]] = {}
-            for place, row, way in starts:
+            for place, row, path in starts:
                 if (place, row) in seen:
                     continue
                 seen.add((place, row))
-                on = [*way, str(self._part(row))] if place is None and len(way) < _LONGEST_WAY else way
-                noted = ((_ORIGIN, encoded), (_NUMBER, number), (_WAY, msgspec.json.encode(on)))
+                on = [*path, str(self._part(row))] if place is None and len(path) < _LONGEST_PATH else path
+                noted = ((_ORIGIN, encoded), (_NUMBER, number), (_PATH, msgspec.json.encode(on)))
                 for child_place, child in self._successors(place, row):
                     if (child_place, child) not in seen or (child_place is None and child == origin):
                         made.setdefault(child_place, []).append((child, noted))
@@ -134,11 +135,11 @@ class Marking:
                 batch = Batch([row for row, _ in rows], [turns] * len(rows), headers=[noted for _, noted in rows])
                 own = self._gates[place].own(batch, _SEARCH)
                 for row, noted in zip(own.rows, own.headers_of_rows(), strict=True):
-                    way = msgspec.json.decode(dict(noted)[_WAY], type=Way)
+                    path = msgspec.json.decode(dict(noted)[_PATH], type=Path)
                     if place is None and row == origin:
-                        self.ways[row] = way
+                        self.paths[row] = path
                         return [row]
-                    starts.append((place, row, way))
+                    starts.append((place, row, path))
         return []
 
     def _successors(self, place: Place, row: Row) -> list[tuple[Place, Row]]:

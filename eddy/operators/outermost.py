@@ -4,7 +4,7 @@
     queued       what has come since then, summed up
     downstream   what the bindings hold; nothing, while a bound is met
 
-Where the rounds of an epoch meet a bound, what they did is undone, the epoch's input is queued, and all that is
+Where the iterations of an epoch meet a bound, what they did is undone, the epoch's input is queued, and all that is
 downstream is taken back. The next input is worked in together with the queue. When that comes to rest, what the
 bindings hold goes downstream again: from then on all is as if no bound had been met.
 
@@ -23,8 +23,8 @@ from eddy.operators.endless import EndlessError
 from eddy.operators.exchange import Ownership
 from eddy.operators.fixpoint import ADVICE, Fixpoint, Results
 from eddy.operators.given import Given
-from eddy.operators.held import Held
 from eddy.operators.inner_limits import numbered
+from eddy.operators.limit_barrier import LimitBarrier
 from eddy.operators.operator import State
 from eddy.operators.queued import Note, Queue
 
@@ -44,10 +44,10 @@ class Outermost(Fixpoint):
 
     queue: Queue
     given: Given
-    limits: Held | None = None
+    limits: LimitBarrier | None = None
     ownership: Ownership
 
-    def keep(self, queue: Queue, given: Given, limits: Held | None, ownership: Ownership) -> "Outermost":
+    def keep(self, queue: Queue, given: Given, limits: LimitBarrier | None, ownership: Ownership) -> "Outermost":
         """Where it keeps what it withholds, and what it has given."""
         self.queue, self.given, self.limits, self.ownership = queue, given, limits, ownership
         self._wait = self._waited = 0
@@ -99,7 +99,7 @@ class Outermost(Fixpoint):
                 tried = set()
             return self._work(delta, queued, tried, time)
         try:
-            totals, over = self.run_rounds(inputs)
+            totals, over = self.run_iterations(inputs)
         except EndlessError as error:
             if self._budget.divisible and error.of_work:
                 raise
@@ -136,7 +136,7 @@ class Outermost(Fixpoint):
         while active := self._without(rows, (queued - tried) | failed.keys()):
             self._budget.begin(1 + len(active) // _ROWS_A_BUDGET)
             try:
-                totals, over = self.run_rounds(self._batches(active, time))
+                totals, over = self.run_iterations(self._batches(active, time))
                 break
             except EndlessError as error:
                 self._undo()
@@ -215,7 +215,7 @@ class Outermost(Fixpoint):
     def _restless(self, unit: Any) -> Any:
         return self.name, (unit, RESTLESS)
 
-    def _leave_limited(self, worked: "_Worked", limits: Held, time: int) -> Batch:
+    def _leave_limited(self, worked: "_Worked", limits: LimitBarrier, time: int) -> Batch:
         """The same of a loop whose own limit withholds it, too. It is one unit."""
         was, was_queued, queued = self.queue.notes().get(None), bool(worked.queued), bool(worked.failed)
         queued = queued or (was_queued and not worked.done)

@@ -1,6 +1,7 @@
-"""What a loop has taken in from outside and not worked in, since it met a bound; and why.
+"""A loop's input that waits because the loop has met a bound, with the reasons.
 
-A *unit* is what rounds cannot tell apart: a key, in a loop that keeps all keys; else the loop as a whole, unit None.
+A *unit* is the smallest part of a loop that can wait alone: a key, in a loop that keeps all keys; else the whole loop,
+unit None.
 A unit is *queued* while there is a note of it. Its rows are summed up, so they are bounded by the data.
 
     (number of the input, key)   (number, value)                  ->  weight

@@ -3,8 +3,8 @@
     X = seed + op(X)      so      ΔX = Σ F(n),   F(0) = Δseed + Δop(X before),   F(n+1) = op(F(n))
 
 F is the frontier. Between two waves equal rows are merged and their weights added, and rows of
-weight 0 vanish: one step for each distinct row that a batch touches, however many ways lead to it.
-`op` is linear, so retractions run the same way round and undo what their rows once did, whatever
+weight 0 vanish: one step for each distinct row that a batch touches, however many paths lead to it.
+`op` is linear, so retractions take the same paths and undo all effects of their rows, whatever
 the order in which rows arrive, in one epoch or in many, on one worker or on several.
 
 Three forms, which differ in what they remember and emit:
@@ -14,8 +14,8 @@ Three forms, which differ in what they remember and emit:
     HeldWaves  a relation without one (`operators/held_waves.py`); cycles are held
     FactWaves  a KStream (`operators/fact_waves.py`); facts are never taken back, so nothing is arranged
 
-A row's *hop* is the number of applications of op that led to it. Frontiers go by rising hop, so rows
-that come from other workers, half way round, are counted by their own way.
+A row's *iteration* is the number of applications of op that led to it. Frontiers go by rising iteration, so rows
+that come from other workers in the middle of a path are counted by their own iteration.
 
 Invariant: while the waves run, the arrangements of X and of what op makes of it are those before
 the epoch; they take the epoch's rows in together, at rest.
@@ -31,7 +31,7 @@ from eddy.errors import LoopLimitError
 from eddy.operators.batch import EMPTY, Batch, Row, ZSet, concat, merge_into
 from eddy.operators.body import Body, Bound, columns_of, trace
 from eddy.operators.endless import FIRST_LOOK, find_cycle, outgrown
-from eddy.operators.exchange import Budget, Gate, by_hop
+from eddy.operators.exchange import Budget, Gate, by_iteration
 from eddy.operators.keyed import keyed_rows
 from eddy.operators.operator import Operator, State
 from eddy.state.arrangement import Arrangement
@@ -75,34 +75,34 @@ class LinearRecursion(Operator):
         """What errors show of a row."""
         return columns_of if self.bound.words else itemgetter(0)
 
-    def _look(self, frontier: Batch, hop: int, rows: int) -> int:
-        """Whether these waves can end, as far as can be told; returns the hop at which to look again.
+    def _look(self, frontier: Batch, iteration: int, rows: int) -> int:
+        """Whether these waves can end, as far as can be told; returns the iteration at which to look again.
 
         Raises: LoopLimitError where a row leads back to itself, or has outgrown what can be written.
         """
         cycle = find_cycle(self.body.look, frontier.rows, rows)
         if cycle is not None:
-            raise self._limit_error(cycle[0], hop, f"the path {shown(map(self._part, cycle))} came around")
-        self._check_growth(frontier, hop)
-        return min(2 * hop, self.bound.limit)
+            raise self._limit_error(cycle[0], iteration, f"the path {shown(map(self._part, cycle))} came around")
+        self._check_growth(frontier, iteration)
+        return min(2 * iteration, self.bound.limit)
 
-    def _check_growth(self, frontier: Batch, hop: int) -> None:
+    def _check_growth(self, frontier: Batch, iteration: int) -> None:
         """Raises: LoopLimitError where a row has outgrown what can be written."""
         if not frontier.rows:
             return
         for row, why in outgrown(frontier, self.gate.encode if self.own_states() else None):
             path = shown(trace(self.body, row, self._part)[0])
-            raise self._limit_error(row, hop, f"{why}, and it goes on: {path}")
+            raise self._limit_error(row, iteration, f"{why}, and it goes on: {path}")
 
     def _over_limit(self, row: Row) -> LoopLimitError:
         path, came_around = trace(self.body, row, self._part)
         what = f"the path {shown(path)} came around" if came_around else f"it got as far as {shown(path)}"
         return self._limit_error(row, self.bound.limit, what)
 
-    def _limit_error(self, row: Row, hop: int, what: str) -> LoopLimitError:
+    def _limit_error(self, row: Row, iteration: int, what: str) -> LoopLimitError:
         return LoopLimitError(
-            f"{self.bound.subject(self.name, row)} was not at rest after {hop} "
-            f"{'rounds' if self.bound.words else 'waves'}: {what}; a cycle in the data has no finite answer. "
+            f"{self.bound.subject(self.name, row)} was not at rest after {iteration} "
+            f"{'iterations' if self.bound.words else 'waves'}: {what}; a cycle in the data has no finite answer. "
             + self.bound.advice(ADVICE)
         )
 
@@ -143,7 +143,7 @@ class Waves(LinearRecursion):
         """
         seed, received, *externals = inputs
         arrived = self._arrived(seed, received)
-        total = Total(self.bound.leveled, max(arrived) > 0)
+        total = Total(self.bound.by_depth, max(arrived) > 0)
         self.body.open(externals)
         self._run(arrived, total)
         return self._at_rest(total, max(map(TIME, inputs)))
@@ -151,30 +151,30 @@ class Waves(LinearRecursion):
     def _run(self, waiting: dict[int, Batch], total: "Total") -> None:
         """Waves until nothing waits here."""
         body, gate, bound = self.body, self.gate, self.bound
-        shared, leveled = gate.shared, bound.leveled
+        shared, by_depth = gate.shared, bound.by_depth
         watched = self._first_look(waiting, total)
         while waiting or body.waiting():
-            hop = min((*waiting, *body.waiting())) if body.keeps or len(waiting) > 1 else next(iter(waiting))
-            frontier = waiting.pop(hop, EMPTY)
-            total.add(hop, frontier)
-            made = self._going_on(body.run(frontier, hop).consolidated(self.name))
-            if leveled and hop >= bound.depth:
+            iteration = min((*waiting, *body.waiting())) if body.keeps or len(waiting) > 1 else next(iter(waiting))
+            frontier = waiting.pop(iteration, EMPTY)
+            total.add(iteration, frontier)
+            made = self._going_on(body.run(frontier, iteration).consolidated(self.name))
+            if by_depth and iteration >= bound.depth:
                 self._cut(made)
                 continue
-            if hop >= watched and (made.rows or (shared and frontier.rows)) and not leveled:
-                made, watched = self._watch(frontier if shared else made, made, hop, waiting, total)
-            rest = gate.own(made, hop + 1) if shared else made
+            if iteration >= watched and (made.rows or (shared and frontier.rows)) and not by_depth:
+                made, watched = self._watch(frontier if shared else made, made, iteration, waiting, total)
+            rest = gate.own(made, iteration + 1) if shared else made
             if not rest.rows:
                 continue
             if self.budget.spend(len(rest.rows)):
-                gate.spill(self._spilling(rest, hop, waiting, total), hop + 1)
-            elif hop + 1 in waiting:
-                waiting[hop + 1] = concat((waiting[hop + 1], rest)).consolidated(self.name)
+                gate.spill(self._spilling(rest, iteration, waiting, total), iteration + 1)
+            elif iteration + 1 in waiting:
+                waiting[iteration + 1] = concat((waiting[iteration + 1], rest)).consolidated(self.name)
             else:
-                waiting[hop + 1] = rest
+                waiting[iteration + 1] = rest
 
     def _first_look(self, waiting: Mapping[int, Batch], total: "Total") -> int:
-        """The hop at which to look for the first time whether the waves can end."""
+        """The iteration at which to look for the first time whether the waves can end."""
         return self.bound.limit if total.came_back else min(FIRST_LOOK, self.bound.limit)
 
     def _going_on(self, made: Batch) -> Batch:
@@ -182,26 +182,26 @@ class Waves(LinearRecursion):
         return made
 
     def _watch(
-        self, starts: Batch, made: Batch, hop: int, waiting: dict[int, Batch], total: "Total"
+        self, starts: Batch, made: Batch, iteration: int, waiting: dict[int, Batch], total: "Total"
     ) -> tuple[Batch, int]:
         """Look whether these waves can end; rows of this worker in `starts` have led to `made`.
 
-        Returns what goes into the next wave, and the hop at which to look again.
+        Returns what goes into the next wave, and the iteration at which to look again.
         Raises: LoopLimitError.
         """
-        if hop >= self.bound.limit:
+        if iteration >= self.bound.limit:
             self._go_on_through_the_topic(made, total.came_back)
-            return EMPTY, hop
-        return made, self._look(made, hop, total.count)
+            return EMPTY, iteration
+        return made, self._look(made, iteration, total.count)
 
-    def _spilling(self, rest: Batch, hop: int, waiting: dict[int, Batch], total: "Total") -> Batch:
+    def _spilling(self, rest: Batch, iteration: int, waiting: dict[int, Batch], total: "Total") -> Batch:
         """Of rows that go on in a later epoch those that may."""
         return rest
 
     def _go_on_through_the_topic(self, made: Batch, came_back: bool) -> None:
         """Rows over the limit: an error that undoes the epoch, unless some of them are of earlier ones.
 
-        What earlier epochs have committed cannot be undone. It keeps going round, through the topic, so
+        What earlier epochs have committed cannot be undone. It keeps coming back, through the topic, so
         that mending the data still reaches it, and is reported.
         """
         if not came_back:
@@ -217,7 +217,7 @@ class Waves(LinearRecursion):
         self.waves += total.waves
         self.rows += total.count
         if self.arrangement is not None:
-            self.arrangement.integrate(keyed_rows(rows if total.leveled is None else total.leveled))
+            self.arrangement.integrate(keyed_rows(rows if total.by_depth is None else total.by_depth))
         return Batch.of(leaves, time)
 
     def _leaving(self, rows: ZSet) -> ZSet:
@@ -225,32 +225,32 @@ class Waves(LinearRecursion):
         return rows
 
     def _arrived(self, seed: Batch, received: Batch) -> dict[int, Batch]:
-        """The first frontiers, by hop: the seed, and what came through the loop's topic."""
+        """The first frontiers, by iteration: the seed, and what came through the loop's topic."""
         own = self.gate.own(seed)
         if not received.rows:
             return {0: own.consolidated(self.name)}
-        arrived = by_hop(received)
+        arrived = by_iteration(received)
         arrived[0] = concat((own, arrived.get(0, EMPTY)))
-        return {hop: batch.consolidated(self.name) for hop, batch in arrived.items()}
+        return {iteration: batch.consolidated(self.name) for iteration, batch in arrived.items()}
 
 
 class Total:
-    """The sum of the frontiers, and the same with each row's hop where that is to be remembered.
+    """The sum of the frontiers, and the same with each row's iteration where that is to be remembered.
 
-    `came_back`: some rows had been round before the epoch.
+    `came_back`: some rows had come through the loop before the epoch.
 
     Frontiers are merged many at a time: most of them are small.
     """
 
-    def __init__(self, leveled: bool = False, came_back: bool = False) -> None:
+    def __init__(self, by_depth: bool = False, came_back: bool = False) -> None:
         self.came_back = came_back
-        self.leveled: ZSet | None = {} if leveled else None
+        self.by_depth: ZSet | None = {} if by_depth else None
         self.waves = self.count = 0
         self._sum: ZSet = {}
         self._rows: list[Row] = []
         self._weights: list[int] = []
 
-    def add(self, hop: int, frontier: Batch) -> None:
+    def add(self, iteration: int, frontier: Batch) -> None:
         """Add a consolidated frontier."""
         self.waves += 1
         self.count += len(frontier.rows)
@@ -261,9 +261,9 @@ class Total:
             self._weights += frontier.weights
             if len(self._rows) > _BUFFERED:
                 self.sum()
-        if self.leveled is not None:
-            leveled = [(key, (hop, value)) for key, value in frontier.rows]
-            merge_into(self.leveled, leveled, frontier.weights)
+        if self.by_depth is not None:
+            by_depth = [(key, (iteration, value)) for key, value in frontier.rows]
+            merge_into(self.by_depth, by_depth, frontier.weights)
 
     def sum(self) -> ZSet:
         """The sum so far."""

@@ -6,9 +6,9 @@ from typing import Any
 from eddy.errors import DataError
 from eddy.operators.batch import Batch
 from eddy.operators.keyed import Keyed
+from eddy.operators.nested_operators import Function
 from eddy.operators.operator import State
 from eddy.operators.set_aside import Aside, only_written
-from eddy.operators.timed import Function
 from eddy.state.arrangement import Arrangement, Bag
 
 __all__ = ["Reduce", "adding_up", "counting", "folding", "making"]

@@ -10,8 +10,8 @@ just arrived.
     reached    all rows on these cycles and all that op makes of them, again and again
 
 The keys of reached rows have no row downstream. A stop that no cycle reaches is opened: the cycle is mended. Where
-waves do not end although no row comes round, since each turn makes new rows, they are stopped at the limit: then
-nothing is reached that could be told, and no key has a row downstream.
+waves do not end although no row comes back to itself, because each iteration makes new rows, they are stopped at the
+limit: then the reached rows are unknown, and no key has a row downstream.
 
 Invariant: the rows that leave are a function of X's seed and of op, for any order of epochs.
 Cost: the reached rows are searched only when stops come or go, or op makes something else of one of them.
@@ -27,7 +27,7 @@ from typing import Any
 from eddy.operators.batch import Row, ZSet, merge_into
 from eddy.state.arrangement import Arrangement, pairs_of, weight_in
 
-__all__ = ["Cycles", "Stops", "Withheld", "find_cycles"]
+__all__ = ["FoundCycles", "Stops", "Withheld", "find_cycles"]
 
 Look = Callable[[Row], Sequence[Row]]
 
@@ -52,7 +52,7 @@ class Stops(Arrangement[Any, Any]):
 
 
 @dataclass(frozen=True, slots=True)
-class Cycles:
+class FoundCycles:
     """The rows that lie on cycles, and all rows that op makes of them, with the rows that op makes of each.
 
     Where the search did not end, `reached` are the rows that it met.
@@ -64,7 +64,7 @@ class Cycles:
     ended: bool = True
 
     def shortest(self, order: Callable[[Row], Any]) -> list[Row]:
-        """The shortest way from the first row by `order` back to itself, `[r, …, r]`; the first one by `order`."""
+        """The shortest path from the first row by `order` back to itself, `[r, …, r]`; the first one by `order`."""
         first = min(self.rows, key=order)
         before: dict[Row, Row] = {}
         queue = deque([first])
@@ -72,17 +72,17 @@ class Cycles:
             row = queue.popleft()
             for child in sorted(self.edges[row], key=order):
                 if child == first:
-                    way = [first, row]
-                    while way[-1] != first:
-                        way.append(before[way[-1]])
-                    return way[::-1] if row != first else [first, first]
+                    path = [first, row]
+                    while path[-1] != first:
+                        path.append(before[path[-1]])
+                    return path[::-1] if row != first else [first, first]
                 if child in self.rows and child not in before:
                     before[child] = row
                     queue.append(child)
         return []
 
 
-def find_cycles(look: Look, starts: Sequence[Row], most: int) -> Cycles:
+def find_cycles(look: Look, starts: Sequence[Row], most: int) -> FoundCycles:
     """All cycles to which `starts` lead, and all that they reach. At most `most` rows are looked at.
 
     `look` tells the rows that op makes of one row.
@@ -104,23 +104,23 @@ def find_cycles(look: Look, starts: Sequence[Row], most: int) -> Cycles:
     for start in starts:
         if start in number:
             continue
-        way = [enter(start)]
-        while way:
-            row, children = way[-1]
+        path = [enter(start)]
+        while path:
+            row, children = path[-1]
             child = next((c for c in children if c not in number or c in stacked), None)
             if child is None:
-                way.pop()
-                if way:
-                    low[way[-1][0]] = min(low[way[-1][0]], low[row])
+                path.pop()
+                if path:
+                    low[path[-1][0]] = min(low[path[-1][0]], low[row])
                 if low[row] == number[row]:
                     cyclic |= _component(row, stack, stacked, edges)
             elif child in number:
                 low[row] = min(low[row], number[child])
             else:
                 if len(number) >= most:
-                    return Cycles(set(), set(number), {}, ended=False)
-                way.append(enter(child))
-    return Cycles(cyclic, _closure(cyclic, edges), edges)
+                    return FoundCycles(set(), set(number), {}, ended=False)
+                path.append(enter(child))
+    return FoundCycles(cyclic, _closure(cyclic, edges), edges)
 
 
 def _component(root: Row, stack: list[Row], stacked: set[Row], edges: Mapping[Row, Sequence[Row]]) -> set[Row]:
@@ -233,7 +233,7 @@ class Withheld:
         marks = self._owned(self._reached) | self._marks
         return {row: mark for row, mark in marks.items() if mark}
 
-    def take(self, cycles: Cycles) -> ZSet:
+    def take(self, cycles: FoundCycles) -> ZSet:
         """Take the reached rows in, and open the stops that no cycle reaches. Returns the rows that waited there."""
         self.whole = False
         for row in self.marked():

@@ -24,23 +24,23 @@ class Cuts:
         self._owed = False
 
     @property
-    def sole(self) -> bool:
+    def owns_all(self) -> bool:
         """Whether this worker owns everything."""
         return all(map(self._circuit.ownership.all_of, self._circuit.ownership.partitions))
 
     def leads(self) -> bool:
         """Whether this worker does the tasks that one worker does for all."""
-        return self.sole or self._positions.leads()
+        return self.owns_all or self._positions.leads()
 
     def after(self, entry: Entry, ends: Mapping[TopicPartition, int]) -> Cut | None:
         """The cut at `entry`, for a transaction whose records end at `ends`, where all is owned."""
-        exact = self.sole and not entry.in_loops and not self._circuit.unsettled
+        exact = self.owns_all and not entry.in_loops and not self._circuit.unsettled
         return self._positions.cut(entry, ends) if exact else None
 
     def quiescent(self) -> Cut | None:
         """The cut of a quiescent moment among several workers, if one is due and this worker leads."""
         due = self._clock() - self._last >= self._interval_s and not self._circuit.unsettled
-        if not due or self.sole or not self._positions.leads():
+        if not due or self.owns_all or not self._positions.leads():
             return None
         self._last = self._clock()
         cut = self._positions.quiescent_cut()
@@ -48,7 +48,7 @@ class Cuts:
 
     def owed(self, entry: Entry) -> bool:
         """Whether the last epoch before an idle time has left no cut."""
-        return self._owed and self.sole and not entry.in_loops and not self._circuit.unsettled
+        return self._owed and self.owns_all and not entry.in_loops and not self._circuit.unsettled
 
     def commit(self, cut: Cut | None) -> None:
         """Called after a transaction has committed, with `cut` or without one."""

@@ -183,5 +183,5 @@ def joined(batches: list[Batch]) -> Batch:
         return batches[0]
     whole = concat(batches)
     if isinstance(batches[0], Received):
-        return Received(whole, [hop for batch in batches if isinstance(batch, Received) for hop in batch.hops])
+        return Received(whole, [one for batch in batches if isinstance(batch, Received) for one in batch.iterations])
     return whole

@@ -116,11 +116,11 @@ class Encoder:
         """
         counts = Counter(chain.from_iterable(partitions for _, partitions, _ in outgoing))
         unsaid = set(counts)
-        for batch, partitions, hop in outgoing:
+        for batch, partitions, iteration in outgoing:
             keys = encoded(list(keys_of(batch.rows)), gate.key, f"topic '{gate.topic}': key")
             bodies = encoded([row[1] for row in batch.rows], gate.value, f"topic '{gate.topic}': value")
             values = [
-                PACKED.pack(weight, hop, body is not None) + (body or b"")
+                PACKED.pack(weight, iteration, body is not None) + (body or b"")
                 for weight, body in zip(batch.weights, bodies, strict=True)
             ]
             columns = (partitions, keys, values, batch.times_of_rows())

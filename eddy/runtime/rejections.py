@@ -61,7 +61,7 @@ class Rejections:
         rows = 0
         for loop in circuit.recursions.values():
             for row in loop.overdue[:1]:
-                what = "%s has been round %d times and goes on; mend the cycle in the data"
+                what = "%s has gone through its loop %d times and continues; mend the cycle in the data"
                 _log.error(what, loop.bound.subject(loop.name, row), loop.bound.limit)
             for batch in loop.cut:
                 rows += len(batch)

@@ -6,23 +6,25 @@ The names are `eddy_…` in base units. Cardinality: one time series a figure, t
 import platform
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from itertools import accumulate
 from typing import NamedTuple
 
-from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client import REGISTRY, CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
+from eddy.errors import ConfigurationError
 from eddy.runtime.worker import Worker
 from eddy.serve.state import Facts, State, readiness, state_of
 from eddy.serve.watch import Watch
 from eddy.statistics import SECONDS, Histogram, Statistics
 
-__all__ = ["CONTENT_TYPE_PLAIN_0_0_4", "Figures", "generate_latest", "registry_of"]
+__all__ = ["CONTENT_TYPE_PLAIN_0_0_4", "Figures", "generate_latest", "registered", "registry_of", "samples"]
 
 _VERSION = version("eddy-streams")
 
@@ -120,6 +122,10 @@ class Figures(Collector):
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
 
+    def describe(self) -> Iterator[Metric]:
+        """The names of the figures, by which a registry refuses a second worker's."""
+        return self.collect()
+
     def collect(self) -> Iterator[Metric]:
         """All figures as of now."""
         facts, worker = self._watch.facts(), self._watch.worker
@@ -186,3 +192,32 @@ def registry_of(watch: Watch) -> CollectorRegistry:
     registry.register(Figures(watch))
     ProcessCollector(registry=registry)
     return registry
+
+
+@contextmanager
+def registered(watch: Watch, registry: CollectorRegistry | None = None) -> Iterator[None]:
+    """Inside the block the worker's figures are part of `registry`; by default, of the process's.
+
+    Raises: ConfigurationError if a worker's figures are in there already.
+    """
+    registry = REGISTRY if registry is None else registry
+    figures = Figures(watch)
+    try:
+        registry.register(figures)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"metrics: the registry has figures of these names already ({error}); it can hold those of one worker. "
+            "Give each a registry of its own: registry=prometheus_client.CollectorRegistry()"
+        ) from error
+    try:
+        yield
+    finally:
+        registry.unregister(figures)
+
+
+def samples(watch: Watch) -> Iterator[tuple[str, dict[str, str], float]]:
+    """The figures as (name, labels, value), for systems that do not collect; without the buckets of histograms."""
+    for family in Figures(watch).collect():
+        for sample in family.samples:
+            if not sample.name.endswith("_bucket"):
+                yield sample.name, dict(sample.labels), float(sample.value)

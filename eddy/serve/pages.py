@@ -17,7 +17,7 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Mount, Route
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp
 
 from eddy.runtime.holding import told
@@ -28,7 +28,7 @@ from eddy.serve.state import Facts, ProbeResult, health, readiness
 from eddy.serve.watch import Watch
 from eddy.topology.topology import Topology
 
-__all__ = ["pages"]
+__all__ = ["pages", "pages_for_anybody"]
 
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
@@ -48,6 +48,18 @@ class _Description(msgspec.Struct):
 
 def pages(watch: Watch, topology: Topology, endpoint: Endpoint, tables: ASGIApp) -> ASGIApp:
     """The ASGI application of these pages, for one worker."""
+    return Guard(_routes(watch, topology, [Mount("/v1", tables)]), endpoint)
+
+
+def pages_for_anybody(watch: Watch, topology: Topology) -> ASGIApp:
+    """The same pages without tables, for a web server that decides itself who may read.
+
+    Nobody counts as a reader with the token, so data of records is not shown.
+    """
+    return _routes(watch, topology, [])
+
+
+def _routes(watch: Watch, topology: Topology, others: list[BaseRoute]) -> Starlette:
     registry = registry_of(watch)
     description = _Description(topology.name, topology.describe(), topology.mermaid())
 
@@ -55,8 +67,9 @@ def pages(watch: Watch, topology: Topology, endpoint: Endpoint, tables: ASGIApp)
         async def answer(request: Request) -> Response:
             facts = watch.facts()
             found = check(facts)
-            error = facts.error if request.scope[TRUSTED] else ""
-            held = told(watch.held) if request.scope[TRUSTED] else []
+            trusted = request.scope.get(TRUSTED, False)
+            error = facts.error if trusted else ""
+            held = told(watch.held) if trusted else []
             return _json(_Answer(found.state, found.reason, error, held), 200 if found.ok else 503)
 
         return answer
@@ -78,11 +91,11 @@ def pages(watch: Watch, topology: Topology, endpoint: Endpoint, tables: ASGIApp)
             Route("/readyz", probe(readiness)),
             Route("/metrics", metrics),
             Route("/topology", describe),
-            Mount("/v1", tables),
+            *others,
         ]
     )
     app.router.redirect_slashes = False
-    return Guard(app, endpoint)
+    return app
 
 
 def _json(content: object, status: int = 200) -> Response:

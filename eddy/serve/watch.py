@@ -117,6 +117,11 @@ class Watch:
         """The worker is closed."""
         self._closed = True
 
+    @property
+    def over(self) -> bool:
+        """Whether the worker takes no more steps."""
+        return self._ended or self._closed or self._failure is not None
+
     def facts(self) -> Facts:
         """The current figures. For any thread."""
         now, noted, worker, unread = self._clock(), self._noted, self.worker, self._unread

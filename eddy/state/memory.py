@@ -1,4 +1,7 @@
-"""A store in memory: a sorted dictionary, gone when it is closed.
+"""A store in memory: a dictionary, and its keys in order; gone when it is closed.
+
+New keys are put into their order by the first scan that follows, so that rows that come in large numbers are sorted
+once.
 
 For state that is small or cheap to restore, and for tests. It implements the same protocol as `RocksDBStore`, with the
 same test suite (`tests/state/test_store.py`). It is unbounded: everything written stays in memory.
@@ -7,7 +10,7 @@ same test suite (`tests/state/test_store.py`). It is unbounded: everything writt
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, takewhile
 
-from sortedcontainers import SortedDict
+from sortedcontainers import SortedList
 
 from eddy.errors import StateError
 from eddy.state.offsets import RESERVED
@@ -19,8 +22,9 @@ class MemoryStore:
     """Bytes to bytes in key order, in the memory of this process. See `Store` for the contract."""
 
     def __init__(self) -> None:
-        # A SortedDict of bytes to bytes; None once closed.
-        self._rows: SortedDict | None = SortedDict()
+        self._rows: dict[bytes, bytes] | None = {}  # None once closed
+        self._order: SortedList = SortedList()  # the keys, without the new ones
+        self._new: set[bytes] = set()
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """The value of each key, None where there is none. Cost: 0.1 µs a key."""
@@ -38,7 +42,7 @@ class MemoryStore:
     def scan_between(self, start: bytes, stop: bytes, limit: int) -> list[tuple[bytes, bytes]]:
         """The first `limit` pairs with `start` ≤ key < `stop`. Cost: 0.5 µs a row."""
         rows = self._open_rows()
-        return [(key, rows[key]) for key in islice(rows.irange(start, stop, inclusive=(True, False)), limit)]
+        return [(key, rows[key]) for key in islice(self._ordered().irange(start, stop, inclusive=(True, False)), limit)]
 
     def write(self, changes: Iterable[tuple[bytes, bytes | None]]) -> None:
         """Put or delete each key. `changes` is read to its end before the first one is applied."""
@@ -47,15 +51,16 @@ class MemoryStore:
         _refuse_reserved(batch)
         for key, value in batch:
             if value is None:
-                rows.pop(key, None)
+                self._delete(key)
             else:
+                if key not in rows:
+                    self._new.add(key)
                 rows[key] = value
 
     def delete_prefix(self, prefix: bytes) -> None:
         """Delete every key that starts with `prefix`."""
-        rows = self._open_rows()
         for key in self._keys(prefix):
-            del rows[key]
+            self._delete(key)
 
     def flush(self) -> None:
         """Nothing to do: memory does not survive a loss of power."""
@@ -64,11 +69,29 @@ class MemoryStore:
     def close(self) -> None:
         """Let go of every row; the store cannot be used again."""
         self._rows = None
+        self._order.clear()
+        self._new.clear()
+
+    def _delete(self, key: bytes) -> None:
+        if self._open_rows().pop(key, None) is None:
+            return
+        if key in self._new:
+            self._new.remove(key)
+        else:
+            self._order.remove(key)
+
+    def _ordered(self) -> SortedList:
+        """All keys in order."""
+        if self._new:
+            self._order.update(self._new)
+            self._new.clear()
+        return self._order
 
     def _keys(self, prefix: bytes) -> list[bytes]:
-        return list(takewhile(lambda key: key.startswith(prefix), self._open_rows().irange(prefix)))
+        self._open_rows()
+        return list(takewhile(lambda key: key.startswith(prefix), self._ordered().irange(prefix)))
 
-    def _open_rows(self) -> SortedDict:
+    def _open_rows(self) -> dict[bytes, bytes]:
         if self._rows is None:
             raise StateError("state in memory: is closed; an open store is needed. Make a new MemoryStore().")
         return self._rows

@@ -42,7 +42,7 @@ class Builder:
         check_name(name, "step")
         check_serdes(f"step '{name}'", key=fields.get("key"), value=fields.get("value"))
         inputs = fields.get("inputs", ())
-        fields.setdefault("sole", bool(inputs) and all(source.sole for source in inputs))
+        fields.setdefault("single_partition", bool(inputs) and all(source.single_partition for source in inputs))
         return cast("N", self.plan.add(node_type(name=name, label=fields.pop("label", name), **fields)))
 
     def anonymous(self, node_type: type[N], word: str, kind: Kind, name: str | None, **fields: Any) -> N:
@@ -84,7 +84,7 @@ class Builder:
 
     def by_key(self, source: Node, name: str, key: Serde[Any] | None = None, value: Serde[Any] | None = None) -> Node:
         """`source` with its rows at the owners of their keys: itself, or an exchange with these serdes."""
-        if source.sole or not source.rekeyed:
+        if source.single_partition or not source.rekeyed:
             return source
         return self._exchange(source, name, key, value)
 
@@ -95,18 +95,18 @@ class Builder:
 
         The serdes are defaults for those that the source does not have.
         """
-        if source.sole:
+        if source.single_partition:
             return source
         key, value = source.key or key, source.value or value
         for node in self.plan.nodes:
             same = node.inputs == (source,) and (node.key, node.value) == (key, value)
-            if isinstance(node, Exchange) and node.sole and same:
+            if isinstance(node, Exchange) and node.single_partition and same:
                 return node
-        return self._exchange(source, name, key, value, partitions=1, sole=True, any_key=True)
+        return self._exchange(source, name, key, value, partitions=1, single_partition=True, any_key=True)
 
     def met(self, nodes: tuple[Node, ...], names: Sequence[str]) -> tuple[Node, ...]:
         """Inputs of one step: if one of them is in a single partition, all are sent there."""
-        if not any(node.sole for node in nodes):
+        if not any(node.single_partition for node in nodes):
             return nodes
         return tuple(self.at_one_owner(node, name) for node, name in zip(nodes, names, strict=True))
 

@@ -10,7 +10,7 @@ from functools import singledispatchmethod
 from typing import Any
 
 from eddy.errors import TopologyError
-from eddy.operators import aggregate, clamp, constant, join, reduce, stateless, tables
+from eddy.operators import aggregate, constant, join, reduce, stateless, tables, weight_functions
 from eddy.operators.body import Body
 from eddy.operators.circuit import Circuit, Output
 from eddy.operators.exchange import Budget, Gate, Ownership
@@ -68,17 +68,17 @@ class Environment:
 
 def compile_plan(plan: Plan, environment: Environment) -> Circuit:
     """Compile a plan. Raises: TopologyError if it cannot be placed or a step is misused."""
-    return _Compiler(plan, environment).circuit()
+    return _PlanCompiler(plan, environment).circuit()
 
 
 def compile_part(plan: Plan, environment: Environment, node: Node) -> Circuit:
     """Compile one step with all steps inside it. Inputs are named after the steps that it reads, outputs after itself
     or, for a block, after its bindings.
     """
-    return _Compiler(plan, environment).part(node)
+    return _PlanCompiler(plan, environment).part(node)
 
 
-class _Compiler:
+class _PlanCompiler:
     def __init__(self, plan: Plan, environment: Environment) -> None:
         self._plan, self.world = plan, environment
         self._placements = place(plan, environment.topic_partitions)
@@ -171,7 +171,7 @@ class _Compiler:
 
     def _stays(self, node: nodes.Exchange) -> bool:
         """Whether an exchange sends everything to the single partition that has the rows already."""
-        return node.sole and self._placements[node.inputs[0]].partitions == 1
+        return node.single_partition and self._placements[node.inputs[0]].partitions == 1
 
     @singledispatchmethod
     def _compile(self, node: Node) -> None:
@@ -245,9 +245,9 @@ class _Compiler:
         self._scope.slots[node] = self._scope.emit(operator, *self._scope.inputs_of(node))
 
     @_compile.register
-    def _clamp(self, node: nodes.Clamp) -> None:
-        f = clamp.one_if_positive if node.form == "distinct" else clamp.positive_part
-        operator = clamp.Clamp(node.name, self._arrangement(node, node.name), f)
+    def _weight_function(self, node: nodes.WeightFunction) -> None:
+        f = weight_functions.one_if_positive if node.form == "distinct" else weight_functions.positive_part
+        operator = weight_functions.WeightFunction(node.name, self._arrangement(node, node.name), f)
         self._scope.slots[node] = self._scope.emit(operator, *self._scope.inputs_of(node))
 
     @_compile.register
@@ -276,7 +276,7 @@ class _Compiler:
             self.lookup(right, f"{node.name}-{right_name}"),
             merge,
             2 if recursion is None else 1,
-            recursion is not None and recursion.bound.leveled,
+            recursion is not None and recursion.bound.by_depth,
         )
         scope = self._scope
         scope.slots[node] = scope.emit(operator, scope.slots[left], scope.slots[right])
@@ -364,7 +364,7 @@ class _Compiler:
         if node.kind == "stream":
             return FactWaves(*shared, node.include_seeds)
         arrangement = self._arrangements.get((node.variable, node.name))
-        if node.bound.leveled or (arrangement is None and self.world.lacks(node.name)):
+        if node.bound.by_depth or (arrangement is None and self.world.lacks(node.name)):
             return Waves(*shared, arrangement)
         x = arrangement or self._arrangement(node.variable, node.name)
         value = node.value or Native
@@ -383,10 +383,10 @@ class _Compiler:
         if isinstance(node, Variable):
             name = node.label
         if (node, name) not in self._arrangements:
-            leveled = recursion is not None and recursion.bound.leveled
-            arrangement = self._arrangements[node, name] = self._arrangement(node, name, leveled)
+            by_depth = recursion is not None and recursion.bound.by_depth
+            arrangement = self._arrangements[node, name] = self._arrangement(node, name, by_depth)
             if not isinstance(node, Variable):
-                arrange = join.Arrange(name, arrangement, recursion is not None, leveled)
+                arrange = join.Arrange(name, arrangement, recursion is not None, by_depth)
                 self._scope.slots[node] = self._scope.emit(arrange, self._scope.slots[node])
         return self._arrangements[node, name]
 
@@ -401,9 +401,9 @@ class _Compiler:
         table = self._tables[node] = Table(self.spec(node, name, "table", node.value, source), self.world.store)
         return table
 
-    def _arrangement(self, node: Node, name: str, leveled: bool = False) -> Arrangement[Any, Any]:
+    def _arrangement(self, node: Node, name: str, by_depth: bool = False) -> Arrangement[Any, Any]:
         value = node.value or Native
-        spec = self.spec(node, name, "arrangement", with_time(value) if leveled else value)
+        spec = self.spec(node, name, "arrangement", with_time(value) if by_depth else value)
         return Arrangement(spec, self.world.store)
 
     def spec(self, node: Node, name: str, kind: str, value: Serde[Any] | None, source: str | None = None) -> StateSpec:

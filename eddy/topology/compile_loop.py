@@ -11,16 +11,16 @@ from functools import singledispatchmethod
 from typing import Any, Protocol
 
 from eddy.operators import reduce
-from eddy.operators.clamp import one_if_positive, positive_part
-from eddy.operators.fixpoint import Fixpoint, Scope, Take
+from eddy.operators.fixpoint import Fixpoint, NestedBody, Take
 from eddy.operators.given import Given
-from eddy.operators.held import Held
 from eddy.operators.inner_limits import InnerErrors, InnerLimit
+from eddy.operators.limit_barrier import LimitBarrier
+from eddy.operators.nested_operators import Function, NestedJoin, NestedLookupJoin, NestedReduce
 from eddy.operators.operator import Operator
 from eddy.operators.outermost import Outermost
 from eddy.operators.queued import Queue
 from eddy.operators.stateless import Map, Union
-from eddy.operators.timed import Function, TimedJoin, TimedLookupJoin, TimedReduce
+from eddy.operators.weight_functions import one_if_positive, positive_part
 from eddy.serde import Native, Serde
 from eddy.state.arrangement import Arrangement
 from eddy.state.spec import StateSpec
@@ -65,35 +65,35 @@ class LoopCompiler:
         for node in self._scopes.body[loop]:
             self._compile(node)
         results = [inner.slots[result] for result in loop.results]
-        scope = Scope(inner.steps, inner.count, len(loop.variables), results)
+        body = NestedBody(inner.steps, inner.count, len(loop.variables), results)
         names = [variable.label for variable in loop.variables]
         bound = loop.bound
-        rounds = loop.rounds if isinstance(loop, Block) else bound.depth if bound.leveled else bound.limit
+        iterations = loop.iterations if isinstance(loop, Block) else bound.depth if bound.by_depth else bound.limit
         seeded = isinstance(loop, Recursion)
         guard = self._outside.world.guard
         encoders = [self._encoder(*pair) for pair in zip(loop.variables, loop.results, strict=True)]
         if self._depth > 1:
             limit = InnerLimit() if bound.on_limit == "rows" else None
-            return Fixpoint(loop.name, names, scope, self._depth, rounds, bound, guard, limit, seeded, encoders)
-        operator = Outermost(loop.name, names, scope, 1, rounds, bound, guard, None, seeded, encoders)
-        limits = self._held() if bound.on_limit == "rows" or self._errors else None
+            return Fixpoint(loop.name, names, body, self._depth, iterations, bound, guard, limit, seeded, encoders)
+        operator = Outermost(loop.name, names, body, 1, iterations, bound, guard, None, seeded, encoders)
+        limits = self._limit_barrier() if bound.on_limit == "rows" or self._errors else None
         return operator.keep(self._queue(), self._given(seeded), limits, self._outside.world.ownership)
 
     def _queue(self) -> Queue:
         """Where the loop's inputs wait while a bound is met, with notes by unit."""
         loop, inputs = self._loop, self.externals
-        keyed = not (loop.variables[0].sole or loop.sole)
+        keyed = not (loop.variables[0].single_partition or loop.single_partition)
         key = self._key(loop.variables[0]) if keyed else Native
         keys, values = [*map(self._key, inputs), key], [*(step.value or Native for step in inputs), Native]
         spec = self._beside(f"{loop.name}-queued", keys, values)
         return Queue(Arrangement(spec, self._store), len(inputs), keyed)
 
     def _given(self, seeded: bool) -> Given:
-        """Where the bindings' rows are found: a seed is in no trace of the result, the last round in none of X."""
+        """Where the bindings' rows are found: a seed is in no trace of the result, the last iteration in none of X."""
         loop, traces = self._loop, []
         for variable, result in zip(loop.variables, loop.results, strict=True):
             found = None if seeded else self._traces.get(result)
-            if found is None and (seeded or not loop.bound.leveled):
+            if found is None and (seeded or not loop.bound.by_depth):
                 found = self._traces.get(variable)
             traces.append(found)
         if None not in traces:
@@ -145,13 +145,13 @@ class LoopCompiler:
         self._reduction(node, reduce.folding(node.initial, node.adder))
 
     @_compile.register
-    def _clamp(self, node: nodes.Clamp) -> None:
+    def _weight_function(self, node: nodes.WeightFunction) -> None:
         f = one_if_positive if node.form == "distinct" else positive_part
         self._reduction(node, reduce.adding_up(f), signed=True)
 
     def _reduction(self, node: Node, function: Function, signed: bool = False) -> None:
         taken = self._trace(node.inputs[0], node.name)
-        self._emit(node, TimedReduce(node.name, taken, self._trace(node, f"{node.name}-made"), function, signed))
+        self._emit(node, NestedReduce(node.name, taken, self._trace(node, f"{node.name}-made"), function, signed))
 
     @_compile.register
     def _join(self, node: nodes.Join) -> None:
@@ -164,10 +164,10 @@ class LoopCompiler:
         operator: Operator
         guard = self._outside.world.guard
         if right in around:
-            operator = TimedJoin(node.name, kept, self._trace(right, f"{node.name}-{right_name}"), merge, guard)
+            operator = NestedJoin(node.name, kept, self._trace(right, f"{node.name}-{right_name}"), merge, guard)
         else:
             found = self._outside.lookup(right, f"{node.name}-{right_name}")
-            operator = TimedLookupJoin(node.name, kept, found, merge, guard)
+            operator = NestedLookupJoin(node.name, kept, found, merge, guard)
         slots = self._inner.slots
         slots[node] = self._inner.emit(operator, slots[left], slots[right])
 
@@ -221,7 +221,7 @@ class LoopCompiler:
         trace = self._traces[node] = Trace[Any, Any](spec, self._store)
         return trace
 
-    def _held(self) -> Held:
+    def _limit_barrier(self) -> LimitBarrier:
         loop, found = self._loop, self._scopes.withheld(self._loop)
         variables = [variable for _, variable in found]
         specs = [self._numbered(f"{loop.name}-{kind}", "arrangement", variables) for kind in ("errors", "held")]
@@ -230,7 +230,7 @@ class LoopCompiler:
         for block in self._scopes.limits(loop):
             inside.append((first, self._errors[block]))
             first += len(block.variables)
-        return Held([name for name, _ in found], errors, held, inside)
+        return LimitBarrier([name for name, _ in found], errors, held, inside)
 
     def _numbered(self, name: str, kind: str, variables: Sequence[Variable], depth: int = 0) -> StateSpec:
         """The identity of a state with rows of several bindings, co-partitioned with those of the first."""

@@ -18,14 +18,16 @@ def strategy(node: Loop | Reachable | TreeTotals) -> str:
         return f"ranked supports (F1), {how}, at one owner, since {why} fall along supports, through cycles too"
     if isinstance(node, TreeTotals):
         return "tree totals by deltas (F2), at one owner, since a node has one parent and sums can be taken back"
-    where = "at one owner" if node.variables[0].sole else "each owner its keys, which no step inside changes"
+    where = (
+        "at one owner" if node.variables[0].single_partition else "each owner its keys, which no step inside changes"
+    )
     if isinstance(node, Block):
         return f"nested time, since its bindings are evaluated in turn; {where}"
     if node.nested:
         return f"nested time, since {node.nested}; {where}"
     if node.kind == "stream":
         return "waves of facts, since a KStream's records are never taken back"
-    if node.bound.leveled:
+    if node.bound.by_depth:
         return f"waves by depth up to {node.bound.depth}, since the answer depends on the depth of rows"
     return "waves, since op is linear"
 

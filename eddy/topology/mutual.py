@@ -54,11 +54,11 @@ def mutually_recursive(
     limit: int | None = None,
     on_limit: Literal["error", "stop", "return"] = "error",
     serdes: Serdes | None = None,
-    sole: bool = False,
+    single_partition: bool = False,
     label: str | None = None,
     words: Words | None = None,
 ) -> Bindings:
-    """Create a block from the definitions that `step` returns. `sole`: the block has a single partition.
+    """Create a block from the definitions that `step` returns. `single_partition`: the block has a single partition.
 
     Inside a loop it is evaluated again from empty in every iteration of that loop. `label` is its name in errors of
     enclosing loops, and `words` are texts for a block that is not written as `mutually_recursive(…)`.
@@ -71,13 +71,13 @@ def mutually_recursive(
     check_choice(where, ("error", "stop", "return"), on_limit=on_limit)
     held = limit is not None and on_limit != "return"
     length = len(builder.plan.nodes)
-    variables, results, body = _build(builder, where, name, names, step, serdes or {}, sole)
-    alone = sole or held or moves_rows([*body, *results], True)
-    if alone and not sole:
+    variables, results, body = _build(builder, where, name, names, step, serdes or {}, single_partition)
+    alone = single_partition or held or moves_rows([*body, *results], True)
+    if alone and not single_partition:
         builder.plan.rewind(length)
         variables, results, body = _build(builder, where, name, names, step, serdes or {}, True)
     check_inside(where, body)
-    stays = sole or (alone and bool(builder.open_loops))  # what a loop around takes in stays there
+    stays = single_partition or (alone and bool(builder.open_loops))  # what a loop around takes in stays there
     block = builder.add(
         Block,
         name,
@@ -86,10 +86,15 @@ def mutually_recursive(
         variables=tuple(variables),
         results=tuple(results),
         bound=replace(_bound(limit, on_limit), words=words),
-        rounds=limit or Bound().limit,
-        sole=stays,
+        iterations=limit or Bound().limit,
+        single_partition=stays,
     )
-    placed: dict[str, Any] = {"kind": "relation", "inputs": (block,), "sole": stays, "rekeyed": alone and not stays}
+    placed: dict[str, Any] = {
+        "kind": "relation",
+        "inputs": (block,),
+        "single_partition": stays,
+        "rekeyed": alone and not stays,
+    }
     relations = {
         v.label: Relation[Any, Any](
             builder, builder.add(Binding, f"{name}-{v.label}", index=i, key=v.key, value=v.value, **placed)
@@ -144,7 +149,7 @@ def _build(
     names: list[str],
     step: Callable[..., Any],
     serdes: Serdes,
-    sole: bool,
+    single_partition: bool,
 ) -> tuple[list[Variable], list[Node], list[Node]]:
     variables = []
     for binding in names:
@@ -155,7 +160,7 @@ def _build(
                 f"{name}-{binding}-variable",
                 label=binding,
                 kind="relation",
-                sole=sole,
+                single_partition=single_partition,
                 key=key,
                 value=value,
             )
@@ -176,7 +181,7 @@ def _build(
                 "by .to_relation()"
             )
         node = relation._node
-        results.append(builder.at_one_owner(node, f"{name}-{binding}") if sole else node)
+        results.append(builder.at_one_owner(node, f"{name}-{binding}") if single_partition else node)
     scopes = Scopes(builder.plan)
     body = scopes.deep(scopes.inside(variables))
     refuse_sinks(f"{where}: step", "mutually_recursive", body)

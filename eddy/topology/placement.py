@@ -51,7 +51,7 @@ def place(plan: Plan, topic_partitions: Mapping[str, int]) -> dict[Node, Placeme
     placements = {}
     for members in groups:
         partitions = _partitions(members, topic_partitions) or default
-        if any(node.sole for node in members):  # no key has to be hashed
+        if any(node.single_partition for node in members):  # no key has to be hashed
             placements.update({node: Placement(partitions, node.key or Native) for node in members})
         else:
             placements.update(dict.fromkeys(members, Placement(partitions, _key(members) or Native)))
@@ -102,7 +102,7 @@ def _meetings(node: Node) -> Iterable[tuple[Node, Node]]:
 def _partitions(members: list[Node], topic_partitions: Mapping[str, int]) -> int | None:
     counts = {node.name: topic_partitions[node.topic] for node in members if isinstance(node, Source)}
     counts |= {node.name: node.partitions for node in members if isinstance(node, Exchange) and node.partitions}
-    counts |= {node.name: 1 for node in members if node.sole or isinstance(node, Constant)}
+    counts |= {node.name: 1 for node in members if node.single_partition or isinstance(node, Constant)}
     if len(set(counts.values())) > 1:
         (first, low), (second, high) = sorted(counts.items(), key=lambda item: item[1])[:: len(counts) - 1]
         raise TopologyError(

@@ -21,7 +21,6 @@ __all__ = [
     "Aggregate",
     "Binding",
     "Block",
-    "Clamp",
     "Constant",
     "Count",
     "Exchange",
@@ -43,6 +42,7 @@ __all__ = [
     "TreeTotals",
     "Upsert",
     "Variable",
+    "WeightFunction",
 ]
 
 Kind = Literal["stream", "table", "relation"]
@@ -65,7 +65,7 @@ class Node:
     key: Serde[Any] | None = None
     value: Serde[Any] | None = None
     rekeyed: bool = False
-    sole: bool = False
+    single_partition: bool = False
     """Whether all rows are in a single partition, so that no step has to send them to other workers."""
 
     @property
@@ -217,7 +217,7 @@ class Aggregate(Node):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Clamp(Node):
+class WeightFunction(Node):
     """A function of weights: each row once (distinct), or as often as its weight is positive (minus)."""
 
     derived = ("made",)
@@ -249,7 +249,7 @@ class Recursion(Node):
         """States of its own: of what is held, and of what waits."""
         if self.nested:
             return ("queued", "given")
-        return () if self.kind == "stream" or self.bound.leveled else ("held", "reached")
+        return () if self.kind == "stream" or self.bound.by_depth else ("held", "reached")
 
     @property
     def variables(self) -> tuple[Variable, ...]:
@@ -276,7 +276,7 @@ class Block(Node):
     variables: tuple[Variable, ...]
     results: tuple[Node, ...]
     bound: Bound
-    rounds: int
+    iterations: int
     linear = False
 
     @property

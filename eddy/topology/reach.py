@@ -75,7 +75,7 @@ def recursive_fixpoint(
         key=roots._node.key,
         value=reached_serde(of),
         rekeyed=True,
-        sole=roots._node.sole and edges._node.sole,
+        single_partition=roots._node.single_partition and edges._node.single_partition,
         node=of,
         expand=expand,
         weight=weight,
@@ -118,7 +118,7 @@ def _check_inputs(builder: Builder, where: str, **inputs: Any) -> None:
 def _check_outside(builder: Builder, where: str) -> None:
     if builder.open_loops:
         raise TopologyError(
-            f"{where}: lies inside {builder.open_loops[-1]}; it is a recursion by itself, and cannot go round another. "
+            f"{where}: lies inside {builder.open_loops[-1]}; it is a recursion by itself, and cannot lie in another. "
             "Do it before or after, or write it as recursively(...) inside"
         )
 
@@ -205,7 +205,7 @@ def tree_totals(
         key=of,
         value=Native,
         rekeyed=True,
-        sole=source.sole,
+        single_partition=source.single_partition,
         parent=parent or (lambda node, value: value),
         own=own or (lambda node, value: 1),
         include_self=include_self,

@@ -61,7 +61,7 @@ def close_recursion(
             "from outside. Do the rest before or after it, or recur over rows: stream.to_table().to_relation()"
         )
     start = seed
-    if moves_rows(body, why) and not seed.sole:
+    if moves_rows(body, why) and not seed.single_partition:
         builder.plan.rewind(length)
         start = builder.at_one_owner(seed, f"{name}-seed")
         variable, result, body = _build(builder, where, name, kind, start, op)
@@ -77,7 +77,8 @@ def close_recursion(
     _refuse_limits(where, body)
     if bound.max_depth is None:
         _check_terminates(where, variable, result, body)
-    sole = start.sole if builder.open_loops else seed.sole  # what a loop around takes in stays there
+    from_start = bool(builder.open_loops)  # the inputs of an enclosing loop stay in its partition
+    single_partition = start.single_partition if from_start else seed.single_partition
     return builder.add(
         Recursion,
         name,
@@ -88,8 +89,8 @@ def close_recursion(
         bound=bound,
         include_seeds=include_seeds,
         nested=why,
-        sole=sole,
-        rekeyed=start.sole and not sole,
+        single_partition=single_partition,
+        rekeyed=start.single_partition and not single_partition,
         **serdes(seed),
     )
 
@@ -97,7 +98,9 @@ def close_recursion(
 def _build(
     builder: Builder, where: str, name: str, kind: Kind, seed: Node, op: Callable[[Node], Any]
 ) -> tuple[Variable, Node, list[Node]]:
-    variable = builder.add(Variable, f"{name}-variable", label=name, kind=kind, sole=seed.sole, **serdes(seed))
+    variable = builder.add(
+        Variable, f"{name}-variable", label=name, kind=kind, single_partition=seed.single_partition, **serdes(seed)
+    )
     with builder.inside(where):
         result = op(variable)
     if not isinstance(result, Node):
@@ -107,7 +110,7 @@ def _build(
         )
     if result is variable:
         raise NonTerminatingRecursionError(
-            f"{where}: op is the identity, so that every row would come round for ever; "
+            f"{where}: op is the identity, so that every row would be repeated for ever; "
             "a step that can drop a row is needed: filter, flat_map, an inner join"
         )
     scopes = Scopes(builder.plan)
@@ -134,7 +137,7 @@ def _why_nested(body: list[Node], variable: Variable) -> str:
         if not node.linear:
             return f"step '{node.name}' is not linear"
         if isinstance(node, Join) and all(source in inside for source in node.inputs):
-            return f"step '{node.name}' joins what goes round with itself"
+            return f"step '{node.name}' joins the recursion's own rows with each other"
     return ""
 
 
@@ -153,15 +156,15 @@ def _refuse_limits(where: str, body: list[Node]) -> None:
     for node in body:
         if isinstance(node, Block) and node.bound.on_limit == "rows":
             raise TopologyError(
-                f"{where}: block '{node.name}' inside it has limit={node.rounds}, on_limit='error', and a recursion "
-                "has no errors to show them in. Write on_limit='return', or make the recursion a block of one binding: "
-                "topology.mutually_recursive(lambda x: (seed.union(…x…),), …)"
+                f"{where}: block '{node.name}' inside it has limit={node.iterations}, on_limit='error', and a "
+                "recursion has no errors to show them in. Write on_limit='return', or make the recursion a block of "
+                "one binding: topology.mutually_recursive(lambda x: (seed.union(…x…),), …)"
             )
 
 
 def moves_rows(body: list[Node], nested: object) -> bool:
     """Whether a loop needs a single partition: steps inside need one, or nested time has a step that re-keys."""
-    return any(node.sole or (nested and (node.rekeyed or isinstance(node, Exchange))) for node in body)
+    return any(node.single_partition or (nested and (node.rekeyed or isinstance(node, Exchange))) for node in body)
 
 
 def check_inside(where: str, body: list[Node]) -> None:
@@ -172,10 +175,10 @@ def check_inside(where: str, body: list[Node]) -> None:
                 f"{where}: the errors of recursively '{node.inputs[0].name}' are read inside; what it holds here, the "
                 "outermost recursion holds as a whole: read the .errors of that one"
             )
-        if isinstance(node, Exchange) and not node.inputs[0].sole:
+        if isinstance(node, Exchange) and not node.inputs[0].single_partition:
             raise TopologyError(
-                f"{where}: step '{node.name}' sends rows to other owners in the middle of a round, which would give a "
-                "wrong answer; bring what it reads to one owner before the recursion: relation.at_one_owner('…')"
+                f"{where}: step '{node.name}' sends rows to other owners in the middle of an iteration, which would "
+                "give a wrong answer; bring what it reads to one owner before the recursion: relation.at_one_owner('…')"
             )
         if node.kind == "stream" or isinstance(node, TableJoin | Upsert | Latest | StreamTableJoin):
             what = "is of a stream or of tables" if node.kind == "stream" else "joins or makes tables"
@@ -189,14 +192,14 @@ def check_inside(where: str, body: list[Node]) -> None:
 
 def _check_terminates(where: str, variable: Variable, result: Node, body: list[Node]) -> None:
     """Check that every path through the loop has a step that can drop a row."""
-    ways: dict[Node, list[str] | None] = {variable: []}
+    paths: dict[Node, list[str] | None] = {variable: []}
     for node in body:
-        open_ways = [ways[source] for source in node.inputs if ways.get(source) is not None]
+        open_paths = [paths[source] for source in node.inputs if paths.get(source) is not None]
         ends = node.drops or isinstance(node, Recursion | Block)
-        ways[node] = None if ends or not open_ways else [*(open_ways[0] or []), node.name]
-    way = ways[result]
-    if way is not None:
+        paths[node] = None if ends or not open_paths else [*(open_paths[0] or []), node.name]
+    path = paths[result]
+    if path is not None:
         raise NonTerminatingRecursionError(
-            f"{where}: no step on the way {' → '.join(way)} can drop a row, so that every row would come round "
+            f"{where}: no step on the path {' → '.join(path)} can drop a row, so that every row would be repeated "
             "for ever; a filter, a flat_map or an inner join is needed, or a bound: max_depth=16"
         )

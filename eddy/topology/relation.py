@@ -133,7 +133,7 @@ class Relation(Generic[K, V]):
 
     def distinct(self, name: str | None = None) -> "Relation[K, V]":
         """Each row once, whatever its weight."""
-        return self._clamp(self._node, "distinct", name_or(name, f"{self._node.label}-distinct"))
+        return self._weight_function(self._node, "distinct", name_or(name, f"{self._node.label}-distinct"))
 
     def minus(self, other: "Relation[K, V]", name: str | None = None) -> "Relation[K, V]":
         """Each row with its weight here minus that in `other`, at least 0 (EXCEPT ALL)."""
@@ -142,7 +142,7 @@ class Relation(Generic[K, V]):
         name = name_or(name, f"{self._node.label}-{other._node.label}-minus")
         negated = self._builder.transform(other._node, "negate", None, f"{name}-negate", kind="relation")
         both = self._merge((self._node, negated), f"{name}-difference")
-        return self._clamp(both, "minus", name)
+        return self._weight_function(both, "minus", name)
 
     def group_by_key(self, key: Serde[K] | None = None, value: Serde[V] | None = None) -> KGroupedTable[K, V]:
         """Group by the rows' keys; the serdes are those of the groups' keys and values."""
@@ -237,10 +237,12 @@ class Relation(Generic[K, V]):
             **serdes(self._node),
         )
 
-    def _clamp(self, node: plan.Node, form: str, name: str) -> "Relation[K, V]":
+    def _weight_function(self, node: plan.Node, form: str, name: str) -> "Relation[K, V]":
         source = self._builder.by_key(node, name)
-        clamp = self._builder.add(plan.Clamp, name, kind="relation", inputs=(source,), form=form, **serdes(source))
-        return Relation(self._builder, clamp)
+        made = self._builder.add(
+            plan.WeightFunction, name, kind="relation", inputs=(source,), form=form, **serdes(source)
+        )
+        return Relation(self._builder, made)
 
     def _transform(
         self,
@@ -261,7 +263,7 @@ class RecursiveRelation(Relation[K, V]):
     def errors(self) -> Relation[str, str]:
         """What the recursion holds: a row (its name, message) while there is something, no row otherwise.
 
-        The message names the way round, or the bound that was met, and the remedy. If several partitions hold
+        The message names the cycle, or the bound that was met, and the remedy. If several partitions hold
         something it is the least of their messages. The first use adds the steps to the topology.
         """
         recursion, builder = self._node, self._builder

@@ -74,13 +74,13 @@ def with_time(value: Serde[Any], depth: int = 1) -> Serde[Any]:
     head = 4 * depth
 
     def time_of(data: bytes) -> Any:
-        rounds = tuple(int.from_bytes(data[at : at + 4], "big") for at in range(0, head, 4))
-        return rounds[0] if depth == 1 else rounds
+        iterations = tuple(int.from_bytes(data[at : at + 4], "big") for at in range(0, head, 4))
+        return iterations[0] if depth == 1 else iterations
 
     def stamped(encode: Callable[[Any], bytes]) -> Callable[[tuple[Any, Any]], bytes]:
         if depth == 1:
             return lambda pair: pair[0].to_bytes(4, "big") + encode(pair[1])
-        return lambda pair: b"".join(round_.to_bytes(4, "big") for round_ in pair[0]) + encode(pair[1])
+        return lambda pair: b"".join(iteration.to_bytes(4, "big") for iteration in pair[0]) + encode(pair[1])
 
     def decode(data: bytes) -> tuple[Any, Any]:
         return time_of(data), value.decode(data[head:])

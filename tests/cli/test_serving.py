@@ -58,7 +58,7 @@ def test_tables_are_served_shown_and_watched(eddy_: Eddy) -> None:
     assert rows == [{"key": "ann", "value": 2}, {"key": "bob", "value": 1}]
     assert json.loads(done(eddy_("get", "family.py", "nodes", "cid"))) == {"key": "cid", "value": "bob"}
     missing = eddy_("get", "family.py", "nodes", "nobody")
-    assert missing.communicate(timeout=PATIENCE_S)[0] == ""
+    assert missing.communicate(timeout=PATIENCE_S) == ("", "table 'nodes': there is no row with the key 'nobody'.\n")
     assert missing.returncode == 1
 
     server = eddy_("serve", "family.py", "--http", "0")

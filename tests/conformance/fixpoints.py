@@ -176,7 +176,7 @@ CHAIN = of("edges", ("1", ("r", "a")), ("2", ("a", "b")), ("3", ("b", "c")))
     errors={},
 )  # fmt: skip
 def an_error_of_a_limit_goes_when_the_data_is_mended(t: eddy.Topology) -> None:
-    """r → a → b → c → d comes to rest in its third round, so that the fourth changes nothing; f is of the fourth."""
+    """r → a → b → c → d ends in its third iteration, so that the fourth changes nothing; f is of the fourth."""
     found = parity(t, limit=4, on_limit="error")
     found.errors.map(lambda binding, row: (binding, 1), key=S, value=N).group_by_key().count("errors-of").to("errors")
 
@@ -196,7 +196,7 @@ def a_block_is_empty_while_there_is_an_error(t: eddy.Topology) -> None:
     won={"a": 1, "c": 1},
 )  # fmt: skip
 def a_game_is_won_by_who_moves_to_where_it_is_lost(t: eddy.Topology) -> None:
-    """Not monotone: what is won in a round may be lost in the next one. Six rounds of op."""
+    """Not monotone: what is won in an iteration may be lost in the next one. Six iterations of op."""
     moves = edges_of(t).distinct("moves").map(lambda a, b: (b, a), key=S, value=S)
 
     def op(won: eddy.Relation[str, int]) -> eddy.Relation[str, int]:
@@ -209,17 +209,17 @@ def a_game_is_won_by_who_moves_to_where_it_is_lost(t: eddy.Topology) -> None:
 
 
 def by_steps(t: eddy.Topology, outer: dict[str, Any], inner: dict[str, Any]) -> Any:
-    """Nodes from "r" on: an inner block goes on from where the last round of the outer one was."""
+    """Nodes from "r" on: an inner block goes on from where the last iteration of the outer one was."""
     edges, start = edges_of(t), t.constant([("r", 0)], "start", S, N)
 
-    def rounds(found: Any) -> tuple[Any, ...]:
+    def iterations(found: Any) -> tuple[Any, ...]:
         def steps(at: Any) -> tuple[Any, ...]:
             return (start.union(found, at.join(edges, lambda a, _, b: (b, 0), "on", S, N)).distinct("at-once"),)
 
         at = t.mutually_recursive(steps, name="steps", serdes={"at": (S, N)}, **inner).at
         return (at.distinct("found-once"),)
 
-    block = t.mutually_recursive(rounds, name="rounds", serdes={"found": (S, N)}, **outer)
+    block = t.mutually_recursive(iterations, name="iterations", serdes={"found": (S, N)}, **outer)
     block.found.group_by_key(S, N).count("found-of").to("found")
     return block
 
@@ -244,7 +244,7 @@ def a_block_in_a_block_comes_to_rest_after_moves(t: eddy.Topology) -> None:
     errors={},
 )
 def an_error_of_an_inner_limit_goes_when_the_data_is_mended(t: eddy.Topology) -> None:
-    """The first round goes all the way, three steps of a chain and a round that changes nothing; five are too many."""
+    """The first iteration takes three steps of a chain and one that changes nothing; five are too many."""
     found = by_steps(t, {}, {"limit": 5})
     found.errors.map(lambda binding, row: (binding, 1), key=S, value=N).group_by_key().count("errors-of").to("errors")
 
@@ -264,7 +264,7 @@ def a_block_is_empty_while_an_inner_limit_is_too_low(t: eddy.Topology) -> None:
     picked={"r": 1, "c": 1, "e": 1},
 )
 def a_block_in_a_recursion_finds_what_is_left(t: eddy.Topology) -> None:
-    """A root more in each round, the least node that none of them reaches; the block reaches, and says what is left."""
+    """One more root in each iteration: the least node that no root reaches. The block says which nodes are left."""
     edges = edges_of(t)
     nodes = edges.flat_map(lambda a, b: [(a, 0), (b, 0)], key=S, value=N).distinct("nodes")
     roots = t.table("roots", S, S).to_relation().map(lambda _, node: (node, 0), key=S, value=N)

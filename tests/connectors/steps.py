@@ -13,7 +13,6 @@ KEPT = {"retention.ms": "-1"}
 
 QUICK_SESSIONS = ["consumer.session.timeout.ms=2000", "consumer.heartbeat.interval.ms=200"]
 PATIENCE_S = 20.0
-MOMENT_S = 0.2
 
 
 class TidyKafkaLog(KafkaLog):
@@ -54,13 +53,13 @@ def numbered(stem: str, count: int) -> list[bytes]:
     return [f"{stem}{i}".encode() for i in range(count)]
 
 
-def read_all(log: Log, topic: str, partition: int) -> Records:
-    """All that is there by now; what a transaction has just committed may take a moment to show."""
+def read_all(log: Log, topic: str, partition: int = 0) -> Records:
+    """All that is committed, as soon as no transaction is open: one that has just ended may take a moment to show."""
     where = TopicPartition(topic, partition)
     begin, end = log.begin_offsets([where])[where], log.end_offsets([where])[where]
-    moment = Deadline(MOMENT_S)
-    while (records := log.read(where, begin, end, 1_000_000)).next_offset < end and not moment.passed:
-        pass
+    deadline = Deadline(PATIENCE_S)
+    while (records := log.read(where, begin, end, 1_000_000)).next_offset < end:
+        deadline.check(f"{where}: a transaction is open at {records.next_offset}, before {end}")
     return records
 
 

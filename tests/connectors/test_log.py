@@ -146,6 +146,7 @@ class TestRecords:
         write(log, topic, 0, numbered("b", 5))
         where = TopicPartition(topic, 0)
         end = log.end_offsets([where])[where]
+        wait_for(lambda: log.read(where, 0, end, 100).next_offset == end)
         part = log.read(where, 2, end, 2)
         assert (list(part.values), part.next_offset) == ([b"a2", b"a3"], 4)
         assert list(log.read(where, 1, 3, 100).values) == [b"a1", b"a2"]
@@ -157,7 +158,7 @@ class TestRecords:
         write(log, topic, 0, [b"x"])
         where = TopicPartition(topic, 0)
         end = log.end_offsets([where])[where]
-        assert log.read(where, 1, end, 10).next_offset == end
+        wait_for(lambda: log.read(where, 1, end, 10).next_offset == end)
         assert log.read(where, end, end, 10).next_offset == end
 
     def test_a_record_over_the_limit_is_refused_and_none_is_sent(self, log: Log, topic: str) -> None:
@@ -211,7 +212,7 @@ class TestTransactions:
         assert consumer.poll(100, 0).records == []
         producer.flush()
         assert [list(records.values) for records in consumer.poll(100, 0).records if records] == []
-        assert [values_of(log, topic, i) for i in range(3)] == [[], [], []]
+        assert [list(log.read(TopicPartition(topic, i), 0, 3, 100).values) for i in range(3)] == [[], [], []]
         producer.commit({}, None)
         assert sorted(map(str, drained(consumer, 9))) == sorted(map(str, numbered("v", 3) * 3))
 

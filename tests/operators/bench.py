@@ -155,14 +155,14 @@ def received(outbox: Iterable[Outgoing]) -> Received:
     """What left through a gate, as it comes back in."""
     rows_: list[Row] = []
     weights_: list[int] = []
-    hops: list[int] = []
+    iterations: list[int] = []
     time = 0
     for one in outbox:
         rows_ += one.batch.rows
         weights_ += one.batch.weights
-        hops += [one.hop] * len(one.batch)
+        iterations += [one.iteration] * len(one.batch)
         time = max(time, one.batch.time)
-    return Received(Batch(rows_, weights_, time), hops)
+    return Received(Batch(rows_, weights_, time), iterations)
 
 
 def run_to_rest(bench: Bench, **inputs: Batch) -> int:

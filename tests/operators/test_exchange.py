@@ -3,7 +3,7 @@
 import pytest
 
 from eddy.operators.batch import EMPTY, Batch
-from eddy.operators.exchange import Budget, Exchange, Gate, Ownership, Received, by_hop
+from eddy.operators.exchange import Budget, Exchange, Gate, Ownership, Received, by_iteration
 from eddy.serde import Native
 from tests.operators.bench import contents, facts, received
 
@@ -30,14 +30,19 @@ def test_all_rows_go_on_when_everything_is_owned() -> None:
     assert one.outbox == []
 
 
-def test_rows_of_others_leave_with_their_partition_and_hop() -> None:
+def test_rows_of_others_leave_with_their_partition_and_iteration() -> None:
     one = gate(owned=frozenset({1}))
-    assert one.own(Batch([(1, "a"), (2, "b"), (5, "c"), (3, "d")], [1, -1, 2, 1], 9), hop=7).rows == [
+    assert one.own(Batch([(1, "a"), (2, "b"), (5, "c"), (3, "d")], [1, -1, 2, 1], 9), iteration=7).rows == [
         (1, "a"),
         (5, "c"),
     ]
     (out,) = one.outbox
-    assert (out.batch.rows, out.batch.weights, out.partitions, out.hop) == ([(2, "b"), (3, "d")], [-1, 1], [2, 3], 7)
+    assert (out.batch.rows, out.batch.weights, out.partitions, out.iteration) == (
+        [(2, "b"), (3, "d")],
+        [-1, 1],
+        [2, 3],
+        7,
+    )
 
 
 def test_our_own_rows_leave_too_while_earlier_ones_of_their_partition_wait_in_the_topic() -> None:
@@ -55,13 +60,13 @@ def test_a_row_without_a_key_is_at_home_in_partition_0() -> None:
 
 def test_spill_sends_our_own_rows_too() -> None:
     one = gate(owned=frozenset({0, 1, 2, 3}))
-    one.spill(facts([(1, "a"), (2, "b")]), hop=3)
+    one.spill(facts([(1, "a"), (2, "b")]), iteration=3)
     assert one.outbox[0].partitions == [1, 2]
 
 
 def test_spill_of_a_topic_with_one_partition_needs_no_serde() -> None:
     one = gate(partitions=1)
-    one.spill(facts([([], "not hashable, not native")]), hop=1)
+    one.spill(facts([([], "not hashable, not native")]), iteration=1)
     assert one.outbox[0].partitions == [0]
 
 
@@ -74,12 +79,15 @@ def test_an_exchange_passes_on_its_own_rows_and_those_received() -> None:
 
 def test_received_rows_are_told_apart_by_their_hops() -> None:
     one = gate(owned=frozenset())
-    one.own(facts([(1, "a")]), hop=1)
-    one.own(facts([(2, "b"), (3, "c")]), hop=4)
-    back = by_hop(received(one.outbox))
-    assert {hop: contents(batch) for hop, batch in back.items()} == {1: {(1, "a"): 1}, 4: {(2, "b"): 1, (3, "c"): 1}}
-    assert by_hop(EMPTY) == {}
-    assert list(by_hop(facts([(1, "a")]))) == [0]
+    one.own(facts([(1, "a")]), iteration=1)
+    one.own(facts([(2, "b"), (3, "c")]), iteration=4)
+    back = by_iteration(received(one.outbox))
+    assert {iteration: contents(batch) for iteration, batch in back.items()} == {
+        1: {(1, "a"): 1},
+        4: {(2, "b"): 1, (3, "c"): 1},
+    }
+    assert by_iteration(EMPTY) == {}
+    assert list(by_iteration(facts([(1, "a")]))) == [0]
 
 
 def test_rows_received_in_an_epoch_that_failed_are_forgotten() -> None:

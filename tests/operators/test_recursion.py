@@ -206,7 +206,7 @@ class TestLimit:
         assert bench.circuit.held() == {}
 
     def test_rows_that_come_in_late_do_not_make_others_older(self) -> None:
-        """A row's hop is its own: it once was that of the oldest row in the epoch, so that under steady
+        """A row's iteration is its own: it once was that of the oldest row in the epoch, so that under steady
         load between two workers it rose for ever, up to a limit error without a cycle."""
         bench = Bench(maker(family(limit=5)))
         run_to_rest(bench, nodes=facts([("a", "b"), ("b", "c"), ("x", "y"), ("y", "z")]))
@@ -249,9 +249,9 @@ class TestLimit:
         assert bench.states()["rows"] == {(0, 7): 1, (1, 7): 1, (2, 7): 1}
 
     def test_a_bound_says_whether_depth_matters(self) -> None:
-        assert not Bound().leveled
-        assert Bound(max_depth=3).leveled
-        assert Bound(on_limit="return").leveled
+        assert not Bound().by_depth
+        assert Bound(max_depth=3).by_depth
+        assert Bound(on_limit="return").by_depth
         assert (Bound(max_depth=3).depth, Bound(limit=7, on_limit="return").depth) == (3, 7)
 
 
@@ -355,10 +355,12 @@ class Cluster:
         inputs: dict[str, Batch] = {}
         for topic, waiting in inbox.items():
             taken, inbox[topic] = waiting[:room], waiting[room:]
-            rows, weights, hops, headers = (list(column) for column in zip(*taken, strict=True)) if taken else [[]] * 4
+            rows, weights, iterations, headers = (
+                (list(column) for column in zip(*taken, strict=True)) if taken else [[]] * 4
+            )
             loop = topic.startswith("app-")
             batch = Batch(rows, weights, headers=headers)
-            inputs[topic] = Received(batch, hops) if loop else batch
+            inputs[topic] = Received(batch, iterations) if loop else batch
         self.epoch(index, inputs)
 
     def epoch(self, index: int, inputs: dict[str, Batch]) -> None:
@@ -368,7 +370,7 @@ class Cluster:
             for out in gate.outbox:
                 sent = zip(out.batch.rows, out.batch.weights, out.batch.headers_of_rows(), out.partitions, strict=True)
                 for row, weight, headers, home in sent:
-                    self.inboxes[home].setdefault(gate.topic, []).append((row, weight, out.hop, headers))
+                    self.inboxes[home].setdefault(gate.topic, []).append((row, weight, out.iteration, headers))
         bench.end()
 
     @property

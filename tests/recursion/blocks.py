@@ -19,7 +19,7 @@ def onward(x: Relation, edges: Relation, name: str) -> Relation:
 
 @program(tags="block")
 def even_and_odd(g: Graph) -> Watched:
-    """Nodes at an even and at an odd number of steps; odd sees the new even, even the odd of the last round."""
+    """Nodes at an even and at an odd number of steps; odd sees the new even, even the odd of the last iteration."""
     roots, edges = g.roots(), g.edges()
 
     def step(even: Relation, odd: Relation) -> tuple[Relation, ...]:
@@ -32,8 +32,8 @@ def even_and_odd(g: Graph) -> Watched:
 
 
 @program(tags="block")
-def even_and_odd_of_the_last_round(g: Graph) -> Watched:
-    """The same where both see the last round."""
+def even_and_odd_of_the_last_iteration(g: Graph) -> Watched:
+    """The same where both see the last iteration."""
     roots, edges = g.roots(), g.edges()
 
     def step(even: Relation, odd: Relation) -> tuple[Relation, ...]:
@@ -128,7 +128,7 @@ def counts_and_constants_in_a_block(g: Graph) -> Watched:
 
 
 def flip_flop(g: Graph, limit: int, on_limit: str) -> Any:
-    """A row that is there every other round, for each root."""
+    """A row that is there every other iteration, for each root."""
     roots = g.roots().distinct(g("root"))
 
     def step(flip: Relation, flop: Relation) -> tuple[Relation, ...]:
@@ -140,7 +140,7 @@ def flip_flop(g: Graph, limit: int, on_limit: str) -> Any:
 
 
 def limited(g: Graph, limit: int, on_limit: str) -> Any:
-    """Depths by round: one more step in each, as long as there is one."""
+    """Depths by iteration: one more step in each, as long as there is one."""
     roots, edges = g.roots(), g.edges()
 
     def step(depth: Relation, seen: Relation) -> tuple[Relation, ...]:

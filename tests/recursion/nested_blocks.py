@@ -75,7 +75,7 @@ def a_block_inside_a_recursion(g: Graph) -> Watched:
 
 @program(nodes=4, tags="block nested")
 def a_block_in_a_recursion_in_a_block_that_flips(g: Graph) -> Watched:
-    """Three deep, and not monotone: the outer binding is there every other round, and nothing comes to rest."""
+    """Three deep, and not monotone: the outer binding is there every other iteration, and nothing comes to rest."""
     roots, edges = g.roots().distinct(g("root")), g.edges()
 
     def outer(off: Relation, reached: Relation) -> tuple[Relation, ...]:
@@ -97,7 +97,7 @@ def a_block_in_a_recursion_in_a_block_that_flips(g: Graph) -> Watched:
 
 @program(nodes=5, tags="block nested")
 def errors_that_come_and_go(g: Graph) -> Watched:
-    """A node that the first round takes in, and no later one, is where an inner block does not come to rest."""
+    """A node that the first iteration takes in, and no later one, is where an inner block does not come to rest."""
     roots, edges = g.roots().distinct(g("root")), g.edges()
 
     def step(taken: Relation, near: Relation) -> tuple[Relation, ...]:
@@ -111,7 +111,7 @@ def errors_that_come_and_go(g: Graph) -> Watched:
     return {"taken": block.taken, "near": block.near, "errors": block.errors}
 
 
-def within(g: Graph, limit: int, on_limit: str, rounds: int | None = None, then: str = "return") -> Any:
+def within(g: Graph, limit: int, on_limit: str, iterations: int | None = None, then: str = "return") -> Any:
     """Nodes that are fewer steps away from a root than the inner block's limit; then from those, and so on."""
     roots, edges = g.roots(), g.edges()
 
@@ -124,11 +124,11 @@ def within(g: Graph, limit: int, on_limit: str, rounds: int | None = None, then:
         far = block.errors.map(lambda _, row: (row[0], 0)).distinct(g("fars"))
         return block.at.distinct(g("founds")), far
 
-    return g.topology.mutually_recursive(step, limit=rounds, on_limit=then, name=g("outer"))
+    return g.topology.mutually_recursive(step, limit=iterations, on_limit=then, name=g("outer"))
 
 
-def stepwise(g: Graph, limit: int, on_limit: str, rounds: int | None = None, then: str = "return") -> Any:
-    """The depth by the outer block's rounds; an inner one takes so many steps from where the last round was."""
+def stepwise(g: Graph, limit: int, on_limit: str, iterations: int | None = None, then: str = "return") -> Any:
+    """The depth by the outer block's iterations; an inner one takes so many steps from where the last iteration was."""
     roots, edges = g.roots(), g.edges()
 
     def step(found: Relation, far: Relation) -> tuple[Relation, ...]:
@@ -139,7 +139,7 @@ def stepwise(g: Graph, limit: int, on_limit: str, rounds: int | None = None, the
         block = g.topology.mutually_recursive(near, limit=limit, on_limit=on_limit, name=g("near"))
         return block.at, block.at.filter(lambda _, d: d > 1)
 
-    return g.topology.mutually_recursive(step, limit=rounds, on_limit=then, name=g("outer"))
+    return g.topology.mutually_recursive(step, limit=iterations, on_limit=then, name=g("outer"))
 
 
 def first(key: Any, values: Mapping[Any, int]) -> list[Any]:

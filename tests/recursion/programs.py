@@ -300,7 +300,7 @@ def who_controls_whom(g: Graph) -> Watched:
 
 @program("edges", forward=True)
 def bill_of_materials_with_sums(g: Graph) -> Watched:
-    """What a node costs: one, and what all its parts cost, summed in every round."""
+    """What a node costs: one, and what all its parts cost, summed in every iteration."""
     uses = g.weighted()
     own = uses.flat_map(lambda a, use: [(a, 1), (use[0], 1)]).distinct(g("own"))
     used_in = uses.map(lambda whole, use: (use[0], (whole, use[1])))

@@ -59,7 +59,7 @@ def flips(g: Graph) -> Watched:
 
 
 def chained(g: Graph) -> Watched:
-    """Blocks in one another, the inner one without an answer in some rounds; a join reads what was withheld."""
+    """Blocks in one another, the inner one without an answer in some iterations; a join reads what was withheld."""
     edges = g.edges()
 
     def outer(seen: Relation) -> tuple[Relation, ...]:
@@ -166,7 +166,7 @@ def test_much_work_that_ends_is_divided_rather_than_withheld() -> None:
         assert not driver.worker.circuit.held()
 
 
-def test_what_goes_back_and_forth_is_found_in_few_rounds_and_costs_little_while_it_lasts() -> None:
+def test_what_goes_back_and_forth_is_found_in_few_iterations_and_costs_little_while_it_lasts() -> None:
     topology = eddy.Topology("flip")
     rows = topology.table("rows", eddy.Native, eddy.Native).to_relation().distinct("once")
     late = rows.filter(lambda key, _: key > 0)

@@ -90,9 +90,12 @@ def test_weights_that_a_join_with_itself_squares() -> None:
         assert not driver.worker.circuit.held()
 
 
-def test_rows_that_a_join_with_itself_squares_within_one_round() -> None:
+def test_rows_that_a_join_with_itself_squares_within_one_iteration() -> None:
     op = lambda x: x.join(x, lambda key, a, b: (key, a * 100 + b), "pairs", keeps_key=True).distinct("once")  # noqa: E731
-    with nested(op, max_nested_rows=100_000) as driver, held_soon(driver, r"join 'pairs': [\d,]+ matches in round \d"):
+    with (
+        nested(op, max_nested_rows=100_000) as driver,
+        held_soon(driver, r"join 'pairs': [\d,]+ matches in iteration \d"),
+    ):
         driver.input("seeds").pipe_all([(0, n) for n in range(1)])
         driver.input("seeds").pipe(0, 7)
 
@@ -106,14 +109,14 @@ def test_the_pairs_of_many_rows_with_one_another() -> None:
     config = eddy.Config(max_nested_rows=10_000)
     with TopologyTestDriver(topology, config) as driver:
         driver.input("rows").pipe_all([(n, n) for n in range(300)])
-        assert re.search(r"join 'pairs': 10,\d+ matches in round", driver.worker.circuit.held()["x", 0])
+        assert re.search(r"join 'pairs': 10,\d+ matches in iteration", driver.worker.circuit.held()["x", 0])
         driver.input("rows").pipe_all([(n, None) for n in range(1, 300)])
         assert re.search("", driver.worker.circuit.held().get(("x", 0), ""))
 
 
-def test_values_that_grow_round_by_round() -> None:
+def test_values_that_grow_iteration_by_iteration() -> None:
     op = lambda x: x.map_values(lambda n: n * 3).filter(lambda k, n: n, "all").distinct("once")  # noqa: E731
-    with nested(op) as driver, held_soon(driver, "after 40 rounds it can no longer be encoded"):
+    with nested(op) as driver, held_soon(driver, "after 40 iterations it can no longer be encoded"):
         driver.input("seeds").pipe(1, 1)
 
 

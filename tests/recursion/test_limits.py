@@ -14,7 +14,7 @@ from tests.recursion.rig import Rig, watch
 
 assert blocks
 CHAIN: list[Edit] = [("roots", 0, 0), *(("edges", n, (n, n + 1, 1)) for n in range(3))]
-"""0 → 1 → 2 → 3, which the fourth round completes, so that the fifth changes nothing."""
+"""0 → 1 → 2 → 3, which the fourth iteration completes, so that the fifth changes nothing."""
 
 
 def rig(name: str) -> Rig:
@@ -31,7 +31,7 @@ def depths(running: Rig) -> dict[int, int]:
 
 @pytest.mark.parametrize("limit", blocks.LIMITS)
 class TestReturn:
-    def test_it_is_the_state_after_so_many_rounds(self, limit: int) -> None:
+    def test_it_is_the_state_after_so_many_iterations(self, limit: int) -> None:
         running = rig(f"depths-return-at-{limit}")
         running.epoch(CHAIN)
         assert set(depths(running)) == {(n, n) for n in range(min(limit, 4))}
@@ -47,14 +47,14 @@ class TestReturn:
 
 @pytest.mark.parametrize("limit", blocks.LIMITS)
 class TestError:
-    def test_it_is_one_if_the_last_round_changed_anything(self, limit: int) -> None:
-        """Even if another round would not: a chain of 4 nodes needs limit 5."""
+    def test_it_is_one_if_the_last_iteration_changed_anything(self, limit: int) -> None:
+        """Even if another iteration would not: a chain of 4 nodes needs limit 5."""
         running = rig(f"depths-error-at-{limit}")
         running.epoch(CHAIN)
         assert bool(running.left["watch-errors"]) == (limit < 5)
         assert bool(depths(running)) == (limit >= 5)
 
-    def test_the_error_tells_what_the_last_round_changed(self, limit: int) -> None:
+    def test_the_error_tells_what_the_last_iteration_changed(self, limit: int) -> None:
         running = rig(f"depths-error-at-{limit}")
         running.epoch(CHAIN)
         n = limit - 1
@@ -71,7 +71,7 @@ class TestError:
         assert running.left["watch-errors"]
         assert not depths(running), "withheld"
         running.replay()
-        assert "binding 'depth' still changed in its last round" in running.circuit.held()["block", 0]
+        assert "binding 'depth' still changed in its last iteration" in running.circuit.held()["block", 0]
         out = running.epoch([("edges", 51, (50, 52, 1))])
         assert not out["watch-depth"].rows, "withheld"
         assert not out["watch-seen"].rows, "withheld"
@@ -112,7 +112,7 @@ def looping(**bound: Any) -> Rig:
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 10, 11])
-def test_a_flip_is_returned_as_it_is_after_its_last_round(limit: int) -> None:
+def test_a_flip_is_returned_as_it_is_after_its_last_iteration(limit: int) -> None:
     running = looping(limit=limit, on_limit="return")
     running.epoch([("roots", 0, 3), ("roots", 1, 7)])
     assert running.left["watch-x"] == (Counter({(3, 0): 1, (7, 0): 1}) if limit % 2 else Counter())

@@ -1,4 +1,4 @@
-"""Blocks inside blocks: what an inner limit means, in which round it counts, and where a block may lie."""
+"""Blocks inside blocks: what an inner limit means, in which iteration it counts, and where a block may lie."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -26,9 +26,11 @@ def rig(name: str) -> Rig:
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3])
-@pytest.mark.parametrize("rounds", [1, 2, 3])
-def test_an_inner_block_begins_empty_in_every_round_and_takes_all_its_rounds(limit: int, rounds: int) -> None:
-    """It reaches limit - 1 steps from what the round before held, and so rounds times as many."""
+@pytest.mark.parametrize("iterations", [1, 2, 3])
+def test_an_inner_block_begins_empty_in_every_iteration_and_takes_all_its_iterations(
+    limit: int, iterations: int
+) -> None:
+    """It reaches limit - 1 steps from what the iteration before held, and so iterations times as many."""
     topology = eddy.Topology("steps")
     roots = topology.table("roots", N, N).to_relation().map(lambda _, node: (node, 0))
     edges = topology.table("edges", N, N).to_relation().map(lambda _, edge: (edge[0], edge[1]))
@@ -41,16 +43,16 @@ def test_an_inner_block_begins_empty_in_every_round_and_takes_all_its_rounds(lim
         at = topology.mutually_recursive(inner, limit=limit, on_limit="return", name="inner").at
         return (at.distinct("ats"),)
 
-    found = topology.mutually_recursive(outer, limit=rounds, on_limit="return", name="outer").found
+    found = topology.mutually_recursive(outer, limit=iterations, on_limit="return", name="outer").found
     watch(topology, {"found": found})
     running = Rig(topology)
     running.epoch(CHAIN)
-    assert set(running.left["watch-found"]) == {(n, 0) for n in range(min(rounds * (limit - 1), 5) + 1)}
+    assert set(running.left["watch-found"]) == {(n, 0) for n in range(min(iterations * (limit - 1), 5) + 1)}
 
 
 class TestError:
-    def test_it_is_one_in_whichever_round_and_goes_when_the_data_is_mended(self) -> None:
-        """Only the first round begins from the root; its inner block needs a third round that changes nothing."""
+    def test_it_is_one_in_whichever_iteration_and_goes_when_the_data_is_mended(self) -> None:
+        """Only the first iteration begins from the root; its inner block needs a third one that changes nothing."""
         running = rig("errors-that-come-and-go")
         running.epoch(CHAIN[:2])
         assert set(running.left["watch-taken"]) == {(0, 0)}
@@ -116,7 +118,9 @@ class TestWhereItMayLie:
         topology, _ = PROGRAMS["a-block-that-keeps-its-keys-in-one-that-does"].topology()
         blocks = [node for node in topology.plan.nodes if isinstance(node, Block)]
         assert len(blocks) == 2
-        assert not any(block.sole or variable.sole for block in blocks for variable in block.variables)
+        assert not any(
+            block.single_partition or variable.single_partition for block in blocks for variable in block.variables
+        )
         assert topology.describe().count("each owner its keys, which no step inside changes") == 2
 
     def test_a_block_that_does_not_depend_on_the_loop_around_withholds_for_itself(self) -> None:

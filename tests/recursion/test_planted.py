@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from eddy.operators import timed
+from eddy.operators import nested_operators
 from eddy.operators.batch import EMPTY, Batch
-from eddy.operators.fixpoint import Fixpoint, Scope
-from eddy.operators.held import Held
+from eddy.operators.fixpoint import Fixpoint, NestedBody
 from eddy.operators.inner_limits import InnerErrors
+from eddy.operators.limit_barrier import LimitBarrier
 from eddy.state.trace import Trace
 from tests.recursion import blocks, nested_blocks
 from tests.recursion.programs import PROGRAMS
@@ -24,15 +24,15 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def look_at_a_key_once(patch: pytest.MonkeyPatch) -> None:
-    """A reduction does not look again at the later rounds of a key that it touches."""
-    for name in ("_as_of_round", "_as_of"):
-        as_of = getattr(timed, name)
-        patch.setattr(timed, name, lambda cell, time, late, as_of=as_of: as_of(cell, time, []))
+    """A reduction does not look again at the later iterations of a key that it touches."""
+    for name in ("_as_of_iteration", "_as_of"):
+        as_of = getattr(nested_operators, name)
+        patch.setattr(nested_operators, name, lambda cell, time, late, as_of=as_of: as_of(cell, time, []))
 
 
 def meet_at_once(patch: pytest.MonkeyPatch) -> None:
-    """What a join finds in a later round leaves in this one."""
-    patch.setattr(timed, "lub", lambda one, other: one)
+    """What a join finds in a later iteration leaves in this one."""
+    patch.setattr(nested_operators, "lub", lambda one, other: one)
 
 
 def forget_to_undo_traces(patch: pytest.MonkeyPatch) -> None:
@@ -53,7 +53,7 @@ def write_no_retractions(patch: pytest.MonkeyPatch) -> None:
 
 def let_held_rows_out(patch: pytest.MonkeyPatch) -> None:
     """Rows leave while the limit's error is there."""
-    patch.setattr(Held, "__bool__", lambda self: False)
+    patch.setattr(LimitBarrier, "__bool__", lambda self: False)
 
 
 def let_out_what_an_inner_limit_cut(patch: pytest.MonkeyPatch) -> None:
@@ -61,8 +61,8 @@ def let_out_what_an_inner_limit_cut(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(InnerErrors, "taken_moves", lambda self: {})
 
 
-def only_errors_of_the_last_round(patch: pytest.MonkeyPatch) -> None:
-    """A row that is an error in an early round and in no later one is none."""
+def only_errors_of_the_last_iteration(patch: pytest.MonkeyPatch) -> None:
+    """A row that is an error in an early iteration and in no later one is none."""
     step = InnerErrors.step
 
     def summed(self: InnerErrors, *inputs: Batch) -> Batch:
@@ -82,24 +82,24 @@ def only_errors_of_the_last_round(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(InnerErrors, "taken_moves", moves)
 
 
-def go_on_where_the_last_round_was(patch: pytest.MonkeyPatch) -> None:
-    """A block inside counts no rounds of its own beyond the first of the loop around."""
-    run = Scope.run
+def go_on_where_the_last_iteration_was(patch: pytest.MonkeyPatch) -> None:
+    """A block inside counts no iterations of its own beyond the first of the loop around."""
+    run = NestedBody.run
 
-    def at_rest(self: Scope, time: Any, bindings: Any) -> list[Batch]:
+    def at_rest(self: NestedBody, time: Any, bindings: Any) -> list[Batch]:
         made = run(self, time, bindings)
         return made if type(time) is int or time[0] == 0 or time[-1] == 0 else [EMPTY for _ in made]
 
-    patch.setattr(Scope, "run", at_rest)
+    patch.setattr(NestedBody, "run", at_rest)
 
 
-def one_round_more(patch: pytest.MonkeyPatch) -> None:
-    """A limit of n gives the state after n + 1 rounds."""
+def one_iteration_more(patch: pytest.MonkeyPatch) -> None:
+    """A limit of n gives the state after n + 1 iterations."""
     init = Fixpoint.__init__
 
     def longer(self: Fixpoint, *arguments: Any, **named: Any) -> None:
         init(self, *arguments, **named)
-        self._rounds += 1
+        self._iterations += 1
 
     patch.setattr(Fixpoint, "__init__", longer)
 
@@ -126,11 +126,11 @@ def feed_back_unmerged(patch: pytest.MonkeyPatch) -> None:
         (write_no_retractions, "reachability"),
         (let_held_rows_out, "depths-error-at-3"),
         (let_out_what_an_inner_limit_cut, "stepwise-error-at-2"),
-        (only_errors_of_the_last_round, "errors-that-come-and-go"),
-        (go_on_where_the_last_round_was, "stepwise-return-at-3"),
-        (one_round_more, "stepwise-return-at-2-error-in-2-rounds"),
-        (one_round_more, "depths-return-at-3"),
-        (one_round_more, "win-move-in-an-even-number-of-rounds"),
+        (only_errors_of_the_last_iteration, "errors-that-come-and-go"),
+        (go_on_where_the_last_iteration_was, "stepwise-return-at-3"),
+        (one_iteration_more, "stepwise-return-at-2-error-in-2-rounds"),
+        (one_iteration_more, "depths-return-at-3"),
+        (one_iteration_more, "win-move-in-an-even-number-of-rounds"),
         (feed_back_unmerged, "reachability"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Large shapes: deep, wide, moved, cyclic, churned. What is expected is found by a search, not by rounds."""
+"""Large shapes: deep, wide, moved, cyclic, churned. What is expected is found by a search, not by iterations."""
 
 import random
 from collections import Counter, deque

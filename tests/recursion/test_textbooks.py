@@ -87,7 +87,7 @@ class TestNaive:
         assert total == {node: cost(node) for node in nodes_of(edges)}
 
     def test_win_move(self, seed: int) -> None:
-        """In round n a position is taken for won of which one move leads to none that was in round n - 1."""
+        """In iteration n a position is taken for won of which one move leads to none that was in iteration n - 1."""
         answer, edges, _ = graph("win-move-in-an-odd-number-of-rounds", seed)
         moves, won = {(a, b) for a, b, _ in edges}, set[int]()
         for _ in range(7):

@@ -61,6 +61,7 @@ def test_worker_serves_until_it_is_stopped(run: Run) -> None:
     worker.send_signal(signal.SIGTERM)
     messages = told(worker, 0)
     assert [message["message"] for message in messages][-1].startswith("stopped by SIGTERM; 0 records in")
+    assert f"tables on http://127.0.0.1:{port}/v1/tables" in [message["message"] for message in messages]
     assert {message["logger"] for message in messages} <= {"eddy.cli", "eddy.monitor"}, "the server says nothing"
 
 

@@ -229,9 +229,9 @@ def permissions_expect(inputs: Inputs) -> Expected:
     """Extend every membership by one level at a time."""
     pairs = [tuple(pair.split(">")) for pair in inputs["members"].values()]
     level = Counter((group, member) for member, group in pairs)
-    leveled: Counter[Any] = Counter()
+    by_depth: Counter[Any] = Counter()
     for depth in range(LEVELS + 1):
-        leveled.update({(group, (depth, member)): weight for (group, member), weight in level.items()})
+        by_depth.update({(group, (depth, member)): weight for (group, member), weight in level.items()})
         higher: Counter[Any] = Counter()
         for (group, member), weight in level.items():
             for lower, upper in pairs:
@@ -239,7 +239,7 @@ def permissions_expect(inputs: Inputs) -> Expected:
                     higher[upper, member] += weight
         level = higher
     everyone: Counter[Any] = Counter()
-    for (group, (_, member)), weight in leveled.items():
+    for (group, (_, member)), weight in by_depth.items():
         everyone[group, member] += weight
     sizes = dict(Counter(group for group, _ in everyone))
     return Expected(
@@ -247,7 +247,7 @@ def permissions_expect(inputs: Inputs) -> Expected:
         {
             "members": inputs["members"],
             "inherit-right": Counter(pairs),
-            "everyone": leveled,
+            "everyone": by_depth,
             "each-once": everyone,
             "sizes": sizes,
         },
@@ -390,7 +390,7 @@ def rooms_expect(inputs: Inputs) -> Expected:
 
 
 def nearest() -> eddy.Topology:
-    """Rows (page, number of links): 0 for the home page, and in every round the least that one more link gives."""
+    """Rows (page, number of links): 0 for the home page, and in every iteration the least that one more link gives."""
     topology = eddy.Topology("nearest")
     home = topology.constant([("p0", 0)], name="home", key=eddy.String, value=eddy.Int64)
     links = topology.table("links", key=eddy.String, value=eddy.String)  # any id -> "page>page"
@@ -422,7 +422,7 @@ def nearest_event(rng: random.Random) -> Event:
 
 
 def nearest_expect(inputs: Inputs) -> Expected:
-    """Go round by round from the home page, and keep what each round has changed."""
+    """Go iteration by iteration from the home page, and keep what each iteration has changed."""
     edges = Counter(tuple(link.split(">")) for link in inputs["links"].values())
     found: list[Counter[Any]] = [Counter([("p0", 0)])]
     steps: list[Counter[Any]] = []
@@ -454,7 +454,7 @@ def nearest_expect(inputs: Inputs) -> Expected:
 
 
 def by_round(bags: list[Counter[Any]]) -> dict[Any, int]:
-    """Rows (key, round, value) with the weight by which each round differs from the one before."""
+    """Rows (key, iteration, value) with the weight by which each iteration differs from the one before."""
     differences: Counter[Any] = Counter()
     for n, (before, after) in enumerate(zip([Counter[Any](), *bags], bags, strict=False)):
         for key, value in {**before, **after}:

@@ -253,7 +253,7 @@ def home(state: State, row: Any) -> int:
 
 
 def seen_by(state: State, row: Any) -> Any:
-    """What a state says about a row: a table's value, an arrangement's weight, a trace's weight at a round."""
+    """What a state says about a row: a table's value, an arrangement's weight, a trace's weight at an iteration."""
     if state.spec.kind == "trace":
         key, time, value = row
         return dict((state.get_many([key])[0] or {}).get(value, ())).get(time)  # type: ignore[attr-defined]

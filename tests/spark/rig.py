@@ -11,9 +11,11 @@ from eddy.connectors.log import Log, TopicPartition, TopicSpec
 from eddy.connectors.spark import backfill, verify
 from eddy.connectors.spark.session import ONE_TASK
 from eddy.partitioner import partition_of
+from tests.waiting import Deadline
 
 __all__ = ["TREE", "Rig", "family", "latest_of", "plant", "rows_of", "write"]
 
+PATIENCE_S = 60.0
 S = eddy.String
 TREE = [(b"b", b"a"), (b"c", b"b"), (b"d", b"b"), (b"e", b"d"), (b"f", b"a"), (b"f", b"e"), (b"c", None)]
 """A tree whose last leaf moves, and loses one."""
@@ -43,16 +45,21 @@ def write(log: Log, topic: str, rows: Iterable[tuple[bytes | None, bytes | None]
     producer.close()
 
 
-def rows_of(log: Log, topic: str) -> list[Row]:
-    """All records of a topic, up to an open transaction."""
+def rows_of(log: Log, topic: str, to_the_end: bool = True) -> list[Row]:
+    """All committed records of a topic: a transaction that has just ended may take a moment to show.
+
+    `to_the_end=False`: up to a transaction that is left open.
+    """
     found = []
     for partition in range(log.topics([topic])[topic].partitions):
         tp = TopicPartition(topic, partition)
         position, end = log.begin_offsets([tp])[tp], log.end_offsets([tp])[tp]
+        deadline = Deadline(PATIENCE_S)
         while position < end:
             records = log.read(tp, position, end, 50_000)
-            if records.next_offset == position:
+            if records.next_offset == position and not to_the_end:
                 break
+            deadline.check(f"{tp}: a transaction is open at {position}, before {end}")
             position = records.next_offset
             found += [(partition, k, v) for k, v in zip(records.keys, records.values, strict=True)]
     return found

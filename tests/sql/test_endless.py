@@ -26,7 +26,7 @@ ENDLESS = {
     ),
     "set that grows": (
         f"WITH RECURSIVE r(n) AS ({SEED} UNION SELECT n + 1 FROM r WHERE n > 0) SELECT * FROM r",
-        r"sql 'v' line 1, column \d+: 'r' does not come to rest: after 10000 rounds it still changed, e.g. by row "
+        r"sql 'v' line 1, column \d+: 'r' does not come to rest: after 10000 iterations it still changed, e.g. by row "
         r"\(\d+,\); .*Let the step end: … WHERE depth < 100",
     ),
     "block over a cycle": (

@@ -1,7 +1,7 @@
-"""WITH MUTUALLY RECURSIVE inside of one, and elsewhere inside of a statement: evaluated anew in every round around it.
+"""WITH MUTUALLY RECURSIVE inside of one, and elsewhere in a statement: evaluated anew in every iteration around it.
 
-The oracle runs every definition as a query of its own, round by round, inner blocks whole in each round of the
-outer one, with the bindings as tables; nothing of it recurs.
+The oracle runs every definition as a query of its own, iteration by iteration, inner blocks whole in each iteration of
+the outer one, with the bindings as tables; nothing of it recurs.
 """
 
 import re
@@ -16,7 +16,7 @@ import eddy
 from eddy import query
 from tests.seeds import share
 from tests.sql import duck, queries
-from tests.sql.test_rounds import PAIR, WORDS
+from tests.sql.test_iterations import PAIR, WORDS
 
 M = "WITH MUTUALLY RECURSIVE"
 COUNT = "n(x int) AS (SELECT 1 UNION SELECT x + 1 FROM n WHERE x < {to}) SELECT x FROM n"
@@ -139,16 +139,18 @@ class TestLimits:
     INNER = "(SELECT x + 1 FROM r WHERE x < 3 UNION SELECT y + 1 FROM s WHERE y < 6) SELECT y FROM s) q) "
 
     @pytest.mark.parametrize(
-        ("rounds", "expected"), [(1, [0, 1, 2, 3]), (2, [0, 1, 2, 3, 4]), (9, [0, 1, 2, 3, 4, 5, 6])]
+        ("iterations", "expected"), [(1, [0, 1, 2, 3]), (2, [0, 1, 2, 3, 4]), (9, [0, 1, 2, 3, 4, 5, 6])]
     )
-    def test_return_at_inside_counts_rounds_of_the_inner_block(self, rounds: int, expected: list[int]) -> None:
-        text = self.OUTER.replace("UNION ALL", "UNION").format(limit=f"(RETURN AT RECURSION LIMIT {rounds})")
+    def test_return_at_inside_counts_iterations_of_the_inner_block(self, iterations: int, expected: list[int]) -> None:
+        text = self.OUTER.replace("UNION ALL", "UNION").format(limit=f"(RETURN AT RECURSION LIMIT {iterations})")
         assert answer(text + self.INNER + "SELECT DISTINCT x FROM r") == expected
 
-    def test_error_at_inside_fails_in_whichever_round(self) -> None:
-        """From the 0 of the first round on the inner block needs six rounds, and one that changes nothing."""
+    def test_error_at_inside_fails_in_whichever_iteration(self) -> None:
+        """From the 0 of the first iteration on the inner block needs six iterations, and one that changes nothing."""
         text = self.OUTER.replace("UNION ALL", "UNION") + self.INNER + "SELECT x FROM r"
-        with pytest.raises(eddy.DataError, match=r"ERROR AT RECURSION LIMIT 6: round 6 still changed binding 'r\.s'"):
+        with pytest.raises(
+            eddy.DataError, match=r"ERROR AT RECURSION LIMIT 6: iteration 6 still changed binding 'r\.s'"
+        ):
             answer(text.format(limit="(ERROR AT RECURSION LIMIT 6)"))
         assert answer(text.format(limit="(ERROR AT RECURSION LIMIT 7)")) == [0, 1, 2, 3, 4, 5, 6]
 
@@ -159,7 +161,9 @@ class TestLimits:
         )
         both = f"{steps.format(n=9, to=3)} UNION {steps.format(n=4, to=7)}"
         text = f"{M} r(x int) AS (SELECT 1 UNION {both}) SELECT x FROM r"
-        with pytest.raises(eddy.DataError, match=r"LIMIT 4: round 4 still changed binding 'r-union-2-from-q-block\.s'"):
+        with pytest.raises(
+            eddy.DataError, match=r"LIMIT 4: iteration 4 still changed binding 'r-union-2-from-q-block\.s'"
+        ):
             answer(text)
 
     def test_view_is_empty_while_an_inner_limit_is_too_low(self) -> None:
@@ -193,7 +197,7 @@ class Block:
     """A block: its definitions, which are texts, or (text, block): what `inner` stands for in it."""
 
     definitions: dict[str, Any]
-    rounds: int
+    iterations: int
     then: str
     result: str
 
@@ -205,14 +209,14 @@ class Block:
                 "FROM inner", f"FROM ({definition[1].text()}) AS inner"
             )  # fmt: skip
             bindings.append(f"{name}(a integer, c integer) AS ({text})")
-        limit = f"({self.then} AT RECURSION LIMIT {self.rounds})"
+        limit = f"({self.then} AT RECURSION LIMIT {self.iterations})"
         return f"{M} {limit} {', '.join(bindings)} SELECT a, c FROM {self.result}"
 
     def answer(self, tables: Any) -> list[tuple[Any, ...]]:
         """Its rows, as they are defined. Raises: TooLowError."""
         held: dict[str, list[Any]] = {name: [] for name in self.definitions}
         before = held
-        for _ in range(self.rounds):
+        for _ in range(self.iterations):
             before = dict(held)
             for name, definition in self.definitions.items():
                 now = {**tables, **{binding: (PAIR, rows) for binding, rows in held.items()}}
@@ -250,7 +254,7 @@ def blocks(draw: Any, seen: tuple[str, ...], depth: int) -> Block:
 
 @settings(max_examples=share(5), deadline=None, suppress_health_check=list(HealthCheck))
 @given(block=blocks((), 0), tables=queries.tables)
-def test_nested_block_is_so_many_rounds_of_its_definitions(block: Block, tables: Any) -> None:
+def test_nested_block_is_so_many_iterations_of_its_definitions(block: Block, tables: Any) -> None:
     tables = {"t": tables["t"], "base": tables["u"]}
     try:
         expected = block.answer(tables)

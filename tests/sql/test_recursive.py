@@ -20,28 +20,28 @@ def answer(text: str, tables: Any = CHAIN) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("rounds", "expected"), [(1, [1]), (2, [1, 2]), (3, [1, 2, 3]), (4, [1, 2, 3, 4]), (9, [1, 2, 3, 4])]
+    ("iterations", "expected"), [(1, [1]), (2, [1, 2]), (3, [1, 2, 3]), (4, [1, 2, 3, 4]), (9, [1, 2, 3, 4])]
 )
-def test_return_at_is_the_state_after_so_many_rounds(rounds: int, expected: list[int]) -> None:
-    assert answer(f"WITH MUTUALLY RECURSIVE (RETURN AT RECURSION LIMIT {rounds}) {COUNT}") == expected
+def test_return_at_is_the_state_after_so_many_iterations(iterations: int, expected: list[int]) -> None:
+    assert answer(f"WITH MUTUALLY RECURSIVE (RETURN AT RECURSION LIMIT {iterations}) {COUNT}") == expected
 
 
 @pytest.mark.parametrize("limit", ["ERROR AT RECURSION LIMIT", "RECURSION LIMIT"])
-def test_error_at_fails_if_the_last_round_changed_anything(limit: str) -> None:
-    with pytest.raises(eddy.DataError, match="ERROR AT RECURSION LIMIT 4: round 4 still changed binding 'n'"):
+def test_error_at_fails_if_the_last_iteration_changed_anything(limit: str) -> None:
+    with pytest.raises(eddy.DataError, match="ERROR AT RECURSION LIMIT 4: iteration 4 still changed binding 'n'"):
         answer(f"WITH MUTUALLY RECURSIVE ({limit} 4) {COUNT}")
     assert answer(f"WITH MUTUALLY RECURSIVE ({limit} 5) {COUNT}") == [1, 2, 3, 4]
 
 
-@pytest.mark.parametrize(("rounds", "expected"), [(1, [1]), (2, []), (3, [1]), (10, [])])
-def test_oscillation_stops_where_it_is_returned(rounds: int, expected: list[int]) -> None:
+@pytest.mark.parametrize(("iterations", "expected"), [(1, [1]), (2, []), (3, [1]), (10, [])])
+def test_oscillation_stops_where_it_is_returned(iterations: int, expected: list[int]) -> None:
     text = "flip(x int) AS (VALUES (1) EXCEPT ALL SELECT * FROM flip) SELECT * FROM flip"
-    assert answer(f"WITH MUTUALLY RECURSIVE (RETURN AT RECURSION LIMIT {rounds}) {text}") == expected
+    assert answer(f"WITH MUTUALLY RECURSIVE (RETURN AT RECURSION LIMIT {iterations}) {text}") == expected
 
 
 @pytest.mark.parametrize(("first", "second"), [("a", "b"), ("b", "a")])
 def test_later_bindings_see_the_new_values_of_earlier_ones(first: str, second: str) -> None:
-    """After two rounds a has gone one round, or two, before b has looked."""
+    """After two iterations a has gone one iteration, or two, before b has looked."""
     definitions = {"a": "a(x int) AS (SELECT 1 UNION SELECT x + 1 FROM a)", "b": "b(x int) AS (SELECT x FROM a)"}
     both = f"{definitions[first]}, {definitions[second]}"
     found = answer(f"WITH MUTUALLY RECURSIVE (RETURN AT RECURSION LIMIT 2) {both} SELECT x FROM b")
@@ -63,7 +63,7 @@ def test_results_are_cast_to_the_declared_types() -> None:
     assert [tuple(map(str, row)) for row in found.rows] == [("1.3", "7", "1")]
 
 
-def test_step_is_over_all_rows_in_one_form_and_over_the_last_rounds_in_the_other() -> None:
+def test_step_is_over_all_rows_in_one_form_and_over_the_last_iterations_in_the_other() -> None:
     """Sums of two: all of them need every row, which the standard's form cannot name twice."""
     text = "SELECT 1 UNION SELECT a.x + b.x FROM n a, n b WHERE a.x + b.x < 6"
     assert answer(f"WITH MUTUALLY RECURSIVE n(x int) AS ({text}) SELECT * FROM n") == [1, 2, 3, 4, 5]

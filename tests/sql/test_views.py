@@ -157,7 +157,7 @@ def test_two_rows_of_a_key_are_no_table() -> None:
             driver.input("orders").pipe(2, Order("ann", 1.0))
 
 
-def test_limit_of_rounds_withholds_and_says_so_until_the_data_fits() -> None:
+def test_limit_of_iterations_withholds_and_says_so_until_the_data_fits() -> None:
     topology = eddy.Topology("test")
     edges = topology.table("edges", key=eddy.Int64, value=eddy.Int64)
     view = topology.sql(

@@ -25,12 +25,12 @@ class TestTermination:
 
     def test_a_chain_of_maps_is_refused_by_the_names_of_its_steps(self) -> None:
         rows, _ = relation()
-        with pytest.raises(NonTerminatingRecursionError, match=r"no step on the way up → upper can drop a row"):
+        with pytest.raises(NonTerminatingRecursionError, match=r"no step on the path up → upper can drop a row"):
             rows.recursively(lambda x: x.map(lambda k, v: (v, k), "up").map_values(str.upper, "upper"), "loop")
 
     def test_one_open_way_round_is_enough_to_refuse(self) -> None:
         rows, _ = relation()
-        with pytest.raises(NonTerminatingRecursionError, match="on the way again → both"):
+        with pytest.raises(NonTerminatingRecursionError, match="on the path again → both"):
             rows.recursively(
                 lambda x: x.filter(lambda k, v: False).union(x.map(lambda k, v: (k, v), "again"), name="both"), "loop"
             )
@@ -38,7 +38,7 @@ class TestTermination:
     def test_a_left_join_drops_nothing(self) -> None:
         topology = eddy.Topology("app")
         stream, table = topology.stream("in", key=S, value=S), topology.table("t", key=S, value=S)
-        with pytest.raises(NonTerminatingRecursionError, match="on the way lookup"):
+        with pytest.raises(NonTerminatingRecursionError, match="on the path lookup"):
             stream.recursively(lambda x: x.left_join(table, lambda v, w: v, "lookup"), "loop")
 
     @pytest.mark.parametrize(
@@ -81,7 +81,10 @@ class TestStrategy:
     def test_x_joined_with_itself_is_named(self, other: Any) -> None:
         topology = eddy.Topology("app")
         relation(topology)[0].recursively(lambda x: x.join(other(x), lambda k, v, w: (v, w), "square"), "loop")
-        assert "nested time, since step 'square' joins what goes round with itself; at one owner" in topology.describe()
+        assert (
+            "nested time, since step 'square' joins the recursion's own rows with each other; at one owner"
+            in topology.describe()
+        )
 
     def test_a_recursion_inside_is_named(self) -> None:
         topology = eddy.Topology("app")

@@ -17,7 +17,7 @@ from pyspark.sql import functions as f
 from eddy.connectors.spark.frames import be32, be64
 from eddy.topology.plan import Node, Sink
 
-__all__ = ["Results", "StateRows", "changelog_rows", "key_in"]
+__all__ = ["ComputedResults", "StateRows", "changelog_rows", "key_in"]
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class StateRows:
 
 
 @dataclass(frozen=True)
-class Results:
+class ComputedResults:
     """Computed results: the rows of states, the records of sinks, and the reasons for missing states."""
 
     states: Mapping[str, StateRows]

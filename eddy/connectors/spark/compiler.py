@@ -8,10 +8,10 @@ from eddy.connectors.spark.step_compiler import StepCompiler
 from eddy.topology.plan import Block, Node, Recursion
 from eddy.topology.scopes import Loop
 
-__all__ = ["Compiler"]
+__all__ = ["SparkCompiler"]
 
 
-class Compiler(StepCompiler):
+class SparkCompiler(StepCompiler):
     """Compiles a whole plan. A loop over relations with at most `one_task` rows is computed in one task."""
 
     def compile(self, node: Node) -> None:

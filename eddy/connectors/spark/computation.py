@@ -13,8 +13,8 @@ from pyspark.sql import functions as f
 from eddy.config import Config
 from eddy.connectors.log import Log, TopicPartition, TopicSpec
 from eddy.connectors.spark.arrow_functions import Reader, RecordsEntry, SentExit
-from eddy.connectors.spark.changelog import Results, StateRows
-from eddy.connectors.spark.compiler import Compiler
+from eddy.connectors.spark.changelog import ComputedResults, StateRows
+from eddy.connectors.spark.compiler import SparkCompiler
 from eddy.connectors.spark.frames import Frames, spark_errors
 from eddy.connectors.spark.history import History
 from eddy.connectors.spark.inputs import RAW, OffsetRange, OpenLog, facts_of, topics_to_read
@@ -99,7 +99,7 @@ class Computation:
     traced: bool = True
     one_task: int = ONE_TASK
     letters_end: int | None = None
-    results: Results = field(init=False)
+    results: ComputedResults = field(init=False)
     bad: DataFrame | None = field(init=False, default=None)
     settled: bool = field(init=False, default=False)
     """Whether everything has been computed, so that no data error can follow."""
@@ -119,7 +119,7 @@ class Computation:
                     "--retained-only"
                 )
 
-    def run(self) -> Results:
+    def run(self) -> ComputedResults:
         """Compute. Raises: DataError; LoopLimitError; ConnectorError."""
         self._left_out, self._bad = self._known(), lambda: 0
         records = sum(s.end - s.start for source in self.application.sources for s in self._ranges(source))
@@ -147,7 +147,7 @@ class Computation:
             name: StateRows("encoded", made.state(name), plan.holds(name))
             for name in self.application.circuit.states.keys() - restored
         }
-        self.results = Results(states, {sink: made.sent(sink) for sink in plan.sinks()}, {})
+        self.results = ComputedResults(states, {sink: made.sent(sink) for sink in plan.sinks()}, {})
         return True
 
     def _compile(self) -> None:
@@ -164,7 +164,7 @@ class Computation:
             self.bad = whole = frames.union(bad, "")
             self._bad = whole.count
         plan, counts = application.topology.plan, application.counts
-        self.results = Compiler(frames, plan, counts, inputs, self.traced, self.one_task).run()
+        self.results = SparkCompiler(frames, plan, counts, inputs, self.traced, self.one_task).run()
 
     @property
     def latest(self) -> int:

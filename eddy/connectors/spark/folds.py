@@ -15,7 +15,7 @@ from eddy.connectors.spark.arrow_functions import ROWS, arrow_schema, encode_row
 from eddy.errors import DataError, EddyError
 from eddy.operators.aggregate import Aggregate
 from eddy.operators.batch import Row
-from eddy.operators.timed import Function
+from eddy.operators.nested_operators import Function
 from eddy.serde import Serde
 from eddy.source_lines import describe_exception
 from eddy.state.spec import StateSpec

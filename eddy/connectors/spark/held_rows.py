@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from eddy.connectors.spark.changelog import Results, changelog_rows
+from eddy.connectors.spark.changelog import ComputedResults, changelog_rows
 from eddy.connectors.spark.frames import Frames, spark_errors
 from eddy.operators.circuit import Circuit
 from eddy.operators.held_waves import HeldWaves
@@ -33,7 +33,7 @@ class HeldRows:
     skipped: Mapping[str, str]
 
     @classmethod
-    def of(cls, circuit: Circuit, results: Results, frames: Frames) -> "HeldRows":
+    def of(cls, circuit: Circuit, results: ComputedResults, frames: Frames) -> "HeldRows":
         """Those of a computation."""
         reached: dict[str, DataFrame] = {}
         skipped: dict[str, str] = {}

@@ -26,7 +26,7 @@ from eddy.connectors.spark.arrow_functions import (
 from eddy.connectors.spark.frames import Frames, Maximum, names
 from eddy.errors import ConnectorError
 
-__all__ = ["RAW", "OffsetRange", "OpenLog", "facts_of", "read_topics", "topics_to_read"]
+__all__ = ["RAW", "OffsetRange", "OpenLog", "committed_records", "facts_of", "read_topics", "topics_to_read"]
 
 RAW = "k binary, v binary, t long, h binary, p int, o long, topic string"
 """The columns of a topic's records, with partition and offset."""
@@ -82,12 +82,15 @@ class Reading:
             return
         with contextlib.closing(self.log()) as log:
             for topic, partition, start, end in sorted(ranges):
-                for records in _records(log, TopicPartition(topic, partition), start, end):
+                for records in committed_records(log, TopicPartition(topic, partition), start, end):
                     yield _arrow(records)
 
 
-def _records(log: Log, partition: TopicPartition, start: int, end: int) -> Iterator[Records]:
-    """The committed records of a range; waits for open transactions. Raises: ConnectorError."""
+def committed_records(log: Log, partition: TopicPartition, start: int, end: int) -> Iterator[Records]:
+    """The committed records of a range.
+
+    An open transaction is waited for, up to a minute. Raises: ConnectorError, retriable after that.
+    """
     position, deadline = start, None
     while position < end:
         records = log.read(partition, position, end, _RECORDS_A_BATCH)

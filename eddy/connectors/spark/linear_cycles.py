@@ -3,7 +3,7 @@
     R    the frontier, and all that op makes of its rows, again and again
     L    R without the rows that op makes of no row of L, until none is left out
 
-If R is finite, each row of L has a predecessor in L, and so an endless way back: a cycle leads to it. Weights do not
+If R is finite, each row of L has a predecessor in L, and so an endless path back: a cycle leads to it. Weights do not
 count, only rows: so it is right as long as no row is taken back.
 """
 
@@ -18,7 +18,7 @@ from eddy.connectors.spark.frames import Frames, names, spark_errors
 __all__ = ["TakenBackError", "reached_by_cycles", "without"]
 
 _AHEAD = 4
-"""So many rounds run in one job."""
+"""So many iterations run in one job."""
 
 Op = Callable[[DataFrame], DataFrame]
 
@@ -28,7 +28,7 @@ class TakenBackError(Exception):
 
 
 def reached_by_cycles(frames: Frames, start: DataFrame, op: Op, most: int) -> tuple[DataFrame, int] | None:
-    """The rows that cycles reach, with weight 1, and their number; None if rows were new after `most` rounds.
+    """The rows that cycles reach, with weight 1, and their number; None if rows were new after `most` iterations.
 
     `op` need not merge rows. Raises: TakenBackError.
     """
@@ -46,17 +46,22 @@ def without(rows: DataFrame, others: DataFrame, *columns: str, keep: bool = Fals
 
 
 def _reach(frames: Frames, start: DataFrame, op: Op, most: int) -> DataFrame | None:
-    came = f.max("kc").alias("kc"), f.max("vc").alias("vc"), f.min("w").alias("w"), f.min("round").alias("round")
-    rows, done = start.withColumn("round", f.lit(0)), 0
+    came = (
+        f.max("kc").alias("kc"),
+        f.max("vc").alias("vc"),
+        f.min("w").alias("w"),
+        f.min("iteration").alias("iteration"),
+    )
+    rows, done = start.withColumn("iteration", f.lit(0)), 0
     while done < most:
         for _ in range(_AHEAD):
-            newest = rows.where(f.col("round") == done).withColumn("w", f.lit(1).cast("long"))
+            newest = rows.where(f.col("iteration") == done).withColumn("w", f.lit(1).cast("long"))
             done += 1
-            made = op(newest.select(*names(ROWS))).select(*names(ROWS)).withColumn("round", f.lit(done))
+            made = op(newest.select(*names(ROWS))).select(*names(ROWS)).withColumn("iteration", f.lit(done))
             merged = rows.unionByName(made).repartition(frames.partitions, "k").groupBy("k", "v").agg(*came)
-            rows = frames.lazy(merged.select(*names(ROWS), "round"))
+            rows = frames.lazy(merged.select(*names(ROWS), "iteration"))
         with spark_errors():
-            told = rows.agg(f.count_if(f.col("round") == done), f.min("w")).first()
+            told = rows.agg(f.count_if(f.col("iteration") == done), f.min("w")).first()
         assert told is not None
         if (told[1] or 0) < 0:
             raise TakenBackError

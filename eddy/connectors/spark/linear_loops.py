@@ -31,8 +31,8 @@ __all__ = ["run"]
 _FEW, _AHEAD = 20_000, 4
 """A frontier below the first number runs the second number of iterations in one job: a job costs more than they do."""
 _FIRST_LOOK = 16
-_FEWEST_ROUNDS = 32
-"""A search of cycles goes on for so many rounds, and at least for `limit`, before rows are considered ever new."""
+_FEWEST_ITERATIONS = 32
+"""A search of cycles goes on for so many iterations, and at least for `limit`, before rows are considered ever new."""
 _AGAIN = "its rows of this wave are those of an earlier one"
 _ENDLESS = "its path does not end"
 _TAKEN_BACK = (
@@ -46,16 +46,16 @@ _MANY = f"cycles lead to more than {MOST_REACHED:,} rows"
 class _Remembered:
     """The states of the body: rows summed over the iterations, by depth if the bound needs it."""
 
-    def __init__(self, frames: Frames, leveled: bool) -> None:
-        self._frames, self._leveled = frames, leveled
+    def __init__(self, frames: Frames, by_depth: bool) -> None:
+        self._frames, self._by_depth = frames, by_depth
         self.iteration = 0
         self._unions: dict[str, tuple[Node, str, dict[int, RunningUnion]]] = {}
 
     def capture(self, name: str, kind: str, node: Node, frame: DataFrame) -> None:
         """Add the rows of one iteration."""
         _, _, unions = self._unions.setdefault(name, (node, kind, {}))
-        level = self.iteration if self._leveled else 0
-        unions.setdefault(level, RunningUnion(self._frames)).add(frame)
+        iteration = self.iteration if self._by_depth else 0
+        unions.setdefault(iteration, RunningUnion(self._frames)).add(frame)
 
     def __contains__(self, name: str) -> bool:
         return name in self._unions
@@ -64,9 +64,9 @@ class _Remembered:
         """Store the sums as states."""
         for name, (node, kind, unions) in self._unions.items():
             parts = []
-            for level, union in unions.items():
+            for iteration, union in unions.items():
                 rows = self._frames.consolidated(union.sum())
-                parts.append(rows.withColumn("time", f.lit(level)) if self._leveled else rows)
+                parts.append(rows.withColumn("time", f.lit(iteration)) if self._by_depth else rows)
             whole = self._frames.union(parts, ROWS)
             compiler.top.capture(name, kind, node, self._frames.kept(whole))
 
@@ -88,7 +88,7 @@ class _Loop:
         self._compiler, self._node, self._frames = compiler, node, compiler.frames
         self._facts, self._outer = node.kind == "stream", compiler.scope
         self._serdes = compiler.serdes(node)
-        self._remembered = _Remembered(self._frames, node.bound.leveled)
+        self._remembered = _Remembered(self._frames, node.bound.by_depth)
         self._total = RunningUnion(self._frames)
         self._emitted: list[DataFrame] = []
         self._seen: set[tuple[int, int]] = set()
@@ -111,7 +111,7 @@ class _Loop:
                 self._add(whole, frontier, iteration)
                 if not mark[0]:
                     return True
-                if not node.bound.leveled and self._cycles_reach(frontier, iteration, mark):
+                if not node.bound.by_depth and self._cycles_reach(frontier, iteration, mark):
                     return False
                 iteration += 1
             if deep:
@@ -120,7 +120,7 @@ class _Loop:
             for number in range(iteration - 1, iteration - 1 + (_AHEAD if marks[-1][0] < _FEW else 1)):
                 self._remembered.iteration = number
                 made = self._op(last, self._remembered.capture, True)
-                if deep := node.bound.leveled and number >= node.bound.depth:
+                if deep := node.bound.by_depth and number >= node.bound.depth:
                     break
                 wholes.append(frames.lazy(_merged(frames, made) if facts else frames.consolidated(made)))
                 frontiers.append(last := self._going_on(wholes[-1]))
@@ -160,7 +160,7 @@ class _Loop:
         if not again and iteration < self._look_at:
             return False
         last = again or iteration > limit
-        most = max(limit, _FEWEST_ROUNDS) if last else iteration
+        most = max(limit, _FEWEST_ITERATIONS) if last else iteration
         try:
             found = reached_by_cycles(self._frames, frontier, lambda rows: self._op(rows, _forget, False), most)
         except TakenBackError:
@@ -202,7 +202,7 @@ class _Loop:
         if self.reached is not None:
             rows = frames.kept(rows)
             held, rows = without(rows, self.reached, "k", "v", keep=True), without(rows, self.reached, "k", "v")
-        if not node.bound.leveled:
+        if not node.bound.by_depth:
             if node.name not in self._remembered:
                 self._capture(node.name, compiler.with_key(node, rows))
             self._capture(f"{node.name}-held", held)

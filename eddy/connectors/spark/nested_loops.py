@@ -79,7 +79,7 @@ def run(compiler: StepCompiler, loop: Loop) -> None:
         if not changed:
             break
         if number + 1 >= iterations + seeded:
-            if not loop.bound.leveled or loop.bound.on_limit == "rows":
+            if not loop.bound.by_depth or loop.bound.on_limit == "rows":
                 at = changed[0]
                 raise _limit_error(compiler, loop, at, frames.difference(bindings[at], before[at]))
             bindings = before if seeded else bindings
@@ -92,8 +92,8 @@ def run(compiler: StepCompiler, loop: Loop) -> None:
 
 def _iterations(loop: Loop) -> int:
     if isinstance(loop, Block):
-        return loop.rounds
-    return loop.bound.depth if loop.bound.leveled else loop.bound.limit
+        return loop.iterations
+    return loop.bound.depth if loop.bound.by_depth else loop.bound.limit
 
 
 def _start(compiler: StepCompiler, loop: Loop) -> list[DataFrame]:
@@ -168,6 +168,6 @@ def _limit_error(compiler: StepCompiler, loop: Loop, index: int, changed: DataFr
     shown = (key.decode(bytes(row["kc"] or row["k"])), value.decode(bytes(row["vc"] or row["v"])))
     label = loop.variables[index].label
     binding = f"{loop.label}.{label}" if loop in compiler.scopes.around else label
-    what = f"binding '{binding}' still changed in its last round, e.g. by row {shown!r}"
+    what = f"binding '{binding}' still changed in its last iteration, e.g. by row {shown!r}"
     fix = loop.bound.advice("Mend the data, bound it (max_depth=, or limit= with on_limit='return'), or raise limit=")
     return LoopLimitError(f"{loop.bound.where(loop.name)}: {what}; a state at rest is needed. {fix}")

@@ -5,7 +5,7 @@
     relations    rows with weights, merged before a join, a grouping or a state reads them
 
 Joins and groupings are Spark's own, on the bytes of keys; the author's functions run in Arrow functions. The state of
-a step is captured under its name in `topology/compile.py`. Loops are added by `compiler.Compiler`.
+a step is captured under its name in `topology/compile.py`. Loops are added by `compiler.SparkCompiler`.
 
 Invariant: the names of the captured states are those of the circuit of the same plan.
 """
@@ -29,7 +29,7 @@ from eddy.connectors.spark.arrow_functions import (
     TablesEntry,
     encode_rows,
 )
-from eddy.connectors.spark.changelog import Results, StateRows
+from eddy.connectors.spark.changelog import ComputedResults, StateRows
 from eddy.connectors.spark.folds import FOLDED, FoldFunction, GroupFunction
 from eddy.connectors.spark.frames import Frames, be64, names, spark_errors, with_suffix
 from eddy.connectors.spark.one_task import BY_A_WORKER, OneTask
@@ -75,12 +75,12 @@ class StepCompiler:
         self.sinks: dict[nodes.Sink, DataFrame] = {}
         self._tables: set[Node] = set()
 
-    def run(self) -> Results:
+    def run(self) -> ComputedResults:
         """Compile every node. Raises: DataError; LoopLimitError; ConnectorError for a failure of Spark's."""
         for node in self.plan.nodes:
             if node not in self.scopes.around:
                 self.compile(node)
-        return Results(self.states, self.sinks, self.undetermined)
+        return ComputedResults(self.states, self.sinks, self.undetermined)
 
     def _take(self, name: str, kind: str, node: Node, frame: DataFrame) -> None:
         self.states[name] = StateRows(kind, frame, node)
@@ -185,7 +185,7 @@ class StepCompiler:
         (source,) = node.inputs
         pending = self.scope[source]
         self.scope[node] = pending.then(WithKeys(node.name)) if self.plan.needs_keys(node) else pending
-        if source in self._tables and node.sole and self._placements[source].partitions == 1:
+        if source in self._tables and node.single_partition and self._placements[source].partitions == 1:
             self._tables.add(node)
 
     @compile.register
@@ -273,7 +273,7 @@ class StepCompiler:
             self.scope.capture(node.name, "arrangement", source, self.keyed(source))
 
     @compile.register
-    def _clamp(self, node: nodes.Clamp) -> None:
+    def _weight_function(self, node: nodes.WeightFunction) -> None:
         (source,) = node.inputs
         rows, w = self.keyed(source), f.col("w")
         clamped = rows.where("w > 0").withColumn("w", f.lit(1).cast("long") if node.form == "distinct" else w)

@@ -21,7 +21,7 @@ from pyspark.sql import functions as f
 from eddy.connectors.log import Log, Producer, TopicPartition
 from eddy.connectors.spark.arrow_functions import arrow_schema, pack_headers, record_batch, unpack_headers
 from eddy.connectors.spark.frames import Frames, spark_errors
-from eddy.connectors.spark.inputs import OpenLog
+from eddy.connectors.spark.inputs import OpenLog, committed_records
 
 __all__ = ["OUTGOING", "DeadLetters", "Writing", "write_topics"]
 
@@ -84,16 +84,12 @@ class Writing:
         producer.commit({}, None)
 
     def _there(self, log: Log, partition: TopicPartition) -> int:
-        """The number of records committed from the job's start offset on."""
-        position, end, count = (
-            self.begins[partition.topic][partition.partition],
-            log.end_offsets([partition])[partition],
-            0,
-        )
-        while position < end:
-            records = log.read(partition, position, end, _RECORDS_A_TRANSACTION)
-            position, count = records.next_offset, count + len(records)
-        return count
+        """The number of records committed from the job's start offset on.
+
+        Raises: ConnectorError, retriable, while another producer's transaction stays open for a minute.
+        """
+        begin, end = self.begins[partition.topic][partition.partition], log.end_offsets([partition])[partition]
+        return sum(map(len, committed_records(log, partition, begin, end)))
 
 
 def _runs(batch: Any) -> Iterator[tuple[tuple[str, int], Any]]:

@@ -102,9 +102,9 @@ class Cycles:
         if start == end:
             return True
         down, up = {start}, {end}
-        ways = [(down, up, [start], self._children), (up, down, [end], self._parents)]
-        while ways[0][2]:
-            seen, others, frontier, nexts = ways[0]
+        searches = [(down, up, [start], self._children), (up, down, [end], self._parents)]
+        while searches[0][2]:
+            seen, others, frontier, nexts = searches[0]
             node = frontier.pop()
             for other in nexts(root, node):
                 if other in others:
@@ -112,7 +112,7 @@ class Cycles:
                 if other not in seen:
                     seen.add(other)
                     frontier.append(other)
-            ways.reverse()
+            searches.reverse()
         return False
 
 
@@ -126,16 +126,16 @@ def first_cycle(starts: Iterable[Any], children: Callable[[Any], Iterable[Any]])
     for start in starts:
         if start in done:
             continue
-        way: dict[Any, Iterator[Any]] = {start: iter(ordered(children(start)))}
-        while way:
-            node = next(reversed(way))
-            child = next(way[node], done)
+        path: dict[Any, Iterator[Any]] = {start: iter(ordered(children(start)))}
+        while path:
+            node = next(reversed(path))
+            child = next(path[node], done)
             if child is done:
-                way.popitem()
+                path.popitem()
                 done.add(node)
-            elif child in way:
-                nodes = list(way)
+            elif child in path:
+                nodes = list(path)
                 return (*nodes[nodes.index(child) :], child)
             elif child not in done:
-                way[child] = iter(ordered(children(child)))
+                path[child] = iter(ordered(children(child)))
     return None

@@ -182,7 +182,7 @@ class TiedLinks(Links):
             return cost
         raise DataError(
             f"{self._name}: edge {edge!r} of node {node!r} has weight {cost!r}; a number above 0 is needed, "
-            "or a way round would make every path shorter. Leave such edges out: edges.filter(...)"
+            "or a cycle would make every path shorter. Leave such edges out: edges.filter(...)"
         )
 
     def load(self, links: Iterable[Row]) -> None:

@@ -66,9 +66,9 @@ class Ranked(Operator):
         found = None if self._cycles is None else self._cycles.least()
         if found is None:
             return {}
-        root, way = found
+        root, path = found
         return {
-            0: f"recursive_fixpoint '{self.name}': from root {root!r} the path {shown(way)} comes around; "
+            0: f"recursive_fixpoint '{self.name}': from root {root!r} the path {shown(path)} comes around; "
             "cycle_policy='error' needs a graph without cycles. Take back a link of it"
         }
 

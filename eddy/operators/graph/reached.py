@@ -39,22 +39,22 @@ class Child(msgspec.Struct, frozen=True, gc=False):
 
 def reached_serde(node: Serde[Any]) -> Serde[Any]:
     """The serde of `Reached` over nodes of this serde."""
-    row, way = Tuple(node, node, Native, node, Native), Tuple(node, ...)
+    row, nodes = Tuple(node, node, Native, node, Native), Tuple(node, ...)
 
     def fields(reached: Reached) -> tuple[Any, ...]:
         return (reached.root, reached.node, reached.depth, reached.parent, reached.order)
 
     def encode(reached: Reached) -> bytes:
-        return Native.encode((row.encode(fields(reached)), way.encode(reached.cycle)))
+        return Native.encode((row.encode(fields(reached)), nodes.encode(reached.cycle)))
 
     def identify(reached: Reached) -> bytes:
-        parts = row.identify_many([fields(reached)]) + way.identify_many([reached.cycle])
+        parts = row.identify_many([fields(reached)]) + nodes.identify_many([reached.cycle])
         return Native.encode(tuple(parts))
 
     def decode(data: bytes) -> Reached:
         written, cycle = Native.decode(data)
         root, node, depth, parent, order = row.decode(written)
-        return Reached(root, node, depth, parent, order, way.decode(cycle))
+        return Reached(root, node, depth, parent, order, nodes.decode(cycle))
 
     return Serde(f"reached({node.name})", encode, decode, identify=identify, recipe=(reached_serde, (node,)))
 
@@ -76,9 +76,9 @@ def least(one: Any, other: Any) -> Any:
         return other if _precedence(other) < _precedence(one) else one
 
 
-def shown(way: Sequence[Any]) -> str:
+def shown(path: Sequence[Any]) -> str:
     """A path as text, shortened in the middle if it is long."""
-    return " → ".join(map(str, way if len(way) <= 12 else [*way[:6], "…", *way[-5:]]))
+    return " → ".join(map(str, path if len(path) <= 12 else [*path[:6], "…", *path[-5:]]))
 
 
 def ordered(nodes: Any) -> list[Any]:

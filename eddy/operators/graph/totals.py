@@ -95,8 +95,8 @@ class TreeTotals(Operator):
         news = epoch.hold(changed)
         epoch.tell()
         gone, come = self._totals(epoch.cells)
-        gone += [(way[0], (CYCLE, way)) for way in olds if way not in news]
-        come += [(way[0], (CYCLE, way)) for way in news if way not in olds]
+        gone += [(cycle[0], (CYCLE, cycle)) for cycle in olds if cycle not in news]
+        come += [(cycle[0], (CYCLE, cycle)) for cycle in news if cycle not in olds]
         epoch.keep()
         return Batch(gone + come, [-1] * len(gone) + [1] * len(come), batch.time) if gone or come else EMPTY
 
@@ -147,9 +147,9 @@ class _Epoch:
         for node, change in changed.items():
             cell = self.cells[node]
             if cell.held and (change is None or change.parent != cell.parent):
-                way = self._round(node)
-                found.append(way)
-                for member in way[:-1]:
+                cycle = self._cycle_of(node)
+                found.append(cycle)
+                for member in cycle[:-1]:
                     self.cell(member).held = False
                     self._flows[member] += self.cell(member).sum
         return found
@@ -190,31 +190,31 @@ class _Epoch:
         for start in changed:
             if not self.cells[start].children:
                 continue  # a leaf is on no cycle
-            way: dict[Any, None] = {}
+            path: dict[Any, None] = {}
             node = start
-            while node is not None and node not in done and node not in way:
-                way[node] = None
+            while node is not None and node not in done and node not in path:
+                path[node] = None
                 node = self.cell(node).above
-            if node is not None and node in way:
-                members = list(way)[list(way).index(node) :]
+            if node is not None and node in path:
+                members = list(path)[list(path).index(node) :]
                 for member in members:
                     cell = self.cell(member)
                     self._untell(member, cell)
                     cell.held = True
-                found.append(self._round(node))
-            done.update(way)
+                found.append(self._cycle_of(node))
+            done.update(path)
         return found
 
-    def _round(self, node: Any) -> tuple[Any, ...]:
+    def _cycle_of(self, node: Any) -> tuple[Any, ...]:
         """The cycle of `node`, starting with its least node."""
-        way = [node]
-        while (after := self.cell(way[-1]).parent) != node:
-            way.append(after)
+        cycle = [node]
+        while (after := self.cell(cycle[-1]).parent) != node:
+            cycle.append(after)
         first = node
-        for other in way[1:]:
+        for other in cycle[1:]:
             first = least(first, other)
-        at = way.index(first)
-        return (*way[at:], *way[:at], first)
+        at = cycle.index(first)
+        return (*cycle[at:], *cycle[:at], first)
 
     def tell(self) -> None:
         """Send deltas up, once for each node, after all its changed children have sent theirs."""

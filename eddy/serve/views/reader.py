@@ -7,7 +7,8 @@
 
 Compaction may have dropped records that an old cut names, because of later ones. So after catching up only a cut that
 lies at or beyond E counts; one that lies before E counts where no record lies between, and none has come since.
-A cut that waited for its records for long does not count either, for the same reason (docs/adr/0031).
+A cut that waited for its records for long does not count either, for the same reason (docs/adr/0031), and a reader
+that falls back reads up to the ends of the log anew before a cut counts.
 
 A cut counts only once the notes of records left out are read that were written with it. A note that comes for a
 record that was taken in already makes its table be read anew.
@@ -38,7 +39,7 @@ _log = logging.getLogger("eddy.views")
 
 _POLL_RECORDS, _POLL_BYTES = 50_000, 16 << 20
 _MAX_BUFFER_BYTES = 64 << 20
-_FRESH_S = 10.0
+_FRESH_S, _LOOK_S = 10.0, 2.0
 _STAMP_S = 600.0
 _TAIL = 1_000
 """Offsets before the end of the cuts' topic from which it is read: only the latest cut is needed."""
@@ -105,7 +106,8 @@ class TableReader:
         self._pending_since: float | None = None
         self._cut_at = float("-inf")
         self._following = False
-        self._stepped_at = self._stamped_at = self._heard_at = self._clock()
+        self._stepped_at = self._stamped_at = self._asked_at = self._clock()
+        self._asked: dict[TopicPartition, int] = {}  # the ends of the topics at that time
 
     def step(self, timeout_s: float) -> bool:
         """Read on, waiting up to `timeout_s` for a record. Returns whether there is a new version.
@@ -119,10 +121,8 @@ class TableReader:
             if self._follower is None and not self._begin():
                 return False
             assert self._follower is not None
-            found = self._follower.poll(_POLL_RECORDS, self._patience_s(timeout_s), _POLL_BYTES)
-            if found:
-                self._after_silence()
-            for records in found:
+            self._keep_fresh()
+            for records in self._follower.poll(_POLL_RECORDS, self._patience_s(timeout_s), _POLL_BYTES):
                 self._take(records)
             self._advance()
         except ConnectorError:
@@ -157,11 +157,24 @@ class TableReader:
         due = max(self._pending_since, self._cut_at) + self._max_wait_s - self._clock()
         return min(timeout_s, max(due, 0.001))
 
-    def _after_silence(self) -> None:
-        """After a long time without an answer from the log: read to its ends first, since it may be compacted."""
-        if self._clock() - self._heard_at > _FRESH_S and self._ends is None:
-            self._ends = self._log.end_offsets(self._tables)
-        self._heard_at = self._clock()
+    def _keep_fresh(self) -> None:
+        """Where records come long after they were written: read to the ends of the log before a cut counts.
+
+        They may have been compacted by then. Every few seconds the ends are asked for; records that come once these
+        are reached were written after that.
+        """
+        now = self._clock()
+        if now - self._asked_at < _LOOK_S:
+            return
+        late = now - self._asked_at > _FRESH_S / 2 or self._has_fallen_back()
+        self._asked, self._asked_at = self._log.end_offsets(self._tables), now
+        if late and self._ends is None:
+            self._ends = self._asked
+
+    def _has_fallen_back(self) -> bool:
+        """Whether records are missing that were there at the last look; an open transaction's are not there yet."""
+        missing = {tp: end for tp, end in self._asked.items() if self._fetched[tp] < end}
+        return any(len(self._log.read(tp, self._fetched[tp], end, 1)) for tp, end in missing.items())
 
     def _begin(self) -> bool:
         """Find out where to go on. Returns False where topics are missing."""
@@ -182,14 +195,14 @@ class TableReader:
         self._tables = {tp: table for table in tables.values() for tp in table.parts}
         self._intakes = {name: Intake(table) for name, table in tables.items()}
         self._sources = {table.topic for table in tables.values() if not table.internal and table.kind == "source"}
-        self._positions, self._ends = dict(start.positions), start.ends
+        self._positions, self._ends, self._asked = dict(start.positions), start.ends, start.ends
         self._fetched = dict(start.positions)
         self._buffers = {tp: deque() for tp in self._tables}
         self._sizes = dict.fromkeys(self._tables, 0)
         cuts = TopicPartition(self._catalog.internal.cuts, 0)
         begin, end = self._log.begin_offsets([cuts])[cuts], self._log.end_offsets([cuts])[cuts]
         self._follower = self._log.follower(self._positions | {cuts: max(begin, end - _TAIL)})
-        self._stepped_at = self._clock()
+        self._stepped_at = self._asked_at = self._clock()
         if self._rows.hindrance:
             self._rows.say("catching up")
         return True
@@ -222,8 +235,9 @@ class TableReader:
 
     def _catch_up(self, ends: Mapping[TopicPartition, int]) -> None:
         total = sum(self._sizes.values())
-        if total and (self._rows.hindrance or self._paused or total > _MAX_BUFFER_BYTES // 2):
+        if total and (self._rows.hindrance or self._paused or total > _MAX_BUFFER_BYTES // 2 or self._waited()):
             self._apply(ends, self._version(exact=False))
+            self._pending_since = None
         if all(self._fetched[tp] >= end for tp, end in ends.items()):
             later = self._log.end_offsets(ends)
             self._floor = {tp: self._last_before(tp, end) if later[tp] == end else end for tp, end in ends.items()}
@@ -233,6 +247,12 @@ class TableReader:
             if not self._follow() and self._rows.hindrance:
                 self._apply(self._positions, self._version(exact=False))
             self._rows.say("")
+
+    def _waited(self) -> bool:
+        """Whether records have waited for `max_wait_s`."""
+        if self._pending_since is None:
+            self._pending_since = self._clock()
+        return self._clock() - self._pending_since >= self._max_wait_s
 
     def _last_before(self, tp: TopicPartition, end: int) -> int:
         """The offset after the last record before `end`."""

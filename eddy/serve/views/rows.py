@@ -12,6 +12,8 @@ read is of one version, and nobody waits for it.
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+from operator import itemgetter
 
 import msgspec
 from sortedcontainers import SortedDict
@@ -83,7 +85,7 @@ class Rows:
             self._store.delete_prefix(table_prefix(table))
             lasts = [(_LAST + offset_key(*tp), None) for tp in parts]
             self._store.write([(_TABLE + table.encode(), identity.encode()), (_COUNTS + table.encode(), None), *lasts])
-            self.counts[table] = 0
+            self.counts = self.counts | {table: 0}
 
     def apply(
         self,
@@ -97,10 +99,11 @@ class Rows:
 
         Raises: StateError, after which nothing has changed.
         """
-        news = {key: value for rows in changes.values() for key, value in rows.items()}
-        batch: list[tuple[bytes, bytes | None]] = list(news.items())
+        changed = chain.from_iterable(rows.items() for rows in changes.values())
+        batch: list[tuple[bytes, bytes | None]] = sorted(changed, key=itemgetter(0))
+        news = [key for key, _ in batch]  # a store finds and takes keys in their order in half the time
         with self.changed:
-            olds = dict(zip(news, self._store.get_many(list(news)), strict=True))
+            olds = dict(zip(news, self._store.get_many(news), strict=True))
             counts = self.counts | {
                 table: self.counts[table]
                 + sum(value is not None for value in rows.values())
@@ -201,7 +204,7 @@ class Snapshot:
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """The values at this version."""
         with self._rows.changed:
-            self._check()
+            self.check()
             found = self._rows._store.get_many(keys)
             kept = self._kept
             return [kept.get(key, value) for key, value in zip(keys, found, strict=True)]
@@ -210,7 +213,7 @@ class Snapshot:
         """The first `limit` rows from `start` to before `stop`, at this version."""
         found: list[tuple[bytes, bytes]] = []
         with self._rows.changed:
-            self._check()
+            self.check()
             while len(found) < limit and start < stop:
                 page = self._rows._store.scan_between(start, stop, limit)
                 end = page[-1][0] + b"\x00" if len(page) == limit else stop
@@ -220,7 +223,8 @@ class Snapshot:
                 start = end
         return found[:limit]
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raises: QueryError where it cannot be read any more; the error that ended the reading of tables."""
         if self.ended:
             raise QueryError(f"snapshot: {self.ended}; a younger one is needed. Open it anew, and read less at a time")
         if self._rows.failure is not None:

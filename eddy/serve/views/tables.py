@@ -4,7 +4,7 @@ Rows come in the order of their keys (`ordering.py`). A range is read page by pa
 version, of the latest version each page may be of a later one.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from eddy.errors import QueryError
@@ -20,7 +20,12 @@ Row = tuple[Any, Any]
 
 
 class _Rows(Protocol):
-    """The rows to read: the latest ones, or a snapshot."""
+    """The rows to read: the latest ones, or a snapshot. `counts` are the numbers of rows by table."""
+
+    @property
+    def counts(self) -> Mapping[str, int]: ...
+
+    def check(self) -> None: ...
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]: ...
 
@@ -28,13 +33,11 @@ class _Rows(Protocol):
 
 
 class TableView:
-    """A table to read. `counts` are the numbers of rows by table."""
+    """A table to read."""
 
-    def __init__(
-        self, table: ServedTable, rows: _Rows, counts: Mapping[str, int], check: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, table: ServedTable, rows: _Rows) -> None:
         self.table = table
-        self._rows, self._counts, self._check = rows, counts, check
+        self._rows = rows
         self._prefix = table_prefix(table.name)
 
     def get(self, key: Any, default: Any = None) -> Any:
@@ -72,8 +75,8 @@ class TableView:
 
     def count(self) -> int:
         """The number of rows."""
-        self._check()
-        return self._counts[self.table.name]
+        self._rows.check()
+        return self._rows.counts[self.table.name]
 
     def _encoded(self, key: Any) -> bytes:
         serde = self.table.key

@@ -47,7 +47,7 @@ class Snapshot:
         return self._rows.version
 
     def __getitem__(self, table: str) -> TableView:
-        return TableView(self._catalog.table(table), self._rows, self._rows.counts)
+        return TableView(self._catalog.table(table), self._rows)
 
     def close(self) -> None:
         """Let go of it."""
@@ -172,7 +172,7 @@ class Views:
 
     def __getitem__(self, table: str) -> TableView:
         """A table, at the latest version with each read. Raises: TableNotServedError."""
-        return TableView(self.catalog.table(table), self.rows, self.rows.counts, self.rows.check)
+        return TableView(self.catalog.table(table), self.rows)
 
     def snapshot(self, at_least: Any = None, *, exact: bool = False, timeout_s: float = 30.0) -> Snapshot:
         """All tables at one version, waited for as by `wait`. Close it, or use it in a `with` block.

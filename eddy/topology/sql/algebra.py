@@ -226,7 +226,7 @@ class Loop(Node):
 class Bound:
     """The largest number of iterations of a block, and the action when it is reached."""
 
-    rounds: int
+    iterations: int
     then: Literal["return", "error"]
 
 

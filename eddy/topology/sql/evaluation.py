@@ -69,10 +69,10 @@ def _check_limits(text: StatementText, compiler: StatementCompiler, found: Mappi
         for binding, row in found[f"limit-{index}"]:
             if row[1] == RESTLESS:
                 continue
-            rounds = compiler.limit(block, binding)
+            iterations = compiler.limit(block, binding)
             raise DataError(
-                f"sql '{text.name}': ERROR AT RECURSION LIMIT {rounds}: round {rounds} still changed binding "
-                f"'{binding}'; a higher limit is needed, or RETURN AT"
+                f"sql '{text.name}': ERROR AT RECURSION LIMIT {iterations}: iteration {iterations} still changed "
+                f"binding '{binding}'; a higher limit is needed, or RETURN AT"
             )
 
 

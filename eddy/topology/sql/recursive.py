@@ -156,7 +156,7 @@ def _check_step(queries: Queries, step: exp.Expr, name: str) -> None:
         raise text.unsupported(
             other,
             f"'{name}' named twice in its step",
-            "a step is over the rows of the last round. WITH MUTUALLY RECURSIVE is over all of them",
+            "a step is over the rows of the last iteration. WITH MUTUALLY RECURSIVE is over all of them",
         )
     for reference in references:
         inside: exp.Expr = reference

@@ -50,7 +50,7 @@ _MORE = "raise the worker's max_nested_rows and max_nested_s if it needs more"
 _ADVICE = f"Let the step end: … WHERE depth < 100, mend the data, or {_MORE}"
 _ALL_ADVICE = "Write UNION, which has each row once, let the step end: … WHERE depth < 100, or mend the data"
 _BLOCK_ADVICE = (
-    f"Let it end after n rounds: WITH MUTUALLY RECURSIVE (RETURN AT RECURSION LIMIT n) …, mend the data, or {_MORE}"
+    f"Let it end after n iterations: WITH MUTUALLY RECURSIVE (RETURN AT RECURSION LIMIT n) …, mend the data, or {_MORE}"
 )
 _TAKEN = {"errors", "held", "limit"}
 _BY_VALUE, _BY_KEY = "_, row", "row, _"
@@ -78,7 +78,7 @@ class StatementCompiler:
         """The limit of a binding, by its name in the errors of `block`."""
         inner = {f"{found.label}.": found for found, _ in self._errors if found is not block}
         found = next((one for label, one in inner.items() if binding.startswith(label)), block)
-        return found.bound.rounds if found.bound else 0
+        return found.bound.iterations if found.bound else 0
 
     def rows(self, node: Node) -> Rows:
         """The rows of a node, under the empty key."""
@@ -281,7 +281,7 @@ class StatementCompiler:
             binding = node.variable.binding
             raise NonTerminatingRecursionError(
                 f"sql '{self._name}' {node.where}: nothing in the step of '{binding}' can drop a row, so that "
-                "every row would come round for ever; a condition or a join is needed. Write e.g. … WHERE depth < 100"
+                "every row would be repeated for ever; a condition or a join is needed. Write e.g. … WHERE depth < 100"
             ) from error
         return (found.distinct(f"{name}-distinct"), _BY_KEY) if node.distinct else (found, _BY_VALUE)
 
@@ -336,10 +336,10 @@ class StatementCompiler:
                 self._builder,
                 step,
                 step_name(block.name),
-                bound.rounds if bound else None,
+                bound.iterations if bound else None,
                 bound.then if bound else "error",
                 serdes,
-                sole=True,
+                single_partition=True,
                 label=block.label,
                 words=Words(f"sql '{self._name}'", _BLOCK_ADVICE),
             )

@@ -18,7 +18,7 @@ import msgspec
 
 from eddy.errors import DataError, TopologyError
 from eddy.serde import Serde
-from eddy.topology.plan import Clamp, Exchange, Latest, Transform, Upsert
+from eddy.topology.plan import Exchange, Latest, Transform, Upsert, WeightFunction
 from eddy.topology.relation import Relation
 from eddy.topology.sql.algebra import Column
 from eddy.topology.sql.casts import LIMITS, cast_function
@@ -102,7 +102,7 @@ def _columns_of_rows(relation: Relation[Any, Any]) -> tuple[Column, ...] | None:
     return known.get(node)
 
 
-_KEEP_ROWS = (Transform, Clamp, Exchange, Latest, Upsert)
+_KEEP_ROWS = (Transform, WeightFunction, Exchange, Latest, Upsert)
 _KEEPING = {"filter", "filter-not", "peek", "select-key"}
 
 

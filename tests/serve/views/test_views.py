@@ -36,10 +36,11 @@ def test_tables_are_read_by_point_range_and_prefix(log: Log, name: str) -> None:
         assert [key for key, _ in views["people"].after("k18")] == ["k19", "other"]
         assert rows_of(views, "counts") == {"ada": 10, "bob": 10, "eve": 1}
         assert rows_of(views, f"{name}-twice") == {"ada": 20, "bob": 20, "eve": 2}
-        assert (views["people"].count(), views["counts"].count()) == (21, 3)
+        table = views["people"]
+        assert (table.count(), views["counts"].count()) == (21, 3)
         views.wait(produce(log, f"{name}-people", {"other": None}, 2), timeout_s=PATIENCE_S)
         assert (views["people"].get("other"), views["counts"].get("eve")) == (None, None)
-        assert views["people"].count() == 20
+        assert table.count() == views["people"].count() == 20
 
 
 def test_each_exact_version_keeps_the_sum_and_each_write_is_read(log: Log, name: str) -> None:

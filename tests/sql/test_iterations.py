@@ -1,7 +1,7 @@
-"""WITH MUTUALLY RECURSIVE is what its definition says: rounds of plain queries, each over what all bindings hold.
+"""WITH MUTUALLY RECURSIVE is what its definition says: iterations of plain queries, each over what all bindings hold.
 
-The oracle runs every definition as a query of its own, round by round, with the bindings as tables; nothing of it
-recurs. DuckDB says that the plain queries are right.
+The oracle runs every definition as a query of its own, iteration by iteration, with the bindings as tables;
+nothing of it recurs. DuckDB says that the plain queries are right.
 """
 
 import re
@@ -27,48 +27,50 @@ def definitions(draw: Any, own: str, other: str) -> str:
     return f"SELECT a, c FROM base {word} SELECT x % 5, y % 5 FROM ({text}) AS q"
 
 
-def rounds_of(text: dict[str, str], tables: Any, rounds: int) -> dict[str, list[tuple[Any, ...]]]:
-    """What the bindings hold after so many rounds, computed as it is defined."""
+def iterations_of(text: dict[str, str], tables: Any, iterations: int) -> dict[str, list[tuple[Any, ...]]]:
+    """What the bindings hold after so many iterations, computed as it is defined."""
     held: dict[str, list[tuple[Any, ...]]] = {name: [] for name in text}
-    for _ in range(rounds):
+    for _ in range(iterations):
         for name, definition in text.items():
             now = {**tables, **{binding: (PAIR, rows) for binding, rows in held.items()}}
             held[name] = eddy.query(definition, now).rows
     return held
 
 
-def statement(text: dict[str, str], rounds: int, name: str) -> str:
+def statement(text: dict[str, str], iterations: int, name: str) -> str:
     bindings = ", ".join(f"{name}(a integer, c integer) AS ({definition})" for name, definition in text.items())
-    return f"WITH MUTUALLY RECURSIVE (RETURN AT RECURSION LIMIT {rounds}) {bindings} SELECT a, c FROM {name}"
+    return f"WITH MUTUALLY RECURSIVE (RETURN AT RECURSION LIMIT {iterations}) {bindings} SELECT a, c FROM {name}"
 
 
 bodies = st.fixed_dictionaries({"r": definitions("r", "z"), "z": definitions("z", "r")})
 
 
 @settings(max_examples=share(2), deadline=None, suppress_health_check=list(HealthCheck))
-@given(text=bodies, tables=queries.tables, rounds=st.integers(1, 5))
-def test_block_is_so_many_rounds_of_its_definitions(text: dict[str, str], tables: Any, rounds: int) -> None:
+@given(text=bodies, tables=queries.tables, iterations=st.integers(1, 5))
+def test_block_is_so_many_iterations_of_its_definitions(text: dict[str, str], tables: Any, iterations: int) -> None:
     tables = {"t": tables["t"], "base": tables["u"]}
-    held = rounds_of(text, tables, rounds)
+    held = iterations_of(text, tables, iterations)
     for name in text:
-        found = eddy.query(statement(text, rounds, name), tables).rows
+        found = eddy.query(statement(text, iterations, name), tables).rows
         assert duck.bag(found) == duck.bag(held[name])
 
 
 @settings(max_examples=share(5), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     text=bodies,
-    rounds=st.integers(1, 4),
+    iterations=st.integers(1, 4),
     story=st.lists(
         st.tuples(st.integers(0, 3), st.none() | st.tuples(queries.number, queries.number)), min_size=1, max_size=5
     ),
 )
-def test_view_of_a_block_is_so_many_rounds_after_every_change(text: dict[str, str], rounds: int, story: Any) -> None:
+def test_view_of_a_block_is_so_many_iterations_after_every_change(
+    text: dict[str, str], iterations: int, story: Any
+) -> None:
     topology = eddy.Topology("test")
     base = topology.table("base", key=eddy.Int64, value=eddy.Native)
     other = topology.table("other", key=eddy.Int64, value=eddy.Native)
     tables = {"base": (base, {"id": "bigint", **PAIR}), "t": (other, {"id": "bigint", **queries.COLUMNS["t"]})}
-    view = topology.sql(statement(text, rounds, "z"), tables, name="view")
+    view = topology.sql(statement(text, iterations, "z"), tables, name="view")
     view.map(lambda key, row: (row, 1)).group_by_key().count("rows")
     with eddy.TopologyTestDriver(topology) as driver:
         driver.input("other").pipe_all(enumerate(WORDS))
@@ -77,4 +79,4 @@ def test_view_of_a_block_is_so_many_rounds_after_every_change(text: dict[str, st
             driver.input("base").pipe(key, row)
             now[key] = row
             held = {"t": (queries.COLUMNS["t"], WORDS), "base": (PAIR, [row for row in now.values() if row])}
-            assert driver.store("rows").all() == dict(duck.bag(rounds_of(text, held, rounds)["z"]))
+            assert driver.store("rows").all() == dict(duck.bag(iterations_of(text, held, iterations)["z"]))

@@ -6,20 +6,20 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from eddy.operators.clamp import Clamp, one_if_positive, positive_part
 from eddy.operators.stateless import Negate, Union
+from eddy.operators.weight_functions import WeightFunction, one_if_positive, positive_part
 from tests import oracle
 from tests.operators.bench import MEMORIES, Bench, Wiring, batch, built, deltas, live, stories
 
 
 def distinct(wiring: Wiring) -> int:
-    return wiring.add(Clamp("d", wiring.arrangement("d"), one_if_positive), wiring.source("in"))
+    return wiring.add(WeightFunction("d", wiring.arrangement("d"), one_if_positive), wiring.source("in"))
 
 
 def minus(wiring: Wiring) -> int:
     left, right = wiring.source("left"), wiring.source("right")
     both = wiring.add(Union("u"), left, wiring.add(Negate("n"), right))
-    return wiring.add(Clamp("m", wiring.arrangement("m"), positive_part), both)
+    return wiring.add(WeightFunction("m", wiring.arrangement("m"), positive_part), both)
 
 
 def test_distinct_shows_a_row_once_until_its_last_copy_goes() -> None:

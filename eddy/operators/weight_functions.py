@@ -16,7 +16,7 @@ from eddy.operators.operator import State
 from eddy.operators.set_aside import Aside, only_written
 from eddy.state.arrangement import Arrangement
 
-__all__ = ["Clamp", "one_if_positive", "positive_part"]
+__all__ = ["WeightFunction", "one_if_positive", "positive_part"]
 
 
 def one_if_positive(weight: int) -> int:
@@ -29,7 +29,7 @@ def positive_part(weight: int) -> int:
     return weight if weight > 0 else 0
 
 
-class Clamp(Keyed):
+class WeightFunction(Keyed):
     """A relation with any weights in, each row with weight f(its total weight) out."""
 
     def __init__(self, name: str, arrangement: Arrangement[Any, Any], f: Callable[[int], int]) -> None:

@@ -1,13 +1,13 @@
-"""Operators of nested time: joins and reductions of differences by round.
+"""Operators of nested time: joins and reductions of differences by iteration.
 
-A *time* is the number of a round, from 0; in nested loops it is a tuple of them, outermost first. A collection at time
-t is the sum of its differences at all s ≤ t, in every component. So
+A *time* is the number of an iteration, from 0; in nested loops it is a tuple of them, outermost first. A collection
+at time t is the sum of its differences at all s ≤ t, in every component. So
 
-    join     a difference at s meets one at t in round lub(s, t)
-    reduce   a key's results can change in any round that is an lub of the key's times
+    join     a difference at s meets one at t in iteration lub(s, t)
+    reduce   a key's results can change in any iteration that is an lub of the key's times
 
 Both store their inputs, and reductions also their results, as traces, so that a change of an earlier epoch's input is
-applied at exactly the affected rounds; rows of a later round wait in `later`.
+applied at exactly the affected iterations; rows of a later iteration wait in `later`.
 
 Sources: McSherry et al., "Differential Dataflow", CIDR 2013; Budiu et al., "DBSP", VLDB 2023.
 """
@@ -25,7 +25,7 @@ from eddy.operators.operator import Operator, State
 from eddy.operators.stateless import check_rows
 from eddy.state.trace import History, Trace
 
-__all__ = ["Function", "Time", "Timed", "TimedJoin", "TimedLookupJoin", "TimedReduce", "lub"]
+__all__ = ["Function", "NestedJoin", "NestedLookupJoin", "NestedOperator", "NestedReduce", "Time", "lub"]
 
 Time = Any
 """An int in a loop, a tuple of ints in a loop within a loop."""
@@ -45,7 +45,7 @@ _SLICE = 1_000  # rows of one side after whose matches the bounds are checked
 _FEW = 32  # rows up to which merging equal ones costs more than it saves
 
 
-class Timed(Operator):
+class NestedOperator(Operator):
     """An operator that gets the time before each step, and may have rows waiting for a later one.
 
     Invariant: at the end of an epoch nothing waits.
@@ -87,8 +87,8 @@ class _Pairs:
         columns[1].append(weight)
 
 
-class _Join(Timed):
-    """Common parts of the two joins: current matches are returned, those of later rounds wait.
+class _Join(NestedOperator):
+    """Common parts of the two joins: current matches are returned, those of later iterations wait.
 
     A join of many rows with many checks the bounds while it runs, since one step may exceed the epoch's rows.
     """
@@ -104,8 +104,8 @@ class _Join(Timed):
         """Raises: EndlessError where so many matches of these rows are too many."""
         if self._guard.exceeded(matched):
             raise EndlessError(
-                f"join '{self.name}': {matched:,} matches in round {self.time}, and the epoch's rows or seconds were "
-                "spent; a recursion that grows without end has no answer. Mend the data, bound it (max_depth=, or "
+                f"join '{self.name}': {matched:,} matches in iteration {self.time}, and the epoch's rows or seconds "
+                "were spent; a recursion that grows without end has no answer. Mend the data, bound it (max_depth=, or "
                 "limit= with on_limit='return'), or raise max_nested_rows, max_nested_s",
                 of.rows,
                 of_work=True,
@@ -124,7 +124,7 @@ class _Join(Timed):
         return result.consolidated(self.name) if len(result.rows) > _FEW else result
 
 
-class TimedLookupJoin(_Join):
+class NestedLookupJoin(_Join):
     """The join of rows inside the loop with a collection outside, which is read from its own state.
 
     The state outside already contains its delta when the loop begins, so L before the epoch is joined with the delta,
@@ -143,11 +143,11 @@ class TimedLookupJoin(_Join):
         self.name, self._left, self._right, self._merge = name, left, right, merge
 
     def states(self) -> Sequence[State]:
-        """The rows inside, by round."""
+        """The rows inside, by iteration."""
         return (self._left,)
 
     def step(self, *inputs: Batch) -> Batch:
-        """Return the matches of this round."""
+        """Return the matches of this iteration."""
         left, right = map(keyed, inputs)
         pairs, now = _Pairs(), []
         if right.rows:
@@ -180,7 +180,7 @@ class TimedLookupJoin(_Join):
                         add(at, row, weight * factor)
 
 
-class TimedJoin(_Join):
+class NestedJoin(_Join):
     """The join of two collections inside the loop. Each pair of differences is joined once: at the later arrival."""
 
     def __init__(
@@ -195,11 +195,11 @@ class TimedJoin(_Join):
         self.name, self._left, self._right, self._merge = name, left, right, merge
 
     def states(self) -> Sequence[State]:
-        """Both sides, by round."""
+        """Both sides, by iteration."""
         return (self._left, self._right)
 
     def step(self, *inputs: Batch) -> Batch:
-        """Return the matches of this round."""
+        """Return the matches of this iteration."""
         left, right = map(keyed, inputs)
         merge, time = self._merge, self.time
         pairs = _Pairs()
@@ -229,11 +229,11 @@ class TimedJoin(_Join):
                         add(lub(time, at), row, weight * factor)
 
 
-class TimedReduce(Timed, Keyed):
+class NestedReduce(NestedOperator, Keyed):
     """Rows in; for each key the rows that `function` returns for all its values out. Distinct, counts, least values …
 
     A weight below 0 is an error, unless the input is `signed`: then such a row counts as absent.
-    Cost: a key changed in a round reads all its rows, at that round and at each of its later ones.
+    Cost: a key changed in an iteration reads all its rows, at that iteration and at each of its later ones.
     """
 
     later: dict[Time, dict[Any, None]]
@@ -245,11 +245,11 @@ class TimedReduce(Timed, Keyed):
         self.name, self._taken, self._made, self._function, self._signed = name, taken, made, function, signed
 
     def states(self) -> Sequence[State]:
-        """The input rows and the results, by round."""
+        """The input rows and the results, by iteration."""
         return (self._taken, self._made)
 
     def step(self, *inputs: Batch) -> Batch:
-        """Return the changes of the results in this round."""
+        """Return the changes of the results in this iteration."""
         batch = self.with_keys(inputs[0])
         time, function = self.time, self._function
         touched = self.later.pop(time, None) or {}
@@ -262,7 +262,7 @@ class TimedReduce(Timed, Keyed):
         keys = list(touched)
         rows: list[Row] = []
         weights: list[int] = []
-        as_of = _as_of_round if type(time) is int else _as_of
+        as_of = _as_of_iteration if type(time) is int else _as_of
         for key, taken, made in zip(keys, self._taken.get_many(keys), self._made.get_many(keys), strict=True):
             late: list[Time] = []
             bag = as_of(taken, time, late) if taken else None
@@ -284,13 +284,13 @@ class TimedReduce(Timed, Keyed):
     def _negative(self, key: Any, bag: Mapping[Any, int]) -> DataError:
         value, weight = min(bag.items(), key=lambda item: item[1])
         return DataError(
-            f"'{self.name}': row {(key, value)!r} is there {weight} times in round {self.time}; a recursion may only "
-            "take back what is there. Use minus() for a difference"
+            f"'{self.name}': row {(key, value)!r} is there {weight} times in iteration {self.time}; a recursion may "
+            "only take back what is there. Use minus() for a difference"
         )
 
 
-def _as_of_round(cell: dict[Any, History], time: int, late: list[Time]) -> dict[Any, int]:
-    """The values with their weights at a round; later rounds with other values are added to `late`."""
+def _as_of_iteration(cell: dict[Any, History], time: int, late: list[Time]) -> dict[Any, int]:
+    """The values with their weights at an iteration; later iterations with other values are added to `late`."""
     bag = {}
     for value, history in cell.items():
         weight = 0

@@ -1,10 +1,10 @@
 """The errors of a loop whose limit is an error, as rows (binding, (key, value)).
 
-The error is what the loop would have gone on with after its last round, as rows: a function of the
-present data, so that mending the data takes it away. While there is one the loop withholds all its rows
+The errors are the rows with which the loop would have continued after its last iteration: a function of the present
+data, so that mending the data removes them. While there is one, the loop withholds all its rows
 (`operators/outermost.py`).
 
-Blocks inside the loop whose limit is an error withhold nothing: their errors count here, behind the loop's own.
+Blocks inside the loop whose limit is an error withhold nothing: their errors count here, after the loop's own.
 """
 
 from collections.abc import Sequence
@@ -15,10 +15,10 @@ from eddy.operators.inner_limits import InnerErrors, numbered
 from eddy.operators.operator import State
 from eddy.state.arrangement import Arrangement
 
-__all__ = ["Held"]
+__all__ = ["LimitBarrier"]
 
 
-class Held:
+class LimitBarrier:
     """Two arrangements of rows, with the number of the binding in both key and value.
 
     `bindings` are the loop's, then those of the blocks inside whose errors count, each with the number of its first.
@@ -48,7 +48,7 @@ class Held:
     def least(self) -> str:
         """The binding of one of the errors, and its row: always the same one of the same errors."""
         return min(
-            f"binding '{name}' still changed in its last round, e.g. by row {row!r}" for name, row in self.rows()
+            f"binding '{name}' still changed in its last iteration, e.g. by row {row!r}" for name, row in self.rows()
         )
 
     def taken_back(self, count: int) -> list[ZSet]:
@@ -62,7 +62,7 @@ class Held:
         return zsets
 
     def take(self, over: Sequence[tuple[int, Batch]]) -> ZSet:
-        """Take in what is beyond the last round: a row that it changes is an error, once. Returns how they differ."""
+        """Take in the changes beyond the last iteration: each changed row is an error. Returns the errors' delta."""
         changed = {**numbered(over), **self._of_blocks_inside()}
         if not changed:
             return {}

@@ -1,0 +1,23 @@
+"""Faust, by faust-streaming: the only place that imports it.
+
+hosting.py      `host`: a topology becomes a part of an app
+service.py      the service that runs eddy's worker beside Faust's event loop
+connection.py   from an app's settings to a log
+serdes.py       serdes for models and codecs
+pages.py, commands.py, command_group.py, sensors.py    the worker in Faust's web server, command line and sensors
+"""
+
+try:
+    import faust  # noqa: F401
+except ImportError as error:
+    from eddy.errors import ConfigurationError
+
+    raise ConfigurationError(
+        "faust: faust-streaming is not installed; it is needed to host a topology in a Faust app. "
+        "Install it: pip install 'eddy-streams[faust]'"
+    ) from error
+
+from eddy.connectors.faust.hosting import HostedTopology, host
+from eddy.connectors.faust.serdes import codec, record
+
+__all__ = ["HostedTopology", "codec", "host", "record"]

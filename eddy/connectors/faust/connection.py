@@ -1,0 +1,43 @@
+"""From the settings of a Faust app to eddy's: the brokers, the folder of states, and a worker's name."""
+
+import socket
+from pathlib import Path
+
+from faust.types import AppT
+
+from eddy.config import Config
+from eddy.connectors.kafka import KafkaSettings
+from eddy.errors import ConfigurationError
+
+__all__ = ["config_of", "member_of", "settings_of"]
+
+_PORT = 9092
+_SCHEMES = ("kafka", "aiokafka")
+
+
+def settings_of(app: AppT) -> KafkaSettings:
+    """How to reach the brokers that an app names.
+
+    Raises: ConfigurationError if the app's credentials or brokers cannot be used by another client.
+    """
+    name, conf = f"faust app '{app.conf.id}'", app.conf
+    if conf.broker_credentials is not None:
+        raise ConfigurationError(
+            f"{name}: broker_credentials hold an SSL context or a login that only Faust's client can use; eddy needs "
+            "them as settings of Kafka's. Write: eddy.faust.host(app, topology, log=eddy.kafka('HOST:PORT', "
+            "security_protocol=…))"
+        )
+    if strange := [url for url in conf.broker if url.scheme not in _SCHEMES or not url.host]:
+        raise ConfigurationError(f"{name}: broker {strange[0]}; brokers as kafka://HOST:PORT are needed")
+    servers = ",".join(f"{url.host}:{url.port or _PORT}" for url in conf.broker)
+    return KafkaSettings.of(servers, environ={})
+
+
+def config_of(app: AppT) -> Config:
+    """The settings of a worker whose states are in the app's folder."""
+    return Config(state_dir=Path(app.conf.datadir) / "eddy")
+
+
+def member_of(app: AppT) -> str:
+    """A name for this Faust worker that no other has, and that it has again after a restart: its host and port."""
+    return f"{socket.gethostname()}-{app.conf.web_port}"

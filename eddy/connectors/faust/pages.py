@@ -1,0 +1,70 @@
+"""The monitor's pages under Faust's web server: /eddy/healthz, /eddy/readyz, /eddy/metrics, /eddy/topology.
+
+They are those of `eddy run --http`, answered in process. Faust's server has no token, so whoever may read Faust's own
+pages may read these; data of records is not shown. With several topologies in an app each has /eddy/NAME/….
+"""
+
+from collections.abc import MutableMapping
+from typing import TYPE_CHECKING, Any
+
+import faust
+from faust.web import Request, Response, View
+
+from eddy.serve.pages import pages_for_anybody
+from eddy.serve.watch import Watch
+
+if TYPE_CHECKING:
+    from eddy.connectors.faust.hosting import HostedTopology
+
+__all__ = ["add_pages"]
+
+_PAGES = ("healthz", "readyz", "metrics", "topology")
+
+
+def add_pages(app: faust.App, hosted: "HostedTopology", prefix: str) -> None:
+    """Add the pages of a hosted topology below `prefix`, which ends with a slash."""
+
+    async def overview(view: View, request: Request) -> Response:
+        links = "".join(f'<li><a href="{prefix}{page}">{page}</a></li>' for page in _PAGES)
+        return view.html(f"<title>eddy</title><h1>{hosted.topology.name}</h1><ul>{links}</ul>")
+
+    app.page(prefix, name=f"eddy:{prefix}")(overview)
+    for page in _PAGES:
+        app.page(f"{prefix}{page}", name=f"eddy:{prefix}{page}")(_handler(hosted, page))
+
+
+def _handler(hosted: "HostedTopology", page: str) -> Any:
+    async def answer(view: View, request: Any) -> Response:
+        # before Faust has started the service there is nothing to watch: the state is CREATED
+        pages = pages_for_anybody(hosted.watch or Watch(), hosted.topology)
+        status, kind, body = await _asked(pages, f"/{page}", request.query_string.encode())
+        return view.bytes(body, status=status, headers={"Content-Type": kind, "Cache-Control": "no-store"})
+
+    return answer
+
+
+async def _asked(pages: Any, path: str, query: bytes) -> tuple[int, str, bytes]:
+    """Ask an ASGI application for a page. Returns: its status, content type and body."""
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": "GET",
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "root_path": "",
+        "query_string": query,
+        "headers": [],
+    }
+    sent: list[MutableMapping[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+
+    await pages(scope, receive, send)
+    headers = dict(sent[0]["headers"])
+    return sent[0]["status"], headers[b"content-type"].decode(), b"".join(m.get("body", b"") for m in sent[1:])

@@ -1,0 +1,52 @@
+"""A worker's figures in the sensors of a Faust app, by the names of `/metrics`.
+
+PrometheusMonitor    part of the registry that Faust's page serves
+DatadogMonitor       sent as gauges every ten seconds
+another monitor      cannot have them; a warning says so
+"""
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from faust.sensors.datadog import DatadogMonitor
+from faust.sensors.monitor import Monitor
+from faust.sensors.prometheus import PrometheusMonitor
+from faust.types import AppT
+
+from eddy.serve.metrics import registered, samples
+from eddy.serve.watch import Watch
+
+__all__ = ["reports"]
+
+_log = logging.getLogger("eddy.faust")
+
+
+@contextlib.contextmanager
+def reports(app: AppT, watch: Watch, registry: Any = None) -> Iterator[Callable[[], None] | None]:
+    """Inside the block the app's sensors have the figures. Gives a function to call now and then, if one is needed.
+
+    `registry` is that of `setup_prometheus_sensors`, if one was given there.
+    Raises: ConfigurationError if the registry has a worker's figures already.
+    """
+    monitor = app.monitor
+    if isinstance(monitor, PrometheusMonitor):
+        with registered(watch, registry):
+            yield None
+        return
+    if isinstance(monitor, DatadogMonitor):
+        client = monitor.client
+
+        def push() -> None:
+            for name, labels, value in samples(watch):
+                client.gauge(name, value, labels=labels)
+
+        yield push
+        return
+    if type(monitor) is not Monitor:
+        _log.warning(
+            "the app's %s gets no figures of eddy's; those of Prometheus and Datadog do. Read them at /eddy/metrics",
+            type(monitor).__name__,
+        )
+    yield None

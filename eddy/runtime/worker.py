@@ -226,7 +226,8 @@ class Worker:
         """Undo the attempt; return the event if the next step may retry."""
         computed, committed = (self._epoch.computed, self._epoch.committed) if self._epoch else (False, False)
         self._undo()
-        now, before = self._clock(), self.trouble or Trouble(self._clock())
+        now = self._clock()
+        before = self.trouble or Trouble(now)
         fenced = isinstance(error, FencedError)
         unknown = fenced or isinstance(error, IndeterminateCommitError)
         self.trouble = Trouble(before.since, str(error), before.fenced or fenced, before.owing or computed)

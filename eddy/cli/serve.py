@@ -11,9 +11,14 @@ from eddy.cli.load import load
 from eddy.cli.logs import Target, log_options, opened
 from eddy.cli.messages import LogFormat, messages_console, show_messages
 from eddy.cli.options import state_option, topology_argument
-from eddy.cli.signals import Stopped, stop_on_signals
+from eddy.cli.patience import insisted
+from eddy.cli.signals import Stopped, StopRequest, stop_on_signals
+from eddy.config import Config
+from eddy.connectors.log import Log
 from eddy.serve.endpoint import endpoint_of
+from eddy.serve.views.catalog import catalog_of
 from eddy.serve.views.server import served
+from eddy.topology.topology import Topology
 
 __all__ = ["command"]
 
@@ -42,6 +47,15 @@ _STOP_S = 15.0
 )
 @click.option("--cors", multiple=True, metavar="ORIGIN", help="An origin whose web pages may read; may be repeated.")
 @click.option(
+    "--tls-cert",
+    type=click.Path(path_type=pathlib.Path),
+    metavar="FILE",
+    help="Serve https, with this certificate in PEM.",
+)
+@click.option(
+    "--tls-key", type=click.Path(path_type=pathlib.Path), metavar="FILE", help="The certificate's key, in PEM."
+)
+@click.option(
     "--max-wait",
     type=click.FloatRange(min=0),
     default=2.0,
@@ -66,6 +80,8 @@ def command(
     http: str,
     http_token_file: pathlib.Path | None,
     cors: tuple[str, ...],
+    tls_cert: pathlib.Path | None,
+    tls_key: pathlib.Path | None,
     max_wait: float,
     log_format: LogFormat,
     log_level: Literal["debug", "info", "warning", "error"],
@@ -81,14 +97,30 @@ def command(
       curl localhost:8080/v1/tables/descendants/ann
     """
     show_messages(messages_console(), log_format, log_level)
-    endpoint = endpoint_of(http, http_token_file)
+    endpoint, tls = endpoint_of(http, http_token_file), _tls(tls_cert, tls_key)
     with stop_on_signals(patience_s=_STOP_S) as stop:
         try:
             with stop.interrupts():
                 topology = load(program).topology
-                with opened(target) as log, served(endpoint, topology, log, state, max_wait, list(cors)) as server:
-                    while server.views.rows.failure is None:
-                        time.sleep(0.2)
-                    raise server.views.rows.failure
+                with opened(target) as log:
+                    _await_log(log, target, topology, stop)
+                    with served(endpoint, topology, log, state, max_wait, list(cors), tls) as server:
+                        while server.views.rows.failure is None:
+                            time.sleep(0.2)
+                        raise server.views.rows.failure
         except Stopped:
             _log.info("stopped by %s", stop)
+
+
+def _await_log(log: Log, target: Target, topology: Topology, stop: StopRequest) -> None:
+    """Wait for brokers that are away, as a worker does. Raises: Stopped; the errors of `catalog_of`."""
+    if target.kafka and insisted(lambda: catalog_of(topology, log), log, Config().retry_s, stop) is None:
+        raise Stopped
+
+
+def _tls(certificate: pathlib.Path | None, key: pathlib.Path | None) -> tuple[pathlib.Path, pathlib.Path] | None:
+    if certificate is not None and key is not None:
+        return certificate, key
+    if certificate is None and key is None:
+        return None
+    raise click.UsageError("--tls-cert and --tls-key belong together: name both, or none.")

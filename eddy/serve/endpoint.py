@@ -9,12 +9,13 @@ import importlib.util
 import ipaddress
 import re
 import socket
+import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from eddy.errors import ConfigurationError, ConnectorError
 
-__all__ = ["Endpoint", "endpoint_of", "is_address", "listen"]
+__all__ = ["Endpoint", "check_tls", "endpoint_of", "is_address", "listen"]
 
 _ADDRESS = re.compile(r"(?:(?P<host>\[[^\[\]]+\]|[^:\[\]]*):)?(?P<port>\d{1,5})")
 _TOKEN = re.compile(rb"[A-Za-z0-9._~+/=-]{16,1024}")
@@ -86,6 +87,20 @@ def _token(file: Path) -> bytes:
             f"Make one: openssl rand -hex 32 > {file}"
         )
     return token
+
+
+def check_tls(files: tuple[Path, Path] | None) -> None:
+    """Check that a certificate and its key, in PEM, can be served. Raises: ConfigurationError."""
+    if files is None:
+        return
+    certificate, key = files
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigurationError(
+            f"http: certificate '{certificate}' with key '{key}' cannot be used: {error.strerror or error}; a "
+            "certificate in PEM and its key, without a password, are needed"
+        ) from error
 
 
 def listen(endpoint: Endpoint) -> socket.socket:

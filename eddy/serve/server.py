@@ -7,6 +7,7 @@ connections are closed, so that clients cannot exhaust the process's files or ti
 import asyncio
 import socket
 import threading
+from pathlib import Path
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -58,7 +59,7 @@ class _Uvicorn(uvicorn.Server):
 
 
 class Server:
-    """Serves an application on a listening socket, between `start` and `stop`."""
+    """Serves an application on a listening socket, between `start` and `stop`. `tls` are certificate and key."""
 
     def __init__(
         self,
@@ -68,6 +69,7 @@ class Server:
         connections: int | None = None,
         connection_s: float | None = None,
         keep_alive: bool = False,
+        tls: tuple[Path, Path] | None = None,
     ) -> None:
         protocol = type("_Limited", (_Connection,), {"_most": connections, "_seconds": connection_s})
         config = uvicorn.Config(
@@ -85,6 +87,8 @@ class Server:
             headers=[] if keep_alive else [("Connection", "close")],
             timeout_graceful_shutdown=1,
             h11_max_incomplete_event_size=_MAX_HEAD_BYTES,
+            ssl_certfile=None if tls is None else str(tls[0]),
+            ssl_keyfile=None if tls is None else str(tls[1]),
         )
         self._uvicorn = _Uvicorn(config)
         self._thread = threading.Thread(target=self._uvicorn.run, args=([listener],), name="eddy-http", daemon=True)

@@ -89,3 +89,15 @@ def test_without_faust_the_error_names_the_extra() -> None:
     program = "import sys; sys.modules['faust'] = None; import eddy; eddy.faust"
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert "pip install 'eddy-streams[faust]'" in found.stderr
+
+
+def test_agents_mode_refuses_faust_s_transactions_and_an_assignor_that_spreads_sources(
+    topology: eddy.Topology,
+) -> None:
+    app = faust.App("exactly", broker="kafka://one", processing_guarantee="exactly_once")
+    with pytest.raises(eddy.ConfigurationError, match="Leave the setting out"):
+        eddy.faust.host(app, topology, "agents")
+    spread = faust.App("spread", broker="kafka://one", table_standby_replicas=0)
+    topology.stream("second", eddy.String, eddy.String).to("out")
+    with pytest.raises(eddy.ConfigurationError, match="table_standby_replicas=0"):
+        eddy.faust.host(spread, topology, "agents")

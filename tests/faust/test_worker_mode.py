@@ -10,6 +10,7 @@ from tests.faust.rig import Topics, unique
 HERE = Path(__file__).parent
 
 
+@pytest.mark.long
 def test_a_step_that_blocks_its_thread_does_not_block_the_app_and_agents_read_committed_outputs(
     start: Start, topics: Topics
 ) -> None:

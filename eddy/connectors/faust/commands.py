@@ -9,6 +9,7 @@ from eddy.cli.reset import reset
 from eddy.cli.status import print_status
 from eddy.cli.wait import wait_until_quiescent
 from eddy.connectors.faust.hosting import HostedTopology, hosted_topologies
+from eddy.errors import ConnectorError
 
 __all__ = ["COMMANDS"]
 
@@ -57,6 +58,10 @@ def reset_command(name: str | None, dry_run: bool, yes: bool, dead_letter: bool)
     hosted = _chosen(name)
     remedy = "Stop the Faust workers first; one that has stopped counts until its session has run out"
     with contextlib.closing(hosted.open_log()) as log:
+        if log.groups().get(hosted.group):
+            raise ConnectorError(
+                f"topology '{hosted.topology.name}': a Faust worker runs; a reset needs it stopped. {remedy}"
+            )
         state = hosted.worker_config().state_dir
         reset(log, hosted.topology, state, remedy, dry_run=dry_run, yes=yes, dead_letter=dead_letter)
 

@@ -12,7 +12,7 @@ from faust.transport.drivers import aiokafka as driver
 
 from eddy.errors import ConfigurationError
 
-__all__ = ["read_committed"]
+__all__ = ["CommittedConsumer", "read_committed"]
 
 _SCHEMES = ("kafka", "aiokafka")
 
@@ -23,16 +23,28 @@ class _Thread(driver.AIOKafkaConsumerThread):
         made._isolation_level = "read_committed"  # read when it starts; Faust has no setting for it
         return made
 
+    def member(self) -> tuple[str, str | None]:
+        """The id of this member of the group, and its static name, if any."""
+        coordinator = self._ensure_consumer()._coordinator
+        return coordinator.member_id, self.app.conf.consumer_group_instance_id
 
-class _Consumer(driver.Consumer):
+
+class CommittedConsumer(driver.Consumer):
+    """Faust's consumer, for committed records; it tells which member of the group it is."""
+
     def _new_consumer_thread(self) -> driver.AIOKafkaConsumerThread:
         return _Thread(self, loop=self.loop, beacon=self.beacon)
+
+    def member(self) -> tuple[str, str | None]:
+        """The id of this member of the group, and its static name, if any."""
+        assert isinstance(self._thread, _Thread)
+        return self._thread.member()
 
 
 class ReadCommittedTransport(driver.Transport):
     """Faust's transport for Kafka, for committed records."""
 
-    Consumer = _Consumer
+    Consumer = CommittedConsumer
 
 
 def read_committed(app: faust.App) -> None:

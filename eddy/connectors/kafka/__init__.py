@@ -11,6 +11,7 @@ except ImportError as error:
     ) from error
 
 from eddy.connectors.kafka.log import KafkaLog
+from eddy.connectors.kafka.membership import GuardedGroup, Member
 from eddy.connectors.kafka.settings import KafkaSettings
 
-__all__ = ["KafkaLog", "KafkaSettings"]
+__all__ = ["GuardedGroup", "KafkaLog", "KafkaSettings", "Member"]

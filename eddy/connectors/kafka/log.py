@@ -212,7 +212,7 @@ class KafkaLog:
             self._admin.outlast(group, f"{group}-{member}", {topic: known[topic] for topic in topics}, session_s)
 
         def starts(wanted: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-            return self._starts(group, wanted)
+            return self.starts(group, wanted)
 
         def holder() -> str | None:
             return self._admin.holder(group, f"{group}-{member}")
@@ -221,7 +221,7 @@ class KafkaLog:
         self._consumers.append(made)
         return made
 
-    def _starts(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def starts(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The start of a group's partitions: its position, or the first offset."""
         wanted = list(partitions)
         committed, begins = self._admin.committed(group, wanted), self._admin.begins(wanted)

@@ -26,6 +26,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from eddy.connectors.closing import CLOSE_S, close_within, keep_for_ever
 from eddy.connectors.kafka.errors import is_transient, kafka_error, the_error
+from eddy.connectors.kafka.membership import GuardedGroup, Member
 from eddy.connectors.kafka.slices import SLICE_S
 from eddy.connectors.kafka.trouble import Trouble
 from eddy.connectors.log import Headers, Position, TopicPartition, TopicSpec
@@ -68,6 +69,7 @@ class KafkaProducer:
         self._pid = os.getpid()
         self._open = self._done = self._stuck = self._suspicious = self._closed = False
         self._reports = _Reports()
+        self._observers: list[Callable[[Mapping[TopicPartition, Position]], None]] = []
         self._topics: set[str] = set()
         self._client = self._made()
 
@@ -188,13 +190,22 @@ class KafkaProducer:
         if positions and group is None:
             raise ConnectorError(f"{self._where}: positions without a group; give the consumer's group_metadata()")
         self.flush()
-        if positions:
+        if positions and isinstance(group, GuardedGroup):
+            self._send_positions(positions, Member(group.group).metadata())
+            self._send_positions({group.anchor: Position(0)}, group.guard.metadata())
+        elif positions:
             self._send_positions(positions, group)
         started = time.monotonic()
         self._commit()
         if time.monotonic() - started > _SUSPICIOUS_S:
             self._suspicious = True
         self._close_transaction()
+        for observer in self._observers:
+            observer(positions)
+
+    def observe(self, observer: Callable[[Mapping[TopicPartition, Position]], None]) -> None:
+        """Call `observer` with the positions of each transaction, once it has committed."""
+        self._observers.append(observer)
 
     def _send_positions(self, positions: Mapping[TopicPartition, Position], group: object) -> None:
         """In a thread: if a coordinator has gone away, the call may never return (librdkafka issue 5511).

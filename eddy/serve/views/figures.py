@@ -9,20 +9,22 @@ from prometheus_client.registry import Collector
 
 from eddy.serve.views.views import Views
 
-__all__ = ["registry_of"]
+__all__ = ["Figures", "registry_of"]
 
 
-class _Figures(Collector):
+class Figures(Collector):
+    """Collects from views."""
+
     def __init__(self, views: Views) -> None:
         self._views = views
 
     def collect(self) -> Iterator[Metric]:
         """All figures as of now."""
-        rows, reader = self._views.rows, self._views.reader
-        done = reader.figures
+        rows, done = self._views.rows, self._views.reader.figures
         for name, meaning, count in (
             ("records", "Records read.", done.records),
             ("bytes", "Bytes of records read.", done.bytes),
+            ("left_out", "Records that were left out of their tables.", self._views.reader.left_out),
             ("versions", "Versions shown.", done.versions),
             ("exact_versions", "Versions shown that were exact.", done.exact_versions),
             ("tables_read_anew", "Times that a table was read anew.", done.read_anew),
@@ -33,18 +35,21 @@ class _Figures(Collector):
         for name, meaning, value in (
             ("ready", "1 while all tables are whole.", ready),
             ("exact", "1 where the latest version is exact.", rows.version.exact),
-            ("pending_records", "Records that are read and not shown yet.", reader.lag()),
+            ("pending_records", "Records that are read and not shown yet.", done.pending),
+            ("version_age_seconds", "Seconds since the latest version was shown.", rows.version_age_s()),
         ):
             yield GaugeMetricFamily(f"eddy_views_{name}", meaning, value=float(value))
-        family = GaugeMetricFamily("eddy_views_rows", "Rows by table.", labels=["table"])
-        for table, number in rows.counts.items():
-            family.add_metric([table], number)
-        yield family
+        lag = "Offsets of the table's topic that are not read yet, as of the last look, every two seconds."
+        for name, meaning, numbers in (("rows", "Rows by table.", rows.counts), ("lag_offsets", lag, done.lags)):
+            family = GaugeMetricFamily(f"eddy_views_{name}", meaning, labels=["table"])
+            for table, number in numbers.items():
+                family.add_metric([table], number)
+            yield family
 
 
 def registry_of(views: Views) -> CollectorRegistry:
     """A registry of its own, with these figures and the process's."""
     registry = CollectorRegistry()
-    registry.register(_Figures(views))
+    registry.register(Figures(views))
     ProcessCollector(registry=registry)
     return registry

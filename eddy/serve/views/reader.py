@@ -21,7 +21,7 @@ import time
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from eddy.connectors.log import Follower, Log, Records, TopicPartition
 from eddy.errors import ConnectorError
@@ -51,7 +51,7 @@ class _BeginAgainError(Exception):
 
 @dataclass(slots=True)
 class Figures:
-    """The counters of a reader."""
+    """The figures of a reader, for any thread."""
 
     records: int = 0
     bytes: int = 0
@@ -60,6 +60,10 @@ class Figures:
     exact_versions: int = 0
     read_anew: int = 0
     errors: int = 0
+    pending: int = 0
+    """Records that are read and not shown yet."""
+    lags: dict[str, int] = field(default_factory=dict)
+    """By table, offsets that were not read yet when the ends were asked for. It is replaced, never changed."""
 
 
 class TableReader:
@@ -90,7 +94,7 @@ class TableReader:
         self._noted_at: dict[TopicPartition, set[int]] = {}
         self._noted_row: tuple[bytes, bytes] | None = None  # to be written with the next version
         self._notes_at = 0
-        self._intakes: dict[str, Intake] = {}
+        self._intakes = {name: Intake(table) for name, table in catalog.tables.items()}
         self._sources: set[str] = set()
         self._reset()
 
@@ -133,6 +137,7 @@ class TableReader:
             self.close()
             return False
         self._stepped_at = self._clock()
+        self.figures.pending = sum(sum(map(len, buffer)) for buffer in self._buffers.values())
         return self._rows.version.number != before
 
     @property
@@ -140,9 +145,10 @@ class TableReader:
         """Whether it reads the topics; else the next step tries to begin."""
         return self._follower is not None
 
-    def lag(self) -> int:
-        """Records that are read and not shown yet."""
-        return sum(sum(map(len, buffer)) for buffer in self._buffers.values())
+    @property
+    def left_out(self) -> int:
+        """Records that were not taken in, since they do not decode or the application leaves them out."""
+        return sum(intake.left_out for intake in self._intakes.values())
 
     def close(self) -> None:
         """Stop following; the next step begins again from the stored rows."""
@@ -170,6 +176,10 @@ class TableReader:
         self._asked, self._asked_at = self._log.end_offsets(self._tables), now
         if late and self._ends is None:
             self._ends = self._asked
+        lags = dict.fromkeys(self._catalog.tables, 0)
+        for tp, end in self._asked.items():
+            lags[self._tables[tp].name] += max(0, end - self._fetched[tp])
+        self.figures.lags = lags
 
     def _has_fallen_back(self) -> bool:
         """Whether records are missing that were there at the last look; an open transaction's are not there yet."""
@@ -193,7 +203,6 @@ class TableReader:
         self.figures.read_anew += len(start.anew)
         tables = self._catalog.tables
         self._tables = {tp: table for table in tables.values() for tp in table.parts}
-        self._intakes = {name: Intake(table) for name, table in tables.items()}
         self._sources = {table.topic for table in tables.values() if not table.internal and table.kind == "source"}
         self._positions, self._ends, self._asked = dict(start.positions), start.ends, start.ends
         self._fetched = dict(start.positions)

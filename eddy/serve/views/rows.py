@@ -11,9 +11,11 @@ read is of one version, and nobody waits for it.
 """
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from operator import itemgetter
+from typing import Protocol
 
 import msgspec
 from sortedcontainers import SortedDict
@@ -25,16 +27,28 @@ from eddy.serve.views.version import Version
 from eddy.state.offsets import decode_offset, encode_offset, offset_key, read_offsets, read_stamp
 from eddy.state.store import Store
 
-__all__ = ["NOTED", "Rows", "Snapshot"]
+__all__ = ["NOTED", "Changes", "Follower", "Rows", "Snapshot"]
 
 _COUNTS, _TABLE, _LAST = b"\xffcounts\x00", b"\xfftable\x00", b"\xfflast\x00"
 NOTED = b"\xffnoted"
 """The key of the records that were known to be left out."""
 _MAX_KEPT = 1_000_000
-"""Changed rows that a snapshot keeps as they were; one that is left open for longer ends."""
+"""Changed rows that all snapshots together keep as they were; beyond it those that keep most end."""
+_MANY_KEYS = 10_000
+"""Keys that are looked up at a time; meanwhile others wait."""
 
 Changes = Mapping[str, Mapping[bytes, bytes | None]]
 """By table and key, the new value, None where the row goes."""
+
+
+class Follower(Protocol):
+    """Is told of changes as they are applied, under the lock of the rows."""
+
+    def put(self, changes: Changes) -> None:
+        """Rows have changed."""
+
+    def lost(self, table: str) -> None:
+        """All rows of a table have gone, to be read anew."""
 
 
 class Rows:
@@ -47,6 +61,8 @@ class Rows:
         self.hindrance = "starting"
         self.failure: Exception | None = None
         self._snapshots: set[Snapshot] = set()
+        self._followers: list[Follower] = []
+        self._shown_at: float | None = None
         counts = store.get_many([_COUNTS + name.encode() for name in tables])
         self.counts = {
             name: 0 if found is None else decode_offset(found) for name, found in zip(tables, counts, strict=True)
@@ -80,7 +96,9 @@ class Rows:
         with self.changed:
             self.hindrance = f"table '{table}' is read anew"
             for snapshot in self._snapshots:
-                snapshot.ended = f"table '{table}' was read anew"
+                snapshot.end(f"table '{table}' was read anew")
+            for follower in self._followers:
+                follower.lost(table)
             self._store.write([(offset_key(*tp), None) for tp in parts])  # first: half a deletion is no state
             self._store.delete_prefix(table_prefix(table))
             lasts = [(_LAST + offset_key(*tp), None) for tp in parts]
@@ -114,11 +132,26 @@ class Rows:
             batch += [(offset_key(*tp), encode_offset(offset)) for tp, offset in offsets.items()]
             batch += [(_LAST + offset_key(*tp), last) for tp, last in lasts.items()]
             self._store.write([*batch, *notes])
-            for snapshot in self._snapshots:
-                snapshot.keep(olds)
-            self.counts, self.version = counts, version
+            self._keep(olds)
+            for follower in self._followers:
+                follower.put(changes)
+            self.counts, self.version, self._shown_at = counts, version, time.monotonic()
             self.changed.notify_all()
         return len(news)
+
+    def _keep(self, olds: Mapping[bytes, bytes | None]) -> None:
+        """Let each snapshot keep rows as they were; end some where that takes too much memory."""
+        for snapshot in self._snapshots:
+            snapshot.keep(olds)
+        left = sorted(self._snapshots, key=lambda snapshot: snapshot.kept)
+        total = sum(snapshot.kept for snapshot in left)
+        while total > _MAX_KEPT:
+            total -= left[-1].kept
+            left.pop().end(f"more than {_MAX_KEPT:,} rows have changed since snapshots were opened")
+
+    def version_age_s(self) -> float:
+        """Seconds since the latest version was shown; 0 before the first one."""
+        return 0.0 if self._shown_at is None else time.monotonic() - self._shown_at
 
     def say(self, hindrance: str) -> None:
         """Why rows cannot be read now; empty where they can be."""
@@ -135,7 +168,7 @@ class Rows:
     def check(self) -> None:
         """Raises: NotReadyError while tables are not whole; the error that ended the reading of them."""
         if self.failure is not None:
-            raise self.failure
+            raise self.failure.with_traceback(None)  # else each reader would leave its frames in it
         if self.hindrance:
             raise NotReadyError(f"views: {self.hindrance}; tables that are read whole are needed. Try again later")
 
@@ -150,7 +183,13 @@ class Rows:
                 raise NotReadyError(f"views: {what} has not come within {timeout_s:g} s; the version is {self.version}")
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The latest values."""
+        """The latest values, all of one version."""
+        if len(keys) > _MANY_KEYS:
+            snapshot = self.snapshot()
+            try:
+                return snapshot.get_many(keys)
+            finally:
+                snapshot.close()
         with self.changed:
             self.check()
             return self._store.get_many(keys)
@@ -173,6 +212,17 @@ class Rows:
         """A snapshot is not read any more."""
         with self.changed:
             self._snapshots.discard(snapshot)
+            snapshot.end("it was closed")
+
+    def attach(self, follower: Follower) -> None:
+        """Tell it of changes from now on."""
+        with self.changed:
+            self._followers.append(follower)
+
+    def detach(self, follower: Follower) -> None:
+        """Tell it of changes no more."""
+        with self.changed:
+            self._followers.remove(follower)
 
     def close(self) -> None:
         """Close the store."""
@@ -191,23 +241,32 @@ class Snapshot:
         self.version, self.counts = rows.version, rows.counts
         self.ended = ""
 
+    @property
+    def kept(self) -> int:
+        """The number of rows that are kept as they were."""
+        return len(self._kept)
+
     def keep(self, olds: Mapping[bytes, bytes | None]) -> None:
         """Keep the values of rows before they change. The caller holds the lock."""
-        if self.ended:
-            return
-        for key, old in olds.items():
-            self._kept.setdefault(key, old)
-        if len(self._kept) > _MAX_KEPT:
-            self.ended = f"more than {_MAX_KEPT:,} rows have changed since it was opened"
-            self._kept.clear()
+        if not self.ended:
+            for key, old in olds.items():
+                self._kept.setdefault(key, old)
+
+    def end(self, why: str) -> None:
+        """It cannot be read any more. The caller holds the lock."""
+        self.ended = self.ended or why
+        self._kept.clear()
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """The values at this version."""
-        with self._rows.changed:
-            self.check()
-            found = self._rows._store.get_many(keys)
-            kept = self._kept
-            return [kept.get(key, value) for key, value in zip(keys, found, strict=True)]
+        values: list[bytes | None] = []
+        for start in range(0, len(keys), _MANY_KEYS):
+            part = keys[start : start + _MANY_KEYS]
+            with self._rows.changed:
+                self.check()
+                found = self._rows._store.get_many(part)
+                values += [self._kept.get(key, value) for key, value in zip(part, found, strict=True)]
+        return values
 
     def between(self, start: bytes, stop: bytes, limit: int) -> list[tuple[bytes, bytes]]:
         """The first `limit` rows from `start` to before `stop`, at this version."""
@@ -228,10 +287,8 @@ class Snapshot:
         if self.ended:
             raise QueryError(f"snapshot: {self.ended}; a younger one is needed. Open it anew, and read less at a time")
         if self._rows.failure is not None:
-            raise self._rows.failure
+            raise self._rows.failure.with_traceback(None)
 
     def close(self) -> None:
         """Free the kept values."""
         self._rows.release(self)
-        self._kept.clear()
-        self.ended = self.ended or "it was closed"

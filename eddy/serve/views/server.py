@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from eddy.connectors.log import Log
-from eddy.serve.endpoint import Endpoint, listen
+from eddy.serve.endpoint import Endpoint, check_tls, listen
 from eddy.serve.views.views import Views
 from eddy.topology.topology import Topology
 
@@ -31,8 +31,9 @@ def served(
     state_dir: Path | None = None,
     max_wait_s: float = 2.0,
     cors: list[str] | None = None,
+    tls: tuple[Path, Path] | None = None,
 ) -> Iterator[Served]:
-    """Inside the block the tables of an application are read and served.
+    """Inside the block the tables of an application are read and served. `tls` are a certificate and its key, in PEM.
 
     Raises: ConnectorError, ConfigurationError if it cannot listen there; the errors of `Views`.
     """
@@ -43,6 +44,7 @@ def served(
     from eddy.serve.server import Server
     from eddy.serve.views.http import tables_app
 
+    check_tls(tls)
     listener = listen(endpoint)
     try:
         views = Views(topology, log, state_dir=state_dir, max_wait_s=max_wait_s)
@@ -54,9 +56,9 @@ def served(
         app: ASGIApp = Guard(tables_app(views), endpoint)
         if cors:  # around the guard: a browser asks for leave without the token
             app = CORSMiddleware(app, allow_origins=cors, allow_methods=["GET"], allow_headers=["*"])
-        server = Server(app, listener, connections=_CONNECTIONS, connection_s=_CONNECTION_S, keep_alive=True)
+        server = Server(app, listener, connections=_CONNECTIONS, connection_s=_CONNECTION_S, keep_alive=True, tls=tls)
         server.start()
-        _log.info("tables on http://%s/v1/tables", Endpoint(host, port))
+        _log.info("tables on %s://%s/v1/tables", "http" if tls is None else "https", Endpoint(host, port))
         try:
             yield Served(views, port)
         finally:

@@ -3,9 +3,13 @@
 import contextlib
 import http.client
 import json
+import re
 import socket
+import ssl
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -17,10 +21,13 @@ import eddy
 from eddy.connectors.local import LocalLog
 from eddy.serve.endpoint import Endpoint, endpoint_of
 from eddy.serve.server import Server
+from eddy.serve.views import http as http_module
+from eddy.serve.views import server as server_module
 from eddy.serve.views.http import tables_app
 from eddy.serve.views.server import Served, served
 from tests.serve.conftest import Page, fetch
 from tests.serve.views.conftest import PATIENCE_S, people, produce
+from tests.waiting import wait_for
 
 
 @dataclass
@@ -125,12 +132,81 @@ def test_ten_megabytes_of_query_string_and_clients_that_read_nothing_disturb_nob
         connection.close()
 
 
+def test_a_page_and_a_stream_have_an_end(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.write({f"k{n:05}": b"x" * 1_000 for n in range(12_000)})
+    page = site.get("/v1/tables/people", limit=1_000_000).json
+    assert (len(page["rows"]), page["next"]) == (10_000, "k09999")
+    monkeypatch.setattr(http_module, "_MAX_PAGE_BYTES", 100_000)
+    page = site.get("/v1/tables/people", limit=5_000).json
+    assert 90 <= len(page["rows"]) <= 110
+    assert site.get("/v1/tables/people", after=page["next"]).json["rows"][0]["key"] == f"k{len(page['rows']):05}"
+    monkeypatch.setattr(http_module, "_MAX_STREAM_S", 0.0)
+    lines = site.get("/v1/tables/people", {"Accept": "application/x-ndjson"}).text.splitlines()
+    assert "not read within 0 s" in json.loads(lines[-1])["error"]
+    monkeypatch.setattr(http_module, "_MAX_WAIT_S", 0.0)
+    later = eddy.Version({f"{site.name}-twice": [1_000_000]}, {}, True).token
+    assert site.error("/v1/tables/people", at_least=later, wait=1_000) == (503, "QUERY_NOT_READY")
+
+
+def test_connections_beyond_the_limit_are_closed_and_others_served(
+    local: LocalLog, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "_CONNECTIONS", 3)
+    topology = people(name)
+    eddy.create_topics(topology, local)
+    with eddy.run(topology, local), served(endpoint_of("0"), topology, local) as server:
+        kept = [http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE_S) for _ in range(3)]
+        for connection in kept:
+            connection.request("GET", "/healthz")
+            connection.getresponse().read()
+        with pytest.raises((OSError, http.client.HTTPException)):
+            fetch(server.port, "/healthz")
+        kept[0].request("GET", "/healthz")
+        assert kept[0].getresponse().status == 200
+        for connection in kept:
+            connection.close()
+
+
+def test_tables_are_served_with_tls(local: LocalLog, name: str, tmp_path: Path) -> None:
+    topology, key, certificate = people(name), tmp_path / "key.pem", tmp_path / "cert.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    command += ["-days", "1", "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(command, check=True, capture_output=True)
+    eddy.create_topics(topology, local)
+    with eddy.run(topology, local), served(endpoint_of("0"), topology, local, tls=(certificate, key)) as server:
+        trust = ssl.create_default_context(cafile=str(certificate))
+        connection = http.client.HTTPSConnection("127.0.0.1", server.port, timeout=PATIENCE_S, context=trust)
+        with contextlib.closing(connection):
+            for _ in range(2):
+                connection.request("GET", "/healthz")
+                assert json.loads(connection.getresponse().read()) == {"ok": True, "reason": ""}
+    with (
+        pytest.raises(eddy.ConfigurationError, match=r"certificate '.*key\.pem' .* cannot be used"),
+        served(endpoint_of("0"), topology, local, tls=(key, key)),
+    ):
+        pass
+
+
 def test_health_readiness_and_figures(site: Site) -> None:
     assert site.get("/healthz").json == {"ok": True, "reason": ""}
     assert site.get("/readyz").json == {"ready": True, "reason": ""}
     text = site.get("/metrics").text
     assert 'eddy_views_rows{table="people"} 0.0' in text
     assert "eddy_views_exact 1.0" in text
+    assert "eddy_views_pending_records 0.0" in text
+    site.write({"a": b"ada"})
+
+    def told(wanted: str) -> bool:
+        return wanted in site.get("/metrics").text
+
+    wait_for(lambda: told('eddy_views_lag_offsets{table="people"} 0.0'), PATIENCE_S, "a look at the ends")
+    assert told('eddy_views_rows{table="counts"} 1.0')
+    figures = dict(re.findall(r"^eddy_views_(\w+) (\S+)$", site.get("/metrics").text, re.MULTILINE))
+    assert float(figures["records_total"]) >= 3
+    assert float(figures["bytes_total"]) > 0
+    assert 1 <= float(figures["exact_versions_total"]) <= float(figures["versions_total"])
+    assert float(figures["version_age_seconds"]) >= 0
     site.server.views.rows.say("catching up")
     assert site.get("/readyz").status == 503
     assert site.error("/v1/tables") == (503, "QUERY_NOT_READY")

@@ -1,0 +1,53 @@
+"""The descendants program hosted in a Faust app, until SIGTERM.
+
+BOOTSTRAP APPLICATION NODES COUNTS STATE_DIR MODE
+
+Says when it owns partitions anew and has their states, as `benchmarks.applications` wants it.
+"""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from time import perf_counter
+
+import faust
+
+import eddy
+from benchmarks.systems.kafka_worker import family
+
+_LOOK_S = 0.05
+
+
+def main(bootstrap: str, application: str, nodes: str, counts: str, state_dir: str, mode: str) -> None:
+    begun = perf_counter()
+    app = faust.App(
+        f"{application}-app",
+        broker=f"kafka://{bootstrap}",
+        topic_disable_leader=True,
+        web_enabled=False,
+        worker_redirect_stdouts=False,
+        consumer_auto_offset_reset="earliest",
+        datadir=state_dir,
+    )
+    topology = family(application, nodes, counts)
+    hosted = eddy.faust.host(app, topology, mode, config=eddy.Config(state_dir=Path(state_dir) / "eddy"))
+
+    @app.task
+    async def say_when_ready() -> None:
+        before = 0
+        while not app.should_stop:
+            await asyncio.sleep(_LOOK_S)
+            worker = hosted.watch.worker if hosted.watch else None
+            owned = sum(map(len, worker.circuit.ownership.partitions.values())) if worker else 0
+            if worker and owned != before and not worker.restoring:
+                before = owned
+                ready = {"ready": perf_counter() - begun, "partitions": owned, "restored": worker.statistics.restored}
+                print(json.dumps(ready), flush=True)
+
+    sys.argv = [sys.argv[0], "worker", "-l", "error"]
+    app.main()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,92 @@
+"""The records of one source partition that were read and not yet committed, in the order of their offsets.
+
+Records come from Faust's consumer. Within a generation of the group it brings every record in order, so a hole in the
+offsets is a control record or a compacted one. Where a generation begins it may begin anywhere: earlier records are
+known already and left out, and a hole before the first one is read from the log.
+"""
+
+from bisect import bisect_left
+
+from eddy.connectors.faust.feed import Fed
+from eddy.connectors.log import Headers, Records, TopicPartition
+
+__all__ = ["Backlog"]
+
+
+class Backlog:
+    """Records from the committed position on. `next_offset` follows the last one; `position` the last one returned."""
+
+    def __init__(self, partition: TopicPartition, start: int) -> None:
+        self._partition = partition
+        self._restart(start)
+
+    def _restart(self, start: int) -> None:
+        self._offsets: list[int] = []
+        self._timestamps: list[int] = []
+        self._keys: list[bytes | None] = []
+        self._values: list[bytes | None] = []
+        self._headers: list[Headers] = []
+        self._cursor = 0
+        self.joined = False
+        self.next_offset = self.position = start
+
+    def __len__(self) -> int:
+        """The number of records to return."""
+        return len(self._offsets) - self._cursor
+
+    def add(self, fed: Fed) -> None:
+        """Append a record from Faust; one that is known is left out."""
+        if fed.offset < self.next_offset:
+            return
+        self._offsets.append(fed.offset)
+        self._timestamps.append(fed.timestamp)
+        self._keys.append(fed.key)
+        self._values.append(fed.value)
+        self._headers.append(fed.headers)
+        self.next_offset = fed.offset + 1
+        self.joined = True
+
+    def extend(self, records: Records) -> None:
+        """Append records that were read from the log at `next_offset`."""
+        self._offsets += records.offsets
+        self._timestamps += records.timestamps
+        self._keys += records.keys
+        self._values += records.values
+        self._headers += records.headers or [()] * len(records)
+        self.next_offset = records.next_offset
+
+    def first(self, max_records: int) -> Records | None:
+        """The next records, at most so many; empty ones where only the position has moved; None if nothing has."""
+        if self.position == self.next_offset or not max_records:
+            return None
+        start, stop = self._cursor, min(len(self._offsets), self._cursor + max_records)
+        headers = self._headers[start:stop]
+        return Records(
+            *self._partition,
+            self._offsets[start:stop],
+            self._timestamps[start:stop],
+            self._keys[start:stop],
+            self._values[start:stop],
+            headers if any(headers) else None,
+            self.next_offset if stop == len(self._offsets) else self._offsets[stop],
+        )
+
+    def advance(self, records: Records) -> None:
+        """These, the first ones, were returned."""
+        self._cursor += len(records)
+        self.position = records.next_offset
+
+    def seek(self, offset: int) -> None:
+        """Return to an offset. Records that are not here any more are read from the log."""
+        kept = self._offsets[0] if self._offsets else self.next_offset
+        if kept <= offset <= self.next_offset:
+            self._cursor, self.position = bisect_left(self._offsets, offset), offset
+        elif offset != self.position:
+            self._restart(offset)
+
+    def forget(self, offset: int) -> None:
+        """Records before this offset are committed."""
+        done = min(bisect_left(self._offsets, offset), self._cursor)
+        for column in (self._offsets, self._timestamps, self._keys, self._values, self._headers):
+            del column[:done]
+        self._cursor -= done

@@ -1,0 +1,204 @@
+"""The worker's `Consumer` where Faust's consumer reads and balances the sources.
+
+    sources      from Faust, by the `Feed`; what Faust did not bring is read from the log
+    exchanges    loops and repartitions, by a follower of eddy's: partition i belongs to the owner of a source's i
+    positions    eddy's, in a group without members; Faust's member guards each transaction (`GuardedGroup`)
+
+Records at or below the stored positions are skipped: Faust's own positions follow eddy's, and are behind them after a
+crash. A partition that Faust does not fetch although it has records (faust#629) is read from the log, and a line of
+the log says so.
+"""
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+
+from eddy.connectors.faust.backlog import Backlog
+from eddy.connectors.faust.feed import Assignment, Feed
+from eddy.connectors.kafka import GuardedGroup, KafkaLog, Member
+from eddy.connectors.kafka.columns import within
+from eddy.connectors.log import UNBOUNDED, Follower, Poll, Position, Records, TopicPartition
+from eddy.errors import ConfigurationError, ConnectorError
+
+__all__ = ["FaustConsumer"]
+
+_log = logging.getLogger("eddy.faust")
+_SLICE_S = 0.01
+_READ = 10_000
+_LOOK_S = 0.5
+"""How often an idle consumer looks whether Faust has left something unread; the second look reads it."""
+
+
+class FaustConsumer:
+    """A member of Faust's group. `sources` and `exchanges` map topics to their partitions."""
+
+    def __init__(
+        self,
+        log: KafkaLog,
+        feed: Feed,
+        groups: tuple[str, str],
+        sources: Mapping[str, int],
+        exchanges: Mapping[str, int],
+    ) -> None:
+        self._log, self._feed, (self._group, self._faust_group) = log, feed, groups
+        self._sources, self._exchanges = sources, exchanges
+        self._assignment: Assignment | None = None
+        self._backlogs: dict[TopicPartition, Backlog] = {}
+        self._exchanged: dict[TopicPartition, int] = {}
+        self._follower: Follower | None = None
+        self._paused: set[TopicPartition] = set()
+        self._looked_at, self._unread = time.monotonic(), dict[TopicPartition, int]()
+
+    def poll(self, max_records: int, timeout_s: float, max_bytes: int = UNBOUNDED) -> Poll:
+        """As `Consumer.poll`."""
+        if self._feed.assignment is not self._assignment:
+            return self._adopt(self._feed.assignment)
+        if self._assignment is None or self._paused:
+            time.sleep(min(timeout_s, _SLICE_S))
+            return Poll()
+        deadline = time.monotonic() + timeout_s
+        while True:
+            found = self._exchanged_records(max_records, max_bytes) or self._source_records(max_records, max_bytes)
+            left = deadline - time.monotonic()
+            if found or self._feed.assignment is not self._assignment:
+                return Poll(found)
+            if left <= 0:
+                self._look()
+                return Poll()
+            self._take_in(min(left, _SLICE_S))
+
+    def _take_in(self, timeout_s: float) -> None:
+        """Sort the records that have come into backlogs."""
+        assert self._assignment is not None
+        try:
+            for fed in self._feed.take(self._assignment, timeout_s):
+                backlog = self._backlogs[fed.partition]
+                if not backlog.joined and fed.offset > backlog.next_offset:
+                    self._fill(fed.partition, fed.offset)
+                backlog.add(fed)
+        except BaseException:
+            for backlog in self._backlogs.values():
+                backlog.joined = False  # what was taken and not added has left a hole
+            raise
+
+    def _fill(self, partition: TopicPartition, end: int) -> int:
+        """Read records before `end` from the log, up to an open transaction. Returns their number."""
+        backlog, taken = self._backlogs[partition], 0
+        while backlog.next_offset < end:
+            records = self._log.read(partition, backlog.next_offset, end, _READ)
+            if records.next_offset == backlog.next_offset:
+                break
+            backlog.extend(records)
+            taken += len(records)
+        return taken
+
+    def _look(self) -> None:
+        """Read the records that were there at the last look already, and that Faust has not brought since."""
+        if time.monotonic() - self._looked_at < _LOOK_S:
+            return
+        self._looked_at = time.monotonic()
+        for partition, end in self._unread.items():
+            if self._backlogs[partition].next_offset < end and (taken := self._fill(partition, end)):
+                _log.info("%d records of '%s' partition %d were read without Faust", taken, *partition)
+        self._unread = self._log.end_offsets(self._backlogs)
+
+    def _source_records(self, room: int, max_bytes: int) -> list[Records]:
+        self._take_in(0.0)
+        polled = []
+        backlogs = [backlog for backlog in self._backlogs.values() if backlog.position < backlog.next_offset]
+        for backlog in sorted(backlogs, key=len):
+            share = max(1, room // len(backlogs))
+            if (records := backlog.first(share)) is not None:
+                polled.append(records)
+        kept = within(polled, max_bytes)
+        for records in kept:
+            self._backlogs[TopicPartition(records.topic, records.partition)].advance(records)
+        return kept
+
+    def _exchanged_records(self, room: int, max_bytes: int) -> list[Records]:
+        if not self._exchanged:
+            return []
+        if self._follower is None:
+            self._follower = self._log.follower(self._exchanged)
+        found = self._follower.poll(room, 0.0, max_bytes)
+        self._exchanged |= {TopicPartition(r.topic, r.partition): r.next_offset for r in found}
+        return found
+
+    def _adopt(self, assignment: Assignment | None) -> Poll:
+        """Work with a new assignment from now on. A failure leaves it to the next poll."""
+        revoked = self.assignment()
+        self._end_follower()
+        self._backlogs, self._exchanged, self._unread = {}, {}, {}
+        self._paused.clear()
+        self._assignment = self._feed.adopted = None
+        if assignment is None:
+            return Poll(revoked=revoked)
+        sources = sorted(tp for tp in assignment.partitions if tp.topic in self._sources)
+        numbers = self._numbers(sources)
+        exchanges = [TopicPartition(t, p) for t, count in self._exchanges.items() for p in numbers.get(count, ())]
+        starts = self._log.starts(self._group, [*sources, *exchanges])
+        self._backlogs = {tp: Backlog(tp, starts[tp]) for tp in sources}
+        self._exchanged = {tp: starts[tp] for tp in exchanges}
+        self._assignment = self._feed.adopted = assignment
+        return Poll(revoked=revoked, assigned=self.assignment())
+
+    def _numbers(self, sources: Iterable[TopicPartition]) -> dict[int, set[int]]:
+        """By partition count, the numbers of the partitions owned. Raises: ConfigurationError if topics differ."""
+        owned: dict[str, set[int]] = {topic: set() for topic in self._sources}
+        for topic, number in sources:
+            owned[topic].add(number)
+        numbers: dict[int, set[int]] = {}
+        for topic, mine in owned.items():
+            if numbers.setdefault(self._sources[topic], mine) != mine:
+                raise ConfigurationError(
+                    f"group '{self._faust_group}': Faust has not assigned equal partitions of {', '.join(owned)}; a "
+                    "worker needs partition i of each. Set table_standby_replicas=1 in the app, or host in "
+                    "mode='worker'"
+                )
+        return numbers
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions owned as of the last poll."""
+        return frozenset([*self._backlogs, *self._exchanged])
+
+    def seek(self, positions: Mapping[TopicPartition, int]) -> None:
+        """As `Consumer.seek`."""
+        for partition, offset in positions.items():
+            if partition in self._backlogs:
+                self._backlogs[partition].seek(offset)
+            elif self._exchanged[partition] != offset:
+                self._exchanged[partition] = offset
+                self._end_follower()
+
+    def _end_follower(self) -> None:
+        follower, self._follower = self._follower, None
+        if follower is not None:
+            follower.close()
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """As `Consumer.pause`; while one is paused, all are: the worker pauses all."""
+        self._paused |= set(partitions)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """As `Consumer.resume`."""
+        self._paused -= set(partitions)
+
+    def group_metadata(self) -> object:
+        """The group of the positions, guarded by Faust's member."""
+        current = self._assignment
+        if current is None:
+            raise ConnectorError(f"group '{self._group}': no partitions are assigned", retriable=True)
+        guard = Member(self._faust_group, current.generation, current.member, current.instance)
+        return GuardedGroup(self._group, guard, TopicPartition(f"{self._group}-cuts", 0))
+
+    def committed(self, positions: Mapping[TopicPartition, Position]) -> None:
+        """A transaction with these positions has committed."""
+        done = {tp: at.offset for tp, at in positions.items() if tp in self._backlogs}
+        for partition, offset in done.items():
+            self._backlogs[partition].forget(offset)
+        self._feed.release(done)
+
+    def close(self) -> None:
+        """Leave it to Faust to leave the group."""
+        self._end_follower()
+        self._feed.adopted = None

@@ -1,0 +1,45 @@
+"""The log of a worker whose sources Faust reads: Kafka, with another consumer."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from eddy.connectors.faust.consumer import FaustConsumer
+from eddy.connectors.faust.feed import Feed
+from eddy.connectors.kafka import KafkaLog, KafkaSettings
+from eddy.connectors.kafka.producer import KafkaProducer
+from eddy.connectors.log import Consumer, Position, TopicPartition
+from eddy.errors import ConfigurationError
+
+__all__ = ["FaustLog"]
+
+
+class FaustLog(KafkaLog):
+    """A `KafkaLog` for one worker, whose `sources` come by a `Feed` from the members of `faust_group`."""
+
+    def __init__(self, settings: KafkaSettings, feed: Feed, faust_group: str, sources: Collection[str]) -> None:
+        super().__init__(settings)
+        self._feed, self._faust_group, self._names = feed, faust_group, sources
+        self._member: FaustConsumer | None = None
+
+    def consumer(self, group: str, topics: Sequence[str], member: str) -> Consumer:  # type: ignore[override]
+        """As `Log.consumer`. Raises: ConfigurationError for an internal topic that no source is partitioned as."""
+        counts = {name: spec.partitions for name, spec in self.topics(topics).items()}
+        sources = {name: counts[name] for name in topics if name in self._names}
+        exchanges = {name: counts[name] for name in topics if name not in self._names}
+        for name, count in exchanges.items():
+            if count not in sources.values():
+                raise ConfigurationError(
+                    f"faust.host '{group}': '{name}' has {count} partitions, and no source has as many; Faust balances "
+                    "the sources only. mode='worker' does it: eddy.faust.host(app, topology, mode='worker')"
+                )
+        self._member = FaustConsumer(self, self._feed, (group, self._faust_group), sources, exchanges)
+        return self._member
+
+    def producer(self, transactional_id: str | None) -> KafkaProducer:
+        """As `Log.producer`; what it commits is acknowledged to Faust."""
+        made = super().producer(transactional_id)
+        made.observe(self._committed)
+        return made
+
+    def _committed(self, positions: Mapping[TopicPartition, Position]) -> None:
+        if self._member is not None:
+            self._member.committed(positions)

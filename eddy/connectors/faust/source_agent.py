@@ -1,0 +1,74 @@
+"""mode="agents": the agent that gives the records of a topology's sources to its worker.
+
+It shows in `faust agents`. Records are acknowledged when eddy's transaction has committed, not when the agent has
+passed them on (`noack_take`): an agent of Faust's acknowledges a record even if it raises.
+"""
+
+from collections.abc import Set
+from typing import Any
+
+import faust
+from faust.types import TP
+from faust.types.enums import ProcessingGuarantee
+
+from eddy.connectors.faust.feed import Assignment, Feed
+from eddy.connectors.faust.transport import CommittedConsumer
+from eddy.connectors.log import TopicPartition
+from eddy.errors import ConfigurationError
+from eddy.topology.topology import Topology
+
+__all__ = ["add_agent", "check_app", "source_topics"]
+
+_BATCH = 2_000
+_WITHIN_S = 0.02
+
+
+def source_topics(topology: Topology) -> list[str]:
+    """The topics that a topology reads."""
+    return list(dict.fromkeys(source.topic for source in topology.plan.sources()))
+
+
+def check_app(app: faust.App, topology: Topology) -> None:
+    """Raises: ConfigurationError if the app's settings do not go with mode="agents"."""
+    guarantee: Any = app.conf.processing_guarantee
+    where = f"faust.host '{topology.name}': mode='agents'"
+    if guarantee is ProcessingGuarantee.EXACTLY_ONCE:
+        raise ConfigurationError(
+            f"{where} and processing_guarantee='exactly_once' exclude each other: Faust's transactions do not cover "
+            "sinks and re-keyed records, and eddy's do. Leave the setting out; it is exactly once"
+        )
+    if len(source_topics(topology)) > 1 and not app.conf.table_standby_replicas:
+        raise ConfigurationError(
+            f"{where} with several sources needs partition i of each in one process; with table_standby_replicas=0 "
+            "Faust may spread them. Set it to 1, or host in mode='worker'"
+        )
+
+
+def add_agent(app: faust.App, topology: Topology, feed: Feed) -> None:
+    """Let an agent of the app read the sources of a topology into the feed."""
+    names = set(source_topics(topology))
+    topic = app.topic(
+        *sorted(names),
+        key_type=bytes,
+        value_type=bytes,
+        key_serializer="raw",
+        value_serializer="raw",
+        allow_empty=True,
+    )
+
+    async def read(stream: Any) -> None:
+        async for events in stream.noack_take(_BATCH, within=_WITHIN_S):
+            await feed.put(events)
+
+    async def assigned(sender: Any, /, *given: Set[TP], **_: Any) -> None:
+        consumer = app.consumer
+        assert isinstance(consumer, CommittedConsumer)
+        ours = frozenset(TopicPartition(tp.topic, tp.partition) for tp in set().union(*given) if tp.topic in names)
+        feed.assign(Assignment(app.consumer_generation_id, *consumer.member(), ours))
+
+    async def revoked(sender: Any, /, *given: Set[TP], **_: Any) -> None:
+        await feed.revoke()
+
+    app.agent(topic, name=f"eddy.{topology.name}")(read)
+    app.on_partitions_assigned.connect(assigned)
+    app.on_partitions_revoked.connect(revoked)

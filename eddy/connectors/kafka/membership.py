@@ -1,0 +1,45 @@
+"""Groups in transactions without a consumer of ours: positions of a group without members, guarded by another group.
+
+A transaction may move positions of several groups. Those of a group without members are accepted from anybody. So they
+are sent first, and after them one position in a group whose members somebody else keeps, with the member's generation:
+the broker refuses it once the group has gone on without that member, and the transaction then cannot commit (KIP-447).
+In between, the positions are pending, and whoever takes over waits for them to be decided.
+"""
+
+import struct
+from dataclasses import dataclass
+
+from eddy.connectors.log import TopicPartition
+
+__all__ = ["GuardedGroup", "Member"]
+
+_NO_GENERATION = -1
+_GENERATION = struct.Struct("=i")
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member of a group, in a generation of it; with the name of a static member, if it has one."""
+
+    group: str
+    generation: int = _NO_GENERATION
+    member: str = ""
+    instance: str | None = None
+
+    def metadata(self) -> bytes:
+        """As `Consumer.consumer_group_metadata` gives it: librdkafka's form, version 2."""
+        parts = [b"CGMDv2:", _GENERATION.pack(self.generation), self.group.encode(), b"\0", self.member.encode(), b"\0"]
+        named = b"\1" if self.instance is None else b"\0" + self.instance.encode() + b"\0"
+        return b"".join([*parts, named])
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedGroup:
+    """For `Producer.commit`: positions of `group`, accepted only while `guard` is a member in its generation.
+
+    `anchor` is a partition of ours, for a position in the guard's group that means nothing.
+    """
+
+    group: str
+    guard: Member
+    anchor: TopicPartition

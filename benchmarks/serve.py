@@ -7,6 +7,7 @@ import contextlib
 import math
 import random
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -45,6 +46,16 @@ while time.monotonic() < end:
     done += 1
 print(done / seconds)
 """
+_SERVER = """
+import sys
+import eddy
+from benchmarks.serve import counted
+bootstrap, name, state = sys.argv[1:]
+with eddy.views(counted(name), eddy.kafka(bootstrap), state_dir=state) as views:
+    views.wait(timeout_s=600)
+    print("ready", flush=True)
+    sys.stdin.read()
+"""
 
 
 def run(quick: bool) -> Section:
@@ -62,7 +73,12 @@ def run(quick: bool) -> Section:
             found |= _on_kafka(section, bootstrap, folder, rows, seconds, 20 if quick else 200)
     own = {system: figures for system, figures in found.items() if system != _PEER}
     limits = (("rows read/s of processor time", 100_000, True), ("point reads/s", 20_000, True))
-    for name, limit, least in (*limits, ("requests/s", 2_000, True), ("readable p50 ms", 20, False)):
+    others = (
+        ("requests/s", 2_000, True),
+        ("readable p50 ms", 20, False),
+        ("throughput with a server beside it", 0.9, True),
+    )
+    for name, limit, least in (*limits, *others):
         measured = {system: figures[name] for system, figures in own.items() if name in figures}
         section.targets.append(Target(f"serve, {name}", limit, "", measured, least))
     section.runs = {"serve": found}
@@ -152,15 +168,21 @@ def _requests(port: int, path: str, rows: int, seconds: float) -> float:
     return float(client.stdout)
 
 
+def counted(name: str) -> eddy.Topology:
+    """A table of the topic `<name>-in`, and how many of its rows each value has."""
+    topology = eddy.Topology(name)
+    source = topology.table(f"{name}-in", key=eddy.String, value=eddy.String, name="rows")
+    source.to_relation().map(lambda key, value: (value, 1)).group_by_key().count("counts")
+    return topology
+
+
 def _on_kafka(
     section: Section, bootstrap: str, folder: Path, rows: int, seconds: float, samples: int
 ) -> dict[str, Figures]:
     """A table and its counts by value: eddy, then the peer, each with an application of its own on one topic."""
     name = f"bench-{time.time_ns()}"
     topic, store, found = f"{name}-in", "Kafka, RocksDB", dict[str, Figures]()
-    topology = eddy.Topology(name)
-    source = topology.table(topic, key=eddy.String, value=eddy.String, name="rows")
-    source.to_relation().map(lambda key, value: (value, 1)).group_by_key().count("counts")
+    topology = counted(name)
     section.notes.append(
         f"on Kafka: a topic of one partition, and its rows counted by {_TEAMS:,} values; read from changelogs. Kafka "
         "Streams commits every 10 ms; its queries show rows before they are committed, of each store by itself."
@@ -184,6 +206,8 @@ def _on_kafka(
                 return time.perf_counter() - since
 
             found[store] |= _latency(section, store, log, topic, samples, 0, exact)
+        share = _beside(section, bootstrap, log, topology, folder, rows // 10)
+        found[store] |= {"throughput with a server beside it": share}
         try:
             found[_PEER] = _peer(section, bootstrap, folder, log, topic, rows, seconds, samples)
         except (MissingError, RuntimeError) as error:
@@ -192,6 +216,29 @@ def _on_kafka(
         "of the rows 'record to row': p50, then p99, in ms, by the clock; eddy's to the exact version."
     )
     return found
+
+
+def _beside(section: Section, bootstrap: str, log: Log, topology: eddy.Topology, folder: Path, rows: int) -> float:
+    """The worker's records by processor time, with a view server in a process of its own beside it, over without."""
+    taken: dict[bool, list[float]] = {False: [], True: []}
+    for with_server in (False, True, False, True, False, True):
+        _fill(log, f"{topology.name}-in", rows)
+        command = [sys.executable, "-c", _SERVER, bootstrap, topology.name, str(folder / "beside")]
+        server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) if with_server else None
+        try:
+            if server is not None and server.stdout is not None:
+                server.stdout.readline()
+            cpu = time.process_time()
+            with eddy.run(topology, log, eddy.Config(state_dir=folder / "worker")) as worker:
+                worker.wait_idle(_PATIENCE_S)
+            taken[with_server].append(time.process_time() - cpu)
+        finally:
+            if server is not None:
+                server.communicate(timeout=_PATIENCE_S)
+    without, beside = (statistics.median(taken[with_server]) for with_server in (False, True))
+    section.rows.append(["worker's records/s, alone", "Kafka, RocksDB", "", number(rows / without)])
+    section.rows.append(["worker's records/s, with a server beside it", "Kafka, RocksDB", "", number(rows / beside)])
+    return without / beside
 
 
 def _peer(

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         NonTerminatingRecursionError,
         NotReadyError,
         PlanChangedError,
+        QueryBuildError,
         QueryError,
         RecordRefusedError,
         SlotTakenError,
@@ -38,9 +39,11 @@ if TYPE_CHECKING:
     from eddy.runtime.worker import Worker
     from eddy.serde import Bytes, Float64, Int64, Json, Native, Plain, Serde, String, Struct
     from eddy.serve.embedding import create_topics, kafka, open_log, run
+    from eddy.serve.live.view import LiveView, Patch
     from eddy.serve.views.version import Version
     from eddy.serve.views.views import Views, views
     from eddy.topology.grouped import KGroupedStream, KGroupedTable
+    from eddy.topology.queries.query import LiveTable, Query, live_table, query_from_json
     from eddy.topology.relation import RecursiveRelation, Relation
     from eddy.topology.sql.answer import Answer
     from eddy.topology.sql.one_off import query
@@ -67,14 +70,19 @@ __all__ = [
     "KGroupedTable",
     "KStream",
     "KTable",
+    "LiveTable",
+    "LiveView",
     "LoopLimitError",
     "Native",
     "NoFiniteAnswerError",
     "NonTerminatingRecursionError",
     "NotReadyError",
     "OutputRecord",
+    "Patch",
     "Plain",
     "PlanChangedError",
+    "Query",
+    "QueryBuildError",
     "QueryError",
     "Reached",
     "RecordRefusedError",
@@ -96,8 +104,10 @@ __all__ = [
     "Worker",
     "create_topics",
     "kafka",
+    "live_table",
     "open_log",
     "query",
+    "query_from_json",
     "run",
     "views",
 ]
@@ -117,6 +127,7 @@ _HOMES = {
         "NonTerminatingRecursionError",
         "NotReadyError",
         "PlanChangedError",
+        "QueryBuildError",
         "QueryError",
         "RecordRefusedError",
         "SlotTakenError",
@@ -128,9 +139,11 @@ _HOMES = {
     "eddy.operators.graph.reached": ("Child", "Reached"),
     "eddy.serde": ("Bytes", "Float64", "Int64", "Json", "Native", "Plain", "Serde", "String", "Struct"),
     "eddy.serve.embedding": ("create_topics", "kafka", "open_log", "run"),
+    "eddy.serve.live.view": ("LiveView", "Patch"),
     "eddy.serve.views.version": ("Version",),
     "eddy.serve.views.views": ("Views", "views"),
     "eddy.topology.grouped": ("KGroupedStream", "KGroupedTable"),
+    "eddy.topology.queries.query": ("LiveTable", "Query", "live_table", "query_from_json"),
     "eddy.topology.relation": ("RecursiveRelation", "Relation"),
     "eddy.topology.sql.answer": ("Answer",),
     "eddy.topology.sql.one_off": ("query",),

@@ -20,6 +20,7 @@ __all__ = [
     "NonTerminatingRecursionError",
     "NotReadyError",
     "PlanChangedError",
+    "QueryBuildError",
     "QueryError",
     "RecordRefusedError",
     "SlotTakenError",
@@ -128,6 +129,12 @@ class QueryError(EddyError):
     """The reader's: a key, a range or a version that does not fit the table that is asked."""
 
     code = "QUERY"
+
+
+class QueryBuildError(QueryError):
+    """The author's of a live query: it cannot be built as written. Names the table and the column."""
+
+    code = "QUERY_BUILD"
 
 
 class TableNotServedError(QueryError):

@@ -39,9 +39,9 @@ class Histogram:
 class Statistics:
     """The counters of a worker since it was created.
 
-    `epochs` are commits, including those without records. `aborts` are attempts that were undone, `fences` those among
-    them after which another worker had taken over. `set_aside` are rows that came and were set aside, and withheld
-    keys; `kept_aside` those of the last commit. `last_commit` is the clock's time of the latest commit.
+    `epochs` counts commits, including those without records. `aborts` counts undone attempts, `fences` those of them
+    that failed because another worker had taken over. `set_aside` counts rows when they are set aside, and keys when
+    they are withheld; `kept_aside` is their number as of the last commit. `last_commit` is the clock's time of that.
     """
 
     records: int = 0

@@ -15,12 +15,12 @@ from ruamel.yaml import YAML
 
 import eddy
 from eddy.cli import lifeline, main
-from eddy.cli.application import user_topics
 from eddy.cli.load import load
 from eddy.connectors.broker import free_port, kafka_version
 from eddy.connectors.broker.settings import server_settings
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import TopicSpec
+from eddy.runtime.compiled import user_topics
 from eddy.serve.endpoint import endpoint_of
 from eddy.serve.monitor import Monitor, monitored
 from tests.commandline import parsed, read_by_the_command_line

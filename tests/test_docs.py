@@ -31,6 +31,8 @@ METHODS = [
     (eddy.Relation, "dsl.md", "Relation"),
     (eddy.KGroupedStream, "dsl.md", "KGroupedStream"),
     (eddy.KGroupedTable, "dsl.md", "KGroupedTable"),
+    (eddy.Query, "live-queries.md", None),
+    (eddy.LiveView, "live-queries.md", None),
     (eddy.TopologyTestDriver, "testing.md", None),
     (InputTopic, "testing.md", None),
     (OutputTopic, "testing.md", None),

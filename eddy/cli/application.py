@@ -4,12 +4,11 @@ from dataclasses import dataclass
 
 from eddy.connectors.log import Log, TopicPartition
 from eddy.errors import ConnectorError
-from eddy.operators.circuit import Circuit
-from eddy.runtime.internal_topics import InternalTopics, internal_topics, partition_counts
-from eddy.topology.compile import Environment, compile_plan
+from eddy.runtime.compiled import UserTopics, user_topics
+from eddy.runtime.internal_topics import InternalTopics
 from eddy.topology.topology import Topology
 
-__all__ = ["ApplicationTopics", "compiled", "find", "purposes", "user_topics"]
+__all__ = ["ApplicationTopics", "find", "purposes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +28,6 @@ class ApplicationTopics:
         return "repartition" if topic in self.internal.exchanges else "input"
 
 
-def user_topics(topology: Topology) -> list[str]:
-    """The user's topics that a topology reads and writes."""
-    sources = [source.topic for source in topology.plan.sources()]
-    return list(dict.fromkeys([*sources, *(sink.topic for sink in topology.plan.sinks())]))
-
-
 def purposes(topology: Topology, log: Log) -> dict[str, str]:
     """The purpose of each topic of an application; of internal ones only if the user's topics exist.
 
@@ -47,9 +40,8 @@ def purposes(topology: Topology, log: Log) -> dict[str, str]:
     }
     if len(log.topics(found)) < len(found):
         return found
-    circuit = compiled(topology, log)
-    internal = internal_topics(topology.name, circuit)
-    loops = circuit.loop_topics
+    compiled = UserTopics.of(topology, log).compiled()
+    internal, loops = compiled.internal, compiled.circuit.loop_topics
     return found | {
         **dict.fromkeys(internal.changelogs, "changelog"),
         **{name: "loop" if name in loops else "repartition" for name in internal.exchanges},
@@ -59,33 +51,22 @@ def purposes(topology: Topology, log: Log) -> dict[str, str]:
     }
 
 
-def compiled(topology: Topology, log: Log) -> Circuit:
-    """The circuit over the existing topics. Raises: ConnectorError for a missing topic; TopologyError."""
-    specs = partition_counts(log, user_topics(topology), f"application '{topology.name}'")
-    return compile_plan(
-        topology.plan,
-        Environment(
-            {name: spec.partitions for name, spec in specs.items()},
-            frozenset(name for name, spec in specs.items() if spec.compacted and log.compaction_waits),
-        ),
-    )
-
-
 def find(topology: Topology, log: Log) -> ApplicationTopics:
     """An application that has run. Raises: ConnectorError if it has not, or a topic is missing; TopologyError."""
-    circuit = compiled(topology, log)
-    internal = internal_topics(topology.name, circuit)
+    topics = UserTopics.of(topology, log)
+    compiled = topics.compiled()
+    internal = compiled.internal
     if missing := sorted(internal.exchanges.keys() - log.topics(internal.exchanges).keys()):
         raise ConnectorError(
             f"application '{topology.name}': internal topic '{missing[0]}' does not exist; the application, as it is "
             "written now, has to have run on this log before. Start it: eddy run …"
         )
     sources = [node.topic for node in topology.plan.sources()]
-    counts = {name: spec.partitions for name, spec in log.topics(sources).items()}
+    counts = topics.counts
     return ApplicationTopics(
         topology.name,
         [TopicPartition(topic, p) for topic in sources for p in range(counts[topic])],
         [TopicPartition(topic, p) for topic, count in internal.exchanges.items() for p in range(count)],
-        circuit.loop_topics,
+        compiled.circuit.loop_topics,
         internal,
     )

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 import click
 
-from eddy.cli.application import compiled, user_topics
 from eddy.cli.load import load
 from eddy.cli.logs import Target, log_options, opened
 from eddy.cli.options import state_option, topology_argument
 from eddy.connectors.log import Log
 from eddy.errors import ConnectorError, EddyError
+from eddy.runtime.compiled import UserTopics, user_topics
 from eddy.runtime.internal_topics import InternalTopics
 from eddy.runtime.metadata import read_metadata
 from eddy.state.rocksdb import remove_store
@@ -148,7 +148,7 @@ def _internal_names(log: Log, topology: Topology, dead_letter: bool) -> set[str]
     internal = InternalTopics(topology.name, {}, {})
     plans = read_metadata(log, internal.plan).plans
     try:
-        plans.append(identity(topology.plan, compiled(topology, log)))
+        plans.append(identity(topology.plan, UserTopics.of(topology, log).compiled().circuit))
     except EddyError as error:
         click.echo(
             f"the topology does not fit the log, so only the topics recorded by earlier runs are removed: {error}",

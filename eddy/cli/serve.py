@@ -11,9 +11,14 @@ from eddy.cli.load import load
 from eddy.cli.logs import Target, log_options, opened
 from eddy.cli.messages import LogFormat, messages_console, show_messages
 from eddy.cli.options import state_option, topology_argument
-from eddy.cli.signals import Stopped, stop_on_signals
+from eddy.cli.patience import insisted
+from eddy.cli.signals import Stopped, StopRequest, stop_on_signals
+from eddy.config import Config
+from eddy.connectors.log import Log
 from eddy.serve.endpoint import endpoint_of
+from eddy.serve.views.catalog import catalog_of
 from eddy.serve.views.server import served
+from eddy.topology.topology import Topology
 
 __all__ = ["command"]
 
@@ -97,12 +102,20 @@ def command(
         try:
             with stop.interrupts():
                 topology = load(program).topology
-                with opened(target) as log, served(endpoint, topology, log, state, max_wait, list(cors), tls) as server:
-                    while server.views.rows.failure is None:
-                        time.sleep(0.2)
-                    raise server.views.rows.failure
+                with opened(target) as log:
+                    _await_log(log, target, topology, stop)
+                    with served(endpoint, topology, log, state, max_wait, list(cors), tls) as server:
+                        while server.views.rows.failure is None:
+                            time.sleep(0.2)
+                        raise server.views.rows.failure
         except Stopped:
             _log.info("stopped by %s", stop)
+
+
+def _await_log(log: Log, target: Target, topology: Topology, stop: StopRequest) -> None:
+    """Wait for brokers that are away, as a worker does. Raises: Stopped; the errors of `catalog_of`."""
+    if target.kafka and insisted(lambda: catalog_of(topology, log), log, Config().retry_s, stop) is None:
+        raise Stopped
 
 
 def _tls(certificate: pathlib.Path | None, key: pathlib.Path | None) -> tuple[pathlib.Path, pathlib.Path] | None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from rich.console import Console
 
-from eddy.cli.application import user_topics
 from eddy.cli.exits import HELD
 from eddy.cli.load import Program
 from eddy.cli.logs import Target, create_missing, opened
@@ -17,6 +16,7 @@ from eddy.cli.signals import Stopped, StopRequest
 from eddy.config import Config
 from eddy.connectors.log import Log
 from eddy.errors import ConfigurationError, ConnectorError, EddyError
+from eddy.runtime.compiled import user_topics
 from eddy.runtime.holding import told
 from eddy.runtime.metadata import read_metadata
 from eddy.runtime.worker import Worker

@@ -12,7 +12,6 @@ opened: no cycle reaches them. Until then their keys stay without rows, so that 
 A message is a row of the loop's topic whose iteration is below 0; its weight is the number of turns, or the generation.
 """
 
-import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import compress
 from typing import Any
@@ -23,6 +22,7 @@ from eddy.operators.batch import Batch, Row
 from eddy.operators.body import Body
 from eddy.operators.exchange import Gate, Outgoing, Received
 from eddy.operators.withheld import Withheld
+from eddy.state.row_layout import row_key, split
 
 __all__ = ["FIRST_SEARCH", "Marking", "without_messages"]
 
@@ -33,7 +33,6 @@ _SEARCH, _BEGIN, _MARK, _RELEASE = -1, -2, -3, -4
 _UNKNOWN = 0
 """A generation: the sender has started, and does not know how far the others are. They begin one after theirs."""
 _ORIGIN, _PATH, _NUMBER = "eddy.origin", "eddy.way", "eddy.search"
-_LENGTH = struct.Struct(">I")
 _MOST_SEARCHES = 256
 _LONGEST_PATH = 64
 
@@ -215,10 +214,9 @@ class Marking:
         self._gate.outbox.append(Outgoing(Batch(rows, [generation] * count), list(range(count)), message))
 
     def _encode(self, row: Row) -> bytes:
-        key, value = self._gate.key.encode(row[0]), row[1]
-        return _LENGTH.pack(len(key)) + key + (b"" if value is None else b"\x01" + self._gate.value.encode(value))
+        key, value = row
+        return row_key(self._gate.key.encode(key), b"" if value is None else b"\x01" + self._gate.value.encode(value))
 
     def _decode(self, data: bytes) -> Row:
-        end = 4 + _LENGTH.unpack_from(data)[0]
-        value = data[end:]
-        return self._gate.key.decode(data[4:end]), self._gate.value.decode(value[1:]) if value else None
+        key, value = split(data)
+        return self._gate.key.decode(key), self._gate.value.decode(value[1:]) if value else None

@@ -12,11 +12,12 @@ from eddy.config import Config
 from eddy.connectors.log import Log
 from eddy.errors import ConfigurationError
 from eddy.operators.circuit import Circuit
-from eddy.operators.exchange import Budget, Ownership
+from eddy.operators.exchange import Budget
 from eddy.runtime.administration import commands
+from eddy.runtime.compiled import UserTopics
 from eddy.runtime.decoding import Decoder
 from eddy.runtime.encoding import SinkTopic
-from eddy.runtime.internal_topics import InternalTopics, internal_topics, metadata_topic, partition_counts
+from eddy.runtime.internal_topics import InternalTopics, metadata_topic
 from eddy.runtime.metadata import read_metadata
 from eddy.runtime.origins import Senders
 from eddy.runtime.partitioner_check import PartitionerCheck
@@ -24,7 +25,7 @@ from eddy.runtime.positions import Positions
 from eddy.state.memory import MemoryStore
 from eddy.state.rocksdb import RocksDBStore
 from eddy.state.store import Store
-from eddy.topology.compile import Environment, check_reads, compile_plan, sink_serdes
+from eddy.topology.compile import check_reads, sink_serdes
 from eddy.topology.guarding import unmerged
 from eddy.topology.identity import check_identity, identity, optional_states, states_of, topics_of
 from eddy.topology.scopes import Scopes
@@ -73,31 +74,24 @@ def assemble(topology: Topology, log: Log, config: Config, store: Store, elapsed
     check_reads(plan)
     sources = {node.topic: node for node in plan.sources()}
     outputs = {sink.topic for sink in plan.sinks()}
-    specs = partition_counts(log, {*sources, *outputs}, f"application '{name}'")
-    counts = {topic: spec.partitions for topic, spec in specs.items()}
-    compacted = frozenset(topic for topic in sources if specs[topic].compacted and log.compaction_waits)
-    environment = Environment(
-        counts,
-        compacted,
-        Ownership(),
-        Budget(config.max_loop_rows, lambda: elapsed() > config.max_epoch_s),
-        Budget(config.max_nested_rows, lambda: elapsed() > config.max_nested_s),
-        log.partitioner,
-        store,
-        (config.cache_bytes - config.cache_bytes // _BLOCKS_SHARE) // _CELL_BYTES,
-    )
+    topics = UserTopics.of(topology, log)
+    counts = topics.counts
     metadata = read_metadata(log, metadata_topic(name))
-    if metadata.plan is not None:
-        environment.written = frozenset(states_of(metadata.plan))
-    circuit = compile_plan(plan, environment)
-    internal = internal_topics(name, circuit)
+    known = metadata.plan
+    compiled = topics.compiled(
+        budget=Budget(config.max_loop_rows, lambda: elapsed() > config.max_epoch_s),
+        guard=Budget(config.max_nested_rows, lambda: elapsed() > config.max_nested_s),
+        store=store,
+        max_cells=(config.cache_bytes - config.cache_bytes // _BLOCKS_SHARE) // _CELL_BYTES,
+        written=None if known is None else frozenset(states_of(known)),
+    )
+    circuit, internal = compiled.circuit, compiled.internal
     lines = identity(plan, circuit)
     if metadata.backfill is not None:
         raise ConfigurationError(
             f"application '{name}': a backfill of it has begun and not finished, so its states are not whole. Run it "
             "again, and it goes on: eddy backfill …"
         )
-    known = metadata.plan
     if known is not None:
         check_identity(name, known, lines, config.accept_plan, optional_states(circuit))
     if missing := internal.make(log, config.create_topics, topics_of(name, known or [])):

@@ -24,7 +24,15 @@ from eddy.serve.state import Facts, State, readiness, state_of
 from eddy.serve.watch import Watch
 from eddy.statistics import SECONDS, Histogram, Statistics
 
-__all__ = ["CONTENT_TYPE_PLAIN_0_0_4", "Figures", "generate_latest", "registered", "registry_of", "samples"]
+__all__ = [
+    "CONTENT_TYPE_PLAIN_0_0_4",
+    "CollectorRegistry",
+    "Figures",
+    "generate_latest",
+    "registered",
+    "registry_of",
+    "samples",
+]
 
 _VERSION = version("eddy-streams")
 

@@ -25,6 +25,7 @@ from eddy.serve.endpoint import Endpoint
 from eddy.serve.guard import TRUSTED, Guard
 from eddy.serve.metrics import CONTENT_TYPE_PLAIN_0_0_4, generate_latest, registry_of
 from eddy.serve.state import Facts, ProbeResult, health, readiness
+from eddy.serve.views.http import TablesLater
 from eddy.serve.watch import Watch
 from eddy.topology.topology import Topology
 
@@ -46,9 +47,9 @@ class _Description(msgspec.Struct):
     mermaid: str
 
 
-def pages(watch: Watch, topology: Topology, endpoint: Endpoint, tables: ASGIApp) -> ASGIApp:
-    """The ASGI application of these pages, for one worker."""
-    return Guard(_routes(watch, topology, [Mount("/v1", tables)]), endpoint)
+def pages(watch: Watch, topology: Topology, endpoint: Endpoint, tables: TablesLater) -> ASGIApp:
+    """The ASGI application of these pages, for one worker. The figures of its tables are among its own."""
+    return Guard(_routes(watch, topology, [Mount("/v1", tables)], tables.figures), endpoint)
 
 
 def pages_for_anybody(watch: Watch, topology: Topology) -> ASGIApp:
@@ -59,7 +60,9 @@ def pages_for_anybody(watch: Watch, topology: Topology) -> ASGIApp:
     return _routes(watch, topology, [])
 
 
-def _routes(watch: Watch, topology: Topology, others: list[BaseRoute]) -> Starlette:
+def _routes(
+    watch: Watch, topology: Topology, others: list[BaseRoute], more_figures: Callable[[], bytes] = bytes
+) -> Starlette:
     registry = registry_of(watch)
     description = _Description(topology.name, topology.describe(), topology.mermaid())
 
@@ -75,7 +78,8 @@ def _routes(watch: Watch, topology: Topology, others: list[BaseRoute]) -> Starle
         return answer
 
     async def metrics(request: Request) -> Response:
-        return Response(generate_latest(registry), headers=_HEADERS | {"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
+        text = generate_latest(registry) + more_figures()
+        return Response(text, headers=_HEADERS | {"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
 
     async def describe(request: Request) -> Response:
         form = request.query_params.get("format", "json")

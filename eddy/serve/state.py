@@ -3,9 +3,10 @@
     CREATED ──▶ REBALANCING ◀──▶ RUNNING ──▶ PENDING_SHUTDOWN ──▶ NOT_RUNNING
                      └──────────────┴────────────▶ ERROR
 
-The states are those of Kafka Streams. *Alive* means that a restart of the process would not help: its loop runs, or
-waits for an event that will come. *Ready* means that it works: it owns partitions, their states are restored, and the
-last attempt to commit succeeded. A worker whose attempts fail is alive, not ready.
+The states are those of Kafka Streams, read from the worker's own (`runtime/lifecycle.py`): a worker that joins again
+after a fence, with the partitions that it has, is RUNNING. *Alive* means that a restart of the process would not help:
+its loop runs, or waits for an event that will come. *Ready* means that it works: it owns partitions, their states are
+restored, and the last attempt to commit succeeded. A worker whose attempts fail is alive, not ready.
 
 A healthy step may take long: an epoch has `max_epoch_s`, which a user's function or a wave can exceed, and a call to
 the log waits for brokers, up to the client's timeouts. So a computing step has `patience_s`, and one that waits for the
@@ -15,6 +16,8 @@ case.
 
 from dataclasses import dataclass
 from enum import StrEnum
+
+from eddy.runtime.lifecycle import State as WorkerState
 
 __all__ = [
     "LOG_PATIENCE_S",
@@ -71,7 +74,7 @@ class Facts:
     """What is known about a worker at a moment.
 
     Args:
-        begun: whether it has ended a step.
+        worker: its own state when its last step ended; None before the first.
         owned: partitions that the group gave it.
         restoring: the restore under way.
         stopping: whether it was asked to stop.
@@ -86,7 +89,7 @@ class Facts:
         error: the latest error as text. It may contain data of records.
     """
 
-    begun: bool = False
+    worker: WorkerState | None = None
     owned: int = 0
     restoring: Restoring | None = None
     stopping: bool = False
@@ -123,9 +126,9 @@ def state_of(facts: Facts) -> State:
         return State.NOT_RUNNING
     if facts.stopping:
         return State.PENDING_SHUTDOWN
-    if not facts.begun:
+    if facts.worker is None:
         return State.CREATED
-    if facts.restoring is not None or not facts.owned:
+    if facts.worker is WorkerState.RESTORING or not facts.owned:
         return State.REBALANCING
     return State.RUNNING
 

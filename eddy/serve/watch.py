@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from eddy.errors import ConnectorError, EddyError
-from eddy.runtime.worker import Worker
+from eddy.runtime.lifecycle import State as WorkerState
+from eddy.runtime.worker import Trouble, Worker
 from eddy.serve.state import Facts, Restoring, patience_s
 
 __all__ = ["Reading", "Watch"]
@@ -36,12 +37,11 @@ class _Noted:
     """The worker's own figures after the step that ended at `at`."""
 
     at: float
-    begun: bool = False
+    worker: WorkerState | None = None
     owned: int = 0
     in_loops: int = 0
     restoring: Restoring | None = None
-    failing_since: float | None = None
-    fenced: bool = False
+    trouble: Trouble | None = None
     error: str = ""
     held: Mapping[tuple[str, int], str] = field(default_factory=dict)
 
@@ -75,7 +75,6 @@ class Watch:
         self._reads = False
         self._unread: _Unread | None = None
         self._restore: tuple[float, int] | None = None
-        self._fences = 0  # how many there were when all was last well
         self._closed = self._ended = False
         self._failure: str | None = None
         self.worker: Worker | None = None
@@ -90,22 +89,18 @@ class Watch:
         """Record the figures. Only for the worker's thread, after a step; cost: some microseconds."""
         worker = self.worker
         assert worker is not None, "a worker is attached before it is watched"
-        now = self._clock()
-        failing_since, entry = worker.failing_since, worker.positions.entry
-        if failing_since is None:
-            self._fences = worker.statistics.fences
+        now, entry, trouble = self._clock(), worker.positions.entry, worker.trouble
         self._noted = _Noted(
             now,
-            begun=True,
+            worker=worker.state,
             owned=len(entry.positions),
             in_loops=entry.in_loops,
             restoring=self._restoring(worker.restoring, now, worker.recovery.held_back),
-            failing_since=failing_since,
-            fenced=worker.statistics.fences > self._fences,
-            error=worker.last_error if failing_since is not None else "",
+            trouble=trouble,
+            error=trouble.error if trouble is not None else "",
             held=worker.held(),
         )
-        if failing_since is not None:
+        if trouble is not None:
             self._read_at = now  # a log in trouble is not asked for more; as soon as it is well, it is
         elif now >= self._read_at:
             self._read(worker)
@@ -115,7 +110,7 @@ class Watch:
         if error is None:
             self._ended = True
             return
-        self._noted = _Noted(self._clock(), self._noted.begun, error=str(error))
+        self._noted = _Noted(self._clock(), self._noted.worker, error=str(error))
         self._failure = error.code if isinstance(error, EddyError) else type(error).__name__
 
     def close(self) -> None:
@@ -130,8 +125,9 @@ class Watch:
     def facts(self) -> Facts:
         """The current figures. For any thread."""
         now, noted, worker, unread = self._clock(), self._noted, self.worker, self._unread
+        trouble = noted.trouble
         return Facts(
-            begun=noted.begun,
+            worker=noted.worker,
             owned=noted.owned,
             restoring=noted.restoring,
             stopping=self._ended or self._stopping(),
@@ -140,8 +136,8 @@ class Watch:
             silent_s=now - noted.at,
             patience_s=patience_s(worker.config.max_epoch_s if worker else 0.0),
             doing="lag" if self._reads else worker.doing if worker else "",
-            failing_s=None if noted.failing_since is None else now - noted.failing_since,
-            fenced=noted.fenced,
+            failing_s=None if trouble is None else now - trouble.since,
+            fenced=trouble is not None and trouble.fenced,
             unread_s=None if unread is None else now - unread.since,
             error=noted.error or (unread.error if unread else ""),
         )

@@ -1,34 +1,28 @@
 """An arrangement: the rows (key, value) of a collection with their weights, indexed by key.
 
 In memory a key's bag is one pair (value, weight) while it has one row, and a dict from value to
-weight from the second row on. In the store every row is a key of its own,
-
-    len(key)(4) key value  ->  weight (8 bytes, big-endian) original-value
-
-so that one new row of a key with a million rows writes one row. Rows that are equal in Python, such as 1 and 1.0, have
-the same key bytes; the original value is stored after the weight if its bytes differ.
+weight from the second row on. In the store every row is a key of its own (`row_layout.py`), so
+that one new row of a key with a million rows writes one row. Rows that are equal in Python, such as 1 and 1.0, are one
+row.
 
 Invariant: `_undo` holds the deltas of the current epoch, so the state before it is the current state minus these.
 """
 
-import struct
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
-from eddy.serde import Int64
 from eddy.state.cache import Cache
+from eddy.state.row_layout import split, stored_rows, weighted, weighted_rows
 from eddy.state.spec import Changes, StateSpec
 from eddy.state.store import Store
 
-__all__ = ["Arrangement", "Bag", "pairs_of", "weight_in", "weighted_rows"]
+__all__ = ["Arrangement", "Bag", "pairs_of", "weight_in"]
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 Bag = tuple[Any, int] | dict[Any, int]
 """One (value, weight), or a dict of them: never empty, no weight is 0."""
-
-_LENGTH = struct.Struct(">I")
 
 
 class Arrangement(Cache[K, Bag], Generic[K, V]):
@@ -102,9 +96,9 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
             if weight := weight_in(self._fresh.get(row[0]), row[1]):
                 yield row, weight
         for row_key, data in self._rows():
-            end = 4 + _LENGTH.unpack_from(row_key)[0]
-            value, weight = self._decode(row_key[end:], data)
-            row = (self.spec.key.decode(row_key[4:end]), value)
+            key_data, rest = split(row_key)
+            value, weight = self._decode(rest, data)
+            row = (self.spec.key.decode(key_data), value)
             if row not in changed:
                 yield row, weight
 
@@ -140,18 +134,14 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
 
     def _decode(self, value: bytes, data: bytes) -> tuple[V, int]:
         """The value and the weight of a stored row."""
-        return self.spec.value.decode(data[8:] or value), Int64.decode(data[:8])
+        original, weight = weighted(value, data)
+        return self.spec.value.decode(original), weight
 
     def _load(self, keys: list[K]) -> dict[K, Bag]:
         assert self._store is not None
-        encoded = self.spec.key.identify_many(keys)
-        prefixes = [
-            self.spec.prefix(partition) + _LENGTH.pack(len(data)) + data
-            for partition, data in zip(self.spec.partitions_of(encoded), encoded, strict=True)
-        ]
         loaded: dict[K, Bag] = {}
-        for key, prefix, rows in zip(keys, prefixes, self._store.scan_many(prefixes), strict=True):
-            bag = dict(self._decode(row_key[len(prefix) :], found) for row_key, found in rows)
+        for key, rows in stored_rows(self.spec, self._store, keys):
+            bag = dict(self._decode(value, data) for value, data in rows)
             if bag:
                 loaded[key] = bag if len(bag) > 1 else next(iter(bag.items()))
         return loaded
@@ -161,21 +151,6 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
 
 
 _UNCHANGED = Changes([], [], [])
-
-
-def weighted_rows(spec: StateSpec, keys: Sequence[Any], values: Sequence[Any], weights: Sequence[int]) -> Changes:
-    """Rows with their weights, in the format of the store and the changelog; weight 0 is a deletion."""
-    key_data, value_data = spec.key.identify_many(keys), spec.value.identify_many(values)
-    as_came = spec.value.encode_many(values) if spec.value.identify else value_data
-    pack, encode = _LENGTH.pack, Int64.encode
-    return Changes(
-        spec.partitions_of(key_data),
-        [pack(len(key)) + key + value for key, value in zip(key_data, value_data, strict=True)],
-        [
-            (encode(weight) + (came if came != value else b"") if weight else None)
-            for value, came, weight in zip(value_data, as_came, weights, strict=True)
-        ],
-    )
 
 
 def pairs_of(bag: Bag | None) -> Collection[tuple[Any, int]]:

@@ -1,20 +1,19 @@
 """Ranks: the cells of a graph's nodes by root, each (depth, parent, order, supports).
 
-    len(node)(4) node root  ->  cell
-
-A node's cells are adjacent, so one lookup returns all roots that reach it. An operator changes them in place, and
-records in `notes(root)` each cell's previous value before its first change.
+A row key is made of node and root (`row_layout.py`). A node's cells are adjacent, so one lookup returns all roots that
+reach it. An operator changes them in place, and records in `notes(root)` each cell's previous value before its first
+change.
 
 Invariant: `_notes` holds the previous values of all cells changed in the current epoch. A node without cells is in
 `emptied` and stays in memory, as an empty dict, until the epoch ends; so the store is not read for it.
 """
 
-import struct
 from collections.abc import Iterator, Set
 from typing import Any
 
 from eddy.serde import Serde
 from eddy.state.cache import Cache
+from eddy.state.row_layout import row_key, split, stored_rows
 from eddy.state.spec import Changes, StateSpec
 from eddy.state.store import Store
 
@@ -23,7 +22,6 @@ __all__ = ["Cell", "Ranks"]
 Cell = tuple[Any, Any, Any, int]
 """Depth, parent, order, and the number of supports if they are counted."""
 
-_LENGTH = struct.Struct(">I")
 _NONE: Set[Any] = frozenset()
 
 
@@ -57,10 +55,10 @@ class Ranks(Cache[Any, dict[Any, Cell]]):
         ]
         nodes = self.spec.key.identify_many([node for node, _, _ in moved])
         roots = self._root.identify_many([root for _, root, _ in moved])
-        pack, encode = _LENGTH.pack, self.spec.value.encode
+        encode = self.spec.value.encode
         return Changes(
             self.spec.partitions_of(nodes),
-            [pack(len(node)) + node + root for node, root in zip(nodes, roots, strict=True)],
+            list(map(row_key, nodes, roots)),
             [None if cell is None else encode(cell) for _, _, cell in moved],
         )
 
@@ -92,28 +90,19 @@ class Ranks(Cache[Any, dict[Any, Cell]]):
         """Yield every ((node, root), cell), including the current epoch, in no particular order."""
         fresh = self._fresh
         if not self._complete:
-            keys = {self.spec.key.decode(self._split(row)[0]) for row, _ in self._rows()}
+            keys = {self.spec.key.decode(split(row)[0]) for row, _ in self._rows()}
             self.get_many(list(keys))
         for node, cells in list(fresh.items()):
             for root, cell in cells.items():
                 yield (node, root), cell
 
-    @staticmethod
-    def _split(row: bytes) -> tuple[bytes, bytes]:
-        end = 4 + _LENGTH.unpack_from(row)[0]
-        return row[4:end], row[end:]
-
     def _load(self, keys: list[Any]) -> dict[Any, dict[Any, Cell]]:
         assert self._store is not None
-        encoded = self.spec.key.identify_many(keys)
-        homes = self.spec.partitions_of(encoded)
-        prefixes = [
-            self.spec.prefix(home) + _LENGTH.pack(len(data)) + data for home, data in zip(homes, encoded, strict=True)
-        ]
         root, decode = self._root.decode, self.spec.value.decode
-        scanned = zip(keys, prefixes, self._store.scan_many(prefixes), strict=True)
         return {
-            key: {root(row[len(prefix) :]): decode(data) for row, data in rows} for key, prefix, rows in scanned if rows
+            key: {root(rest): decode(data) for rest, data in rows}
+            for key, rows in stored_rows(self.spec, self._store, keys)
+            if rows
         }
 
     def _changed_keys(self) -> Set[Any]:

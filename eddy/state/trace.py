@@ -1,23 +1,18 @@
 """A trace: the rows (key, value) of a collection inside a loop, with the changes of their weights by iteration.
 
 In memory a key's cell maps each value to its *history*, pairs (time, weight): from that iteration on, the row's weight
-is higher by that much. In the store every pair is a row of its own,
-
-    len(key)(4) key time value  ->  weight (8 bytes, big-endian) original time and value
-
-so that one change writes one row, whatever else its key has. Past epochs are collapsed: their changes are summed.
+is higher by that much. In the store every pair is a row of its own (`row_layout.py`), so that one change
+writes one row, however many its key has. Past epochs are collapsed: their changes are summed.
 
 Invariant: `_undo` holds the changes of the current epoch, so the state before it is the current state minus these. No
 weight in a history is 0, no history and no cell is empty.
 """
 
-import struct
 from collections.abc import Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
-from eddy.serde import Int64
-from eddy.state.arrangement import weighted_rows
 from eddy.state.cache import Cache
+from eddy.state.row_layout import split, stored_rows, weighted, weighted_rows
 from eddy.state.spec import Changes, StateSpec
 from eddy.state.store import Store
 
@@ -28,8 +23,6 @@ V = TypeVar("V")
 
 History = tuple[tuple[Any, int], ...]
 """Pairs (time, weight), each time once."""
-
-_LENGTH = struct.Struct(">I")
 
 
 class Trace(Cache[K, dict[Any, History]], Generic[K, V]):
@@ -112,11 +105,12 @@ class Trace(Cache[K, dict[Any, History]], Generic[K, V]):
             if weight := self.weight(key, value, time):
                 yield (key, time, value), weight
         for row_key, data in self._rows():
-            end = 4 + _LENGTH.unpack_from(row_key)[0]
-            time, value = self.spec.value.decode(data[8:] or row_key[end:])
-            key = self.spec.key.decode(row_key[4:end])
+            key_data, rest = split(row_key)
+            original, weight = weighted(rest, data)
+            time, value = self.spec.value.decode(original)
+            key = self.spec.key.decode(key_data)
             if (key, value, time) not in added:
-                yield (key, time, value), Int64.decode(data[:8])
+                yield (key, time, value), weight
 
     def weight(self, key: K, value: V, time: Any) -> int:
         """The row's history. Its key was read or changed in this epoch."""
@@ -133,17 +127,13 @@ class Trace(Cache[K, dict[Any, History]], Generic[K, V]):
 
     def _load(self, keys: list[K]) -> dict[K, dict[Any, History]]:
         assert self._store is not None
-        encoded = self.spec.key.identify_many(keys)
-        prefixes = [
-            self.spec.prefix(partition) + _LENGTH.pack(len(data)) + data
-            for partition, data in zip(self.spec.partitions_of(encoded), encoded, strict=True)
-        ]
         loaded: dict[K, dict[Any, History]] = {}
-        for key, prefix, rows in zip(keys, prefixes, self._store.scan_many(prefixes), strict=True):
+        for key, rows in stored_rows(self.spec, self._store, keys):
             cell: dict[Any, History] = {}
-            for row_key, data in rows:
-                time, value = self.spec.value.decode(data[8:] or row_key[len(prefix) :])
-                cell[value] = (*cell.get(value, ()), (time, Int64.decode(data[:8])))
+            for rest, data in rows:
+                original, weight = weighted(rest, data)
+                time, value = self.spec.value.decode(original)
+                cell[value] = (*cell.get(value, ()), (time, weight))
             if cell:
                 loaded[key] = cell
         return loaded

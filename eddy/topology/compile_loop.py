@@ -80,7 +80,7 @@ class LoopCompiler:
         return operator.keep(self._queue(), self._given(seeded), limits, self._outside.world.ownership)
 
     def _queue(self) -> Queue:
-        """Where the loop's inputs wait while a bound is met, with notes by unit."""
+        """The state in which the loop's inputs wait while a bound is met, with the reasons."""
         loop, inputs = self._loop, self.externals
         keyed = not (loop.variables[0].single_partition or loop.single_partition)
         key = self._key(loop.variables[0]) if keyed else Native
@@ -89,7 +89,10 @@ class LoopCompiler:
         return Queue(Arrangement(spec, self._store), len(inputs), keyed)
 
     def _given(self, seeded: bool) -> Given:
-        """Where the bindings' rows are found: a seed is in no trace of the result, the last iteration in none of X."""
+        """The traces, or else a state, with the rows of the bindings.
+
+        A trace of the result lacks the seed, and a trace of X the last iteration.
+        """
         loop, traces = self._loop, []
         for variable, result in zip(loop.variables, loop.results, strict=True):
             found = None if seeded else self._traces.get(result)
@@ -102,11 +105,11 @@ class LoopCompiler:
         return Given(traces, Arrangement(self._beside(f"{loop.name}-given", keys, values), self._store))
 
     def _key(self, step: Node) -> Serde[Any]:
-        """How keys of a step are written where they lie."""
+        """The serde of a step's keys."""
         return self._outside.spec(step, step.name, "", None).key
 
     def _beside(self, name: str, keys: list[Serde[Any]], values: list[Serde[Any]]) -> StateSpec:
-        """The identity of a state of numbered rows that lies where the loop's rows of the same keys do."""
+        """The spec of a state of numbered rows, co-partitioned with the loop's rows by their keys."""
         spec = self._outside.spec(self._loop.variables[0], name, "arrangement", _by_number(values))
         home = spec.partitioner
         at_home = lambda data, count: home(data[1:], count)  # noqa: E731
@@ -210,7 +213,7 @@ class LoopCompiler:
         return self._outside.world.store
 
     def _encoder(self, variable: Node, result: Node) -> Callable[[tuple[Any, Any]], object] | None:
-        """How rows of a binding are written, where a step keeps them as they are."""
+        """The encoder of a binding's rows, if a state stores them unchanged; else None."""
         if self._traces.keys().isdisjoint({variable, result}):
             return None
         key, value = variable.key or Native, variable.value or Native

@@ -104,7 +104,7 @@ class Rig:
         """Step the workers in turn until nothing is under way anywhere."""
         deadline = Deadline(timeout_s)
         while sum(worker.step(0.01) for worker in workers) or _busy(workers):
-            deadline.check([worker.last_error for worker in workers])
+            deadline.check([worker.trouble for worker in workers])
 
     def share(self, *workers: eddy.Worker) -> None:
         """Step the workers in turn until each owns partitions, and has restored their states."""

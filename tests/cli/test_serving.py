@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from eddy.connectors.broker import free_port
 from tests.serve.conftest import fetch
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "family.py"
@@ -100,3 +101,20 @@ def test_a_server_that_was_killed_goes_on_where_it_was(eddy_: Eddy) -> None:
         rows = fetch(port, "/v1/tables/nodes?limit=10000").json
         assert {row["key"]: row["value"] for row in rows["rows"]} == dict(line.split() for line in lines)
         assert rows["exact"]
+
+
+def test_server_waits_for_brokers_that_are_away_until_it_is_stopped(eddy_: Eddy) -> None:
+    server = eddy_("serve", "family.py", "--http", "0", "--bootstrap", f"127.0.0.1:{free_port()}")
+    assert server.stderr is not None
+    assert any("not started yet; trying for 300 s" in line for line in server.stderr)
+    server.send_signal(signal.SIGTERM)
+    _, messages = server.communicate(timeout=PATIENCE_S)
+    assert server.returncode == 0, messages
+    assert "stopped by SIGTERM" in messages
+
+
+def test_certificate_and_key_belong_together(eddy_: Eddy) -> None:
+    server = eddy_("serve", "family.py", "--tls-cert", "cert.pem")
+    _, messages = server.communicate(timeout=PATIENCE_S)
+    assert server.returncode == 2
+    assert "--tls-cert and --tls-key belong together" in messages

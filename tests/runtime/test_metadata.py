@@ -6,13 +6,19 @@ import msgspec
 
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import Headers, TopicPartition, TopicSpec
+from eddy.operators.set_aside import Kept, Located
+from eddy.runtime.decoding import Rejected
 from eddy.runtime.metadata import (
     FilesRead,
     Finished,
+    Metadata,
     Unfinished,
     read_metadata,
     write_finished,
+    write_held,
+    write_left_out,
     write_plan,
+    write_set_aside,
     write_unfinished,
 )
 
@@ -75,3 +81,44 @@ def test_the_first_release_reads_what_is_written_now(tmp_path: Path) -> None:
     assert msgspec.json.decode(notes[b"backfill"] or b"", type=dict | None) is None
     headers: Headers = (records.headers or [()])[-1]
     assert [name for name, _ in headers] == ["eddy.finished"]
+
+
+class TestEntries:
+    """Each kind of entry is read as it was written, and goes when it is removed."""
+
+    def test_plans_in_their_order_and_every_incarnation(self, tmp_path: Path) -> None:
+        log = remembered(
+            tmp_path,
+            lambda to: write_plan(to, "app-plan", ["one"], "a"),
+            lambda to: write_plan(to, "app-plan", ["one", "two"], "b"),
+        )
+        metadata = read_metadata(log, "app-plan")
+        assert metadata.plans == [["one"], ["one", "two"]]
+        assert metadata.plan == ["one", "two"]
+        assert metadata.incarnations == {"a", "b"}
+
+    def test_rejected_records(self, tmp_path: Path) -> None:
+        rejected = [Rejected("in", p, offset, 0, b"k", b"v", (), "no number") for p, offset in ((0, 7), (1, 2))]
+        log = remembered(tmp_path, lambda to: write_left_out(to, "app-plan", rejected))
+        assert read_metadata(log, "app-plan").left_out == {("in", 0, 7), ("in", 1, 2)}
+
+    def test_held_parts_until_they_are_removed(self, tmp_path: Path) -> None:
+        log = remembered(
+            tmp_path,
+            lambda to: write_held(to, "app-plan", {("x", 1): "a cycle", ("x", 0): "another"}),
+            lambda to: write_held(to, "app-plan", {("x", 1): "a longer cycle", ("x", 0): None}),
+        )
+        assert read_metadata(log, "app-plan").held == {("x", 1): "a longer cycle"}
+
+    def test_rows_that_are_set_aside_until_they_are_removed(self, tmp_path: Path) -> None:
+        one, other = (Located("step", 1, 0, row) for row in (b"one", b"\xff other"))
+        kept = Kept(2, 0, "key", "why")
+        log = remembered(
+            tmp_path,
+            lambda to: write_set_aside(to, "app-plan", {one: kept, other: kept}),
+            lambda to: write_set_aside(to, "app-plan", {one: None}),
+        )
+        assert read_metadata(log, "app-plan").set_aside == {other: kept}
+
+    def test_nothing_without_the_topic(self) -> None:
+        assert read_metadata(LocalLog(None), "app-plan") == Metadata()

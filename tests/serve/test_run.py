@@ -58,6 +58,7 @@ def test_worker_serves_until_it_is_stopped(run: Run) -> None:
         assert (page.status, worker.poll()) == (503, None), page.text
     assert [table["name"] for table in page.json["tables"]] == ["nodes", "descendants"]
     assert fetch(port, "/v1/tables/nodes/nobody").status == 404
+    assert 'eddy_views_rows{table="nodes"} 0.0' in fetch(port, "/metrics").text
     worker.send_signal(signal.SIGTERM)
     messages = told(worker, 0)
     assert [message["message"] for message in messages][-1].startswith("stopped by SIGTERM; 0 records in")

@@ -7,12 +7,15 @@ is thrown out or comes back. A worker that steps may meet a fate at a named step
     crash     it is gone as by SIGKILL, nothing is undone; its store is kept, lost, or an older copy
     abort     a retriable error: the epoch is undone and tried again
     unknown   a commit of which it never learns whether it happened, and both happen
-    refused   the store takes no write after the commit (a full disk): the worker stops
+    refused   the store takes no write after the commit (a full disk): the worker stops, or is stepped again
     zombie    it is thrown out in the middle of its epoch, and goes on
     usurped   the same, and others take over and commit before it goes on
     stolen    another worker takes its name in the middle of its epoch
     paused    it stands still, past its session, when the log has answered a question of its: others take over,
               commit and purge before it sees the answer
+
+In one of three worlds more of them, `MISHAPS`, may end a worker's step in whichever state the worker is: when the log
+answers, or while records are isolated. A worker may leave then, too.
 
 In two of three worlds some records cannot be processed: each worker leaves them out, or writes letters of them.
 
@@ -45,6 +48,7 @@ from eddy.connectors.local import LocalLog
 from eddy.connectors.log import TopicSpec
 from eddy.errors import FencedError, IndeterminateCommitError
 from eddy.partitioner import partition_of
+from eddy.runtime import lifecycle
 from eddy.state.rocksdb import RocksDBStore
 from eddy.state.store import Store
 from tests.simulation.programs import PROGRAMS, Event, Program
@@ -83,6 +87,9 @@ FATES = {
     "stolen": UNLOCKED,
     "paused": [ANSWERED],
 }
+MISHAPS = ["abort", "unknown", "unknown", "refused", "crash"]
+RARE = (lifecycle.State.RESTORING, lifecycle.State.ISOLATING)
+"""States that a worker is in for few steps: mishaps come ten times as often there."""
 TURNS = {"step": 60, "produce": 18, "join": 4, "leave": 1, "crash": 2, "evict": 4, "throw out": 1, "compact": 1}
 MAX_WORKERS = 4
 ROUNDS = 3_000
@@ -137,6 +144,8 @@ class World:
         self.dead: list[str] = []
         self.left_behind: list[Store] = []
         self.older: list[KeptStore] = []
+        self.transitions: set[tuple[lifecycle.State, lifecycle.Event]] = set()
+        self.living = False
         self._checked: object = None
         self._rocksdb = self.rng.random() < 0.03
         self._folder: tempfile.TemporaryDirectory[str] | None = None
@@ -159,6 +168,8 @@ class World:
         self.rate = rng.choice([0.0, 0.05, 0.2, 0.4]) if self.faults else 0.0
         self.weights = {turn: weight * rng.choice([1, 1, 3]) for turn, weight in TURNS.items()}
         self.compacted = rng.random() < 0.3
+        self.mishaps = random.Random(f"answers {self.seed}")  # by numbers of its own
+        self.mishap_rate = self.mishaps.choice([0.0, 0.0, 0.05])
         self._draw_poison()
         self.say(f"{self.program.name} {self.config} cells={self.cells} faults={self.faults} rate={self.rate}")
 
@@ -238,6 +249,8 @@ class World:
         elif turn == "step":
             self._draw_fate(actor)
             self._step(actor)
+            if actor in self.actors and actor.worker.state in RARE and self.mishaps.random() < self.mishap_rate:
+                self._leave(actor)
         elif turn == "leave":
             self._leave(actor)
         elif turn == "crash" and "crash" in self.faults:
@@ -314,8 +327,13 @@ class World:
             observe=lambda step: self._observe(actor, step),
         )
         actor.worker.circuit.max_cells = self.cells  # fewer than a setting in bytes can ask for
+        actor.worker.lifecycle.observe = lambda left, event, entered: self._enters(actor, left, event, entered)
         self.actors.append(actor)
         self.say(f"{name} joins")
+
+    def _enters(self, actor: Actor, left: lifecycle.State, event: lifecycle.Event, entered: lifecycle.State) -> None:
+        self.transitions.add((left, event))
+        self.say(f"{actor.name} {left} → {entered}: {event}")
 
     def _draw_store(self) -> Store:
         if self.older and self.rng.random() < 0.2:
@@ -362,9 +380,7 @@ class World:
             actor.doomed = True
             self._bury(actor, "fenced")
         except eddy.StateError:
-            actor.worker.close()
-            self._bury(actor, "of a full disk")
-            self.dead.remove(actor.name)
+            self._fail(actor)
         finally:
             actor.running = False
             if actor.fate is not None and actor.fate[1] != ANSWERED:
@@ -377,6 +393,16 @@ class World:
             self.witness.count_exchanged()
         return taken
 
+    def _fail(self, actor: Actor) -> None:
+        """Its store has refused: it is closed, or, being thrown out by nobody, stepped again."""
+        if not actor.doomed and self.mishaps.random() < 0.5:
+            self.say(f"{actor.name} has failed, and is stepped again")
+            return
+        actor.worker.close()
+        self._bury(actor, "of a full disk")
+        if not actor.doomed:
+            self.dead.remove(actor.name)
+
     def _replaced(self, actor: Actor) -> bool:
         return sum(other.name == actor.name for other in self.actors) > 1 or actor.name in self.dead
 
@@ -388,11 +414,18 @@ class World:
             actor.fate = fate, self.rng.choice(FATES[fate])
 
     def _observe(self, actor: Actor, step: str) -> None:
+        if step != ANSWERED and actor.worker.state is lifecycle.State.ISOLATING:
+            self._mishap(actor, step, [deed for deed in MISHAPS if step in FATES[deed]])
         if actor.fate is None or actor.fate[1] != step:
             return
         (fate, _), actor.fate = actor.fate, None
         self.say(f"{actor.name} at '{step}': {fate}")
-        deeds: dict[str, Callable[[Actor, str], None]] = {
+        self.deeds[fate](actor, step)
+
+    @property
+    def deeds(self) -> dict[str, Callable[[Actor, str], None]]:
+        """By fate."""
+        return {
             "crash": self._crash,
             "abort": self._abort,
             "unknown": self._lose_answer,
@@ -402,19 +435,27 @@ class World:
             "stolen": self._steal,
             "paused": self._pause,
         }
-        deeds[fate](actor, step)
 
     def _answer(self, actor: Actor) -> None:
         if actor.running and actor.fate is not None and actor.fate[1] == ANSWERED and self.rng.random() < 0.3:
             self._observe(actor, ANSWERED)
+        self._mishap(actor, ANSWERED, MISHAPS)
+
+    def _mishap(self, actor: Actor, step: str, deeds: list[str]) -> None:
+        if not deeds or not actor.running or self.living:
+            return
+        rate = self.mishap_rate * (10 if actor.worker.state in RARE else 1)
+        if self.mishaps.random() < rate:
+            deed = self.mishaps.choice(deeds)
+            self.say(f"{actor.name} at '{step}': {deed}")
+            self.deeds[deed](actor, step)
 
     def _crash(self, actor: Actor, step: str) -> None:
         actor.worker._undo = lambda: None  # type: ignore[method-assign]  # a SIGKILL undoes nothing
+        actor.worker.lifecycle.observe = lambda left, event, entered: None
         if step in BEFORE_COMMIT and (step not in UNLOCKED or self.rng.random() < 0.5):
             # The lock goes with the process; the open transaction goes when its time is out.
-            assert actor.worker._producer is not None or step == "stepped"
-            if actor.worker._producer is not None:
-                actor.worker._producer.abort()
+            actor.worker._producer.abort()
         raise Crash
 
     def _abort(self, actor: Actor, step: str) -> None:
@@ -459,6 +500,7 @@ class World:
 
     def _live(self) -> None:
         self.say("liveness")
+        self.living = True
         while self.dead:
             self._evict_a_dead_one()
         if not self.actors:

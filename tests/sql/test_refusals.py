@@ -158,7 +158,7 @@ R = "WITH RECURSIVE r(n) AS ("
             "WITH RECURSIVE a(n) AS (SELECT 1 UNION SELECT n FROM (WITH MUTUALLY RECURSIVE b(n int) AS (SELECT n FROM "
             "a WHERE n < 3) SELECT n FROM b) q) SELECT 1",
             "1, column 106",
-            "'a' in a block inside of its step is not supported; WITH MUTUALLY RECURSIVE can have it there",
+            "'a' in a block inside of its step is not supported; WITH MUTUALLY RECURSIVE allows it",
         ),
     ],
 )

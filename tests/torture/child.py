@@ -20,6 +20,7 @@ import msgspec
 import eddy
 from eddy.cli.exits import exit_status
 from eddy.connectors.kafka import KafkaLog, KafkaSettings
+from eddy.runtime.lifecycle import State
 from tests.torture.planted import PLANTS
 from tests.torture.programs import program_of
 
@@ -97,7 +98,7 @@ def report(worker: eddy.Worker) -> Callable[[], None]:
 
     def say() -> None:
         nonlocal said
-        ready = not worker.restoring and not worker._stale
+        ready = worker.state in (State.PROCESSING, State.ISOLATING)
         owned = set(worker._consumer.assignment()) if ready else set()
         if owned != said:
             said = owned

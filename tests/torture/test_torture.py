@@ -38,7 +38,7 @@ def test_the_steps_are_those_of_an_epoch() -> None:
     topology = eddy.Topology("steps")
     topology.stream("in").to("out")
     with eddy.TopologyTestDriver(topology) as driver:
-        driver.worker._observe = seen.append
+        driver.worker._parts.observe = seen.append
         driver.input("in").pipe(b"a", b"b")
     assert seen[: len(STEPS)] == STEPS
 

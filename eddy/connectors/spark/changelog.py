@@ -17,7 +17,7 @@ from pyspark.sql import functions as f
 from eddy.connectors.spark.frames import be32, be64
 from eddy.topology.plan import Node, Sink
 
-__all__ = ["ComputedResults", "StateRows", "changelog_rows", "key_in"]
+__all__ = ["ComputedResults", "StateRows", "changelog_rows"]
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,3 @@ def changelog_rows(state: StateRows) -> DataFrame:
         came = f.concat(be32(f.col("time")), came)
     key = f.concat(*parts, f.col("v"))
     return frame.select("k", key.alias("key"), f.concat(be64(f.col("w")), f.coalesce(came, f.lit(b""))).alias("value"))
-
-
-def key_in(data: bytes) -> bytes:
-    """The key in a row key of an arrangement or a trace."""
-    return data[4 : 4 + int.from_bytes(data[:4], "big")]

@@ -22,10 +22,11 @@ from eddy.connectors.spark.one_task import OneTask
 from eddy.connectors.spark.session import ONE_TASK
 from eddy.errors import ConfigurationError
 from eddy.operators.circuit import Circuit
-from eddy.runtime.internal_topics import DEAD_LETTER, InternalTopics, internal_topics, metadata_topic, partition_counts
+from eddy.runtime.compiled import UserTopics
+from eddy.runtime.internal_topics import DEAD_LETTER, InternalTopics, metadata_topic
 from eddy.runtime.metadata import Metadata, read_metadata
 from eddy.runtime.quiescence import last_cut
-from eddy.topology.compile import Environment, check_reads, compile_plan, sink_serdes
+from eddy.topology.compile import check_reads, sink_serdes
 from eddy.topology.identity import identity, states_of
 from eddy.topology.plan import Source
 from eddy.topology.topology import Topology
@@ -56,15 +57,13 @@ class Application:
         """
         plan, name = topology.plan, topology.name
         check_reads(plan)
-        topics = {source.topic for source in plan.sources()} | {sink.topic for sink in plan.sinks()}
-        specs = partition_counts(log, topics, f"application '{name}'")
-        compacted = frozenset(topic for topic in specs if specs[topic].compacted and log.compaction_waits)
-        counts = {topic: spec.partitions for topic, spec in specs.items()}
+        topics = UserTopics.of(topology, log)
         metadata = read_metadata(log, metadata_topic(name))
         before = metadata.plan if metadata.backfill is None else metadata.backfill.plan
         written = None if before is None or anew else frozenset(states_of(before))
-        circuit = compile_plan(plan, Environment(counts, compacted, partitioner=log.partitioner, written=written))
-        return cls(topology, log, specs, circuit, internal_topics(name, circuit), metadata, identity(plan, circuit))
+        compiled = topics.compiled(written=written)
+        circuit = compiled.circuit
+        return cls(topology, log, topics.specs, circuit, compiled.internal, metadata, identity(plan, circuit))
 
     @property
     def counts(self) -> dict[str, int]:

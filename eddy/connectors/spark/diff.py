@@ -12,9 +12,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from eddy.connectors.spark.arrow_functions import Reader, arrow_schema
-from eddy.connectors.spark.changelog import key_in
 from eddy.connectors.spark.frames import Frames, names
 from eddy.connectors.spark.inputs import RAW, OffsetRange, OpenLog, topics_to_read
+from eddy.state.row_layout import split
 
 __all__ = ["DIFF", "KeyPartitions", "diff", "diff_by_canonical_keys", "read_placed"]
 
@@ -40,7 +40,7 @@ class KeyPartitions:
         if count == 1:
             return [0] * len(keys)
         if topic in self.rows:
-            keys = [None if key is None else key_in(key) for key in keys]
+            keys = [None if key is None else split(key)[0] for key in keys]
         return [0 if key is None else self.partitioner(key, count) for key in keys]
 
 

@@ -21,9 +21,9 @@ from typing import Any
 import msgspec
 
 from eddy.connectors.spark.arrow_functions import arrow_schema, record_batch
-from eddy.connectors.spark.changelog import key_in
 from eddy.connectors.spark.diff import DIFF
 from eddy.serde import Float64, Int64, Native, Plain, Serde
+from eddy.state.row_layout import split, weighted
 
 __all__ = ["CLASSIFIED", "Classifying", "RowFormat", "WithCanonicalKeys"]
 
@@ -127,7 +127,7 @@ class Classifying:
 
     def _group(self, row: dict[str, Any]) -> tuple[str, bytes | None]:
         key = row["k"]
-        return row["topic"], key_in(key) if self.forms[row["topic"]].rows and key is not None else key
+        return row["topic"], split(key)[0] if self.forms[row["topic"]].rows and key is not None else key
 
     def _classified(self, form: RowFormat, rows: Iterable[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str]]:
         lonely: list[dict[str, Any]] = []
@@ -149,13 +149,9 @@ class Classifying:
         expected, found = row["expected"], row["found"]
         if expected[:_WEIGHT_BYTES] != found[:_WEIGHT_BYTES]:
             return "differs"
-        value = _value_in(row["k"])
-        one, other = (data[_WEIGHT_BYTES:] or value for data in (expected, found))
+        value = split(row["k"])[1]
+        one, other = (weighted(value, data)[0] for data in (expected, found))
         return "alike" if one == other else form.how(one, other, 0.0)
-
-
-def _value_in(key: bytes) -> bytes:
-    return key[4 + int.from_bytes(key[:4], "big") :]
 
 
 def _paired(form: RowFormat, rows: list[dict[str, Any]], tolerance: float) -> set[int]:
@@ -164,7 +160,7 @@ def _paired(form: RowFormat, rows: list[dict[str, Any]], tolerance: float) -> se
     for at, row in enumerate(rows):
         data = row["expected"] or row["found"]
         try:
-            value = form.value.decode(data[_WEIGHT_BYTES:] or _value_in(row["k"]))
+            value = form.value.decode(weighted(split(row["k"])[1], data)[0])
         except Exception:
             continue
         numbers: list[float] = []

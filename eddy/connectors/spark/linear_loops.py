@@ -20,7 +20,7 @@ from eddy.connectors.spark.arrow_functions import FACTS, ROWS, RowsEntry
 from eddy.connectors.spark.frames import Frames, RunningUnion, names, spark_errors
 from eddy.connectors.spark.linear_cycles import TakenBackError, reached_by_cycles, without
 from eddy.connectors.spark.step_compiler import StepCompiler
-from eddy.connectors.spark.step_frames import Capture, PendingRows, StepFrames
+from eddy.connectors.spark.step_frames import Capture, PendingRows
 from eddy.errors import LoopLimitError
 from eddy.operators.held_waves import MOST_REACHED
 from eddy.operators.recursion import ADVICE
@@ -129,15 +129,12 @@ class _Loop:
     def _op(self, frontier: DataFrame, capture: Capture, captures: bool) -> DataFrame:
         """op of a frontier, not merged; states of its steps are captured."""
         compiler, node = self._compiler, self._node
-        compiler.scope = scope = StepFrames(capture, nested=False, captures=captures, around=self._outer)
-        scope[node.variable] = PendingRows(frontier, RowsEntry(*self._serdes, self._facts))
-        if not self._facts:
-            scope.rows[node.variable] = frontier
-        for step in compiler.scopes.body[node]:
-            compiler.compile(step)
-        made = scope[node.result].under(self._frames, *self._serdes, node.label)
-        compiler.scope = self._outer
-        return made
+        with compiler.inner_scope(capture, nested=False, captures=captures) as scope:
+            scope[node.variable] = PendingRows(frontier, RowsEntry(*self._serdes, self._facts))
+            if not self._facts:
+                scope.rows[node.variable] = frontier
+            compiler.compile_body(node)
+            return scope[node.result].under(self._frames, *self._serdes, node.label)
 
     def _going_on(self, whole: DataFrame) -> DataFrame:
         """The rows of a frontier that go on; the others wait."""

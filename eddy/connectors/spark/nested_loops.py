@@ -18,7 +18,7 @@ from pyspark.sql import functions as f
 from eddy.connectors.spark.arrow_functions import ROWS, RowsEntry
 from eddy.connectors.spark.frames import Frames, spark_errors
 from eddy.connectors.spark.step_compiler import StepCompiler
-from eddy.connectors.spark.step_frames import PendingRows, StepFrames
+from eddy.connectors.spark.step_frames import PendingRows
 from eddy.errors import LoopLimitError
 from eddy.serde import Native, String
 from eddy.topology.plan import Binding, Block, Node, Recursion
@@ -58,7 +58,7 @@ class _Traces:
 
 def run(compiler: StepCompiler, loop: Loop) -> None:
     """Compute a loop and set the rows of its results. Raises: LoopLimitError."""
-    frames, outer = compiler.frames, compiler.scope
+    frames = compiler.frames
     inside = loop in compiler.scopes.around
     traces = _Traces(frames)
     captures = compiler.traced and not inside
@@ -66,15 +66,13 @@ def run(compiler: StepCompiler, loop: Loop) -> None:
     iterations, seeded = _iterations(loop), isinstance(loop, Recursion)
     for number in range(iterations + seeded):  # the seed needs no iteration
         traces.iteration = number
-        compiler.scope = scope = StepFrames(traces.capture, nested=True, captures=captures, around=outer)
-        for variable, rows in zip(loop.variables, bindings, strict=True):
-            scope[variable] = PendingRows(rows, RowsEntry(*compiler.serdes(variable)))
-            scope.rows[variable] = rows
-        for step in compiler.scopes.body[loop]:
-            compiler.compile(step)
         before, old = bindings, marks
-        bindings, marks = frames.marked([_result(compiler, loop, index) for index in range(len(loop.variables))])
-        compiler.scope = outer
+        with compiler.inner_scope(traces.capture, nested=True, captures=captures) as scope:
+            for variable, rows in zip(loop.variables, bindings, strict=True):
+                scope[variable] = PendingRows(rows, RowsEntry(*compiler.serdes(variable)))
+                scope.rows[variable] = rows
+            compiler.compile_body(loop)
+            bindings, marks = frames.marked([_result(compiler, loop, index) for index in range(len(loop.variables))])
         changed = [index for index, mark in enumerate(marks) if mark != old[index]]
         if not changed:
             break

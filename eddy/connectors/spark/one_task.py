@@ -32,7 +32,6 @@ from eddy.connectors.spark.arrow_functions import (
     encode_rows,
     place_of,
 )
-from eddy.connectors.spark.changelog import key_in
 from eddy.connectors.spark.frames import Frames, names, spark_errors
 from eddy.errors import EddyError, LoopLimitError
 from eddy.operators.batch import EMPTY, Batch, concat, consolidate
@@ -41,6 +40,7 @@ from eddy.operators.exchange import Budget
 from eddy.operators.held_waves import HeldWaves
 from eddy.operators.operator import State
 from eddy.serde import Serde
+from eddy.state.row_layout import split
 from eddy.topology.compile import Environment, compile_part, compile_plan
 from eddy.topology.plan import HeldErrors, Node, Plan, Sink
 
@@ -212,7 +212,7 @@ def _state(name: str, state: State) -> Iterator[Any]:
     keys, values = [key for key, _ in changed], [value for _, value in changed]
     homes: list[bytes | None] = [None] * len(keys)
     if state.spec.partitions > 1:
-        homes = list(keys if state.spec.kind == "table" else map(key_in, keys))
+        homes = list(keys) if state.spec.kind == "table" else [split(key)[0] for key in keys]
     yield from _batches("state", name, len(keys), k=homes, key=keys, value=values)
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from eddy.serde import Bytes, Float64, Int64, Plain, Serde, String
+from eddy.state.row_layout import split, weighted
 from eddy.state.spec import StateSpec
 from eddy.topology.compile import sink_serdes
 from eddy.topology.plan import Plan, Sink
@@ -34,10 +35,10 @@ class Readable:
             return cls(spec.key.decode, lambda _, data: spec.value.decode(data))
 
         def row(data: bytes) -> Any:
-            end = 4 + int.from_bytes(data[:4], "big")
-            return spec.key.decode(data[4:end]), spec.value.decode(data[end:])
+            key, value = split(data)
+            return spec.key.decode(key), spec.value.decode(value)
 
-        return cls(row, lambda _, data: f"weight {Int64.decode(data[:8])}")
+        return cls(row, lambda _, data: f"weight {weighted(b'', data)[1]}")
 
     def key(self, data: bytes | None) -> str:
         """A key as text."""

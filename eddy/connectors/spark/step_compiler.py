@@ -10,7 +10,8 @@ a step is captured under its name in `topology/compile.py`. Loops are added by `
 Invariant: the names of the captured states are those of the circuit of the same plan.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import singledispatchmethod
 from typing import Any
 
@@ -33,7 +34,7 @@ from eddy.connectors.spark.changelog import ComputedResults, StateRows
 from eddy.connectors.spark.folds import FOLDED, FoldFunction, GroupFunction
 from eddy.connectors.spark.frames import Frames, be64, names, spark_errors, with_suffix
 from eddy.connectors.spark.one_task import BY_A_WORKER, OneTask
-from eddy.connectors.spark.step_frames import PendingRows, StepFrames
+from eddy.connectors.spark.step_frames import Capture, PendingRows, StepFrames
 from eddy.errors import LoopLimitError
 from eddy.operators.batch import consolidate
 from eddy.operators.keyed import WithKeys
@@ -126,6 +127,21 @@ class StepCompiler:
         """Add a step with its rows."""
         self.scope[node] = PendingRows(frame, RowsEntry(*self.serdes(node)))
         self.know(node, frame)
+
+    @contextmanager
+    def inner_scope(self, capture: Capture, nested: bool, captures: bool) -> Iterator[StepFrames]:
+        """The frames of one iteration of a loop, inside the current scope; steps are compiled into them meanwhile."""
+        outer = self.scope
+        self.scope = StepFrames(capture, nested=nested, captures=captures, around=outer)
+        try:
+            yield self.scope
+        finally:
+            self.scope = outer
+
+    def compile_body(self, loop: Loop) -> None:
+        """Compile the steps inside a loop into the current scope."""
+        for step in self.scopes.body[loop]:
+            self.compile(step)
 
     @singledispatchmethod
     def compile(self, node: Node) -> None:

@@ -16,7 +16,7 @@ Source: Ramalingam and Reps, "An incremental algorithm for a generalization of t
 problem", J. Algorithms 21 (1996), in batches.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Any
 
@@ -132,8 +132,7 @@ class Depths:
 
         Returns the removed depths.
         """
-        at, out, emptied = self._at, self._out, self._ranks.emptied
-        notes, cost_of, counted = self._ranks.notes(root), self._cost_of, self._counted
+        at, notes, counted = self._at, self._ranks.notes(root), self._counted
         lost: dict[Any, Any] = {}
         depths = list(suspects)
         heapify(depths)
@@ -155,23 +154,34 @@ class Depths:
                 lost[v] = depth
                 del cells[root]
                 if not cells:
-                    emptied.append(v)
-                if (bag := out.get(v)) is None:
+                    self._ranks.emptied.append(v)
+                if (children := self._out.get(v)) is None:
                     continue
-                for w, weight in bag.items():
-                    if weight <= 0 or not (cells := at.get(w, _NO_CELLS)) or (cell := cells.get(root)) is None:
-                        continue
-                    if cell[0] != depth + (1 if cost_of is None else cost_of(v, w)):
-                        continue
-                    if counted:
-                        notes.setdefault(w, cell)
-                        cells[root] = (cell[0], cell[1], cell[2], cell[3] - 1)
-                    if cell[1] == v:
-                        if cell[0] not in suspects:
-                            suspects[cell[0]] = {}
-                            heappush(depths, cell[0])
-                        suspects[cell[0]][w] = None
+                for w, below in self._orphans(root, v, depth, children, notes):
+                    if below not in suspects:
+                        suspects[below] = {}
+                        heappush(depths, below)
+                    suspects[below][w] = None
         return lost
+
+    def _orphans(
+        self, root: Any, lost: Any, depth: Any, children: dict[Any, int], notes: dict[Any, Cell | None]
+    ) -> Iterator[tuple[Any, Any]]:
+        """Take the support of a node that has lost `depth` from its children.
+
+        Yields those whose parent it was, with their depths.
+        """
+        at, cost_of, counted = self._at, self._cost_of, self._counted
+        for w, weight in children.items():
+            if weight <= 0 or not (cells := at.get(w, _NO_CELLS)) or (cell := cells.get(root)) is None:
+                continue
+            if cell[0] != depth + (1 if cost_of is None else cost_of(lost, w)):
+                continue
+            if counted:
+                notes.setdefault(w, cell)
+                cells[root] = (cell[0], cell[1], cell[2], cell[3] - 1)
+            if cell[1] == lost:
+                yield w, cell[0]
 
     def _nearest(self, root: Any, node: Any) -> tuple[Any, Any, int]:
         """The least depth offered by a node's parents, the least such parent, and the number of such parents."""
@@ -211,14 +221,14 @@ class Depths:
 
     def _spread(self, root: Any, offers: Offers) -> None:
         """Settle nodes at their offered depths, and offer depths to their children, until no offer is left."""
-        at, out, cost_of, counted = self._at, self._out, self._cost_of, self._counted
-        notes, max_depth, size = self._ranks.notes(root), self._max_depth, self._size
+        at, out, counted = self._at, self._out, self._counted
+        notes, size = self._ranks.notes(root), self._size
         limit, most = self._limit, self._most
         depths = list(offers)
         heapify(depths)
         while depths:
             depth = heappop(depths)
-            nodes, further = offers.pop(depth), depth + 1
+            nodes = offers.pop(depth)
             if not self._all_there:
                 self._load_around(nodes)
             for v, (parent, supports) in nodes.items():
@@ -233,27 +243,42 @@ class Depths:
                     size += 1
                     if depth > limit or size > most:
                         self.over.add(root)
-                if (bag := out.get(v)) is None:
-                    continue
-                for w, weight in bag.items():
-                    if weight <= 0:
-                        continue
-                    if cost_of is not None:
-                        further = self._further(depth, v, w)
-                    cell = at.get(w, _NO_CELLS).get(root)
-                    if cell is None or further < cell[0]:
-                        if further > max_depth:
-                            continue
-                        if (others := offers.get(further)) is None:
-                            offers[further] = {w: (v, 1)}
-                            heappush(depths, further)
-                        elif w in others:
-                            offer(offers, further, w, v, 1)
-                        else:
-                            others[w] = (v, 1)
-                    elif further == cell[0]:
-                        self._support(root, v, w, cell, notes)
+                if (children := out.get(v)) is not None:
+                    self._offer(root, v, depth, children, offers, depths, notes)
         self._size = size
+
+    def _offer(
+        self,
+        root: Any,
+        node: Any,
+        depth: Any,
+        children: dict[Any, int],
+        offers: Offers,
+        depths: list[Any],
+        notes: dict[Any, Cell | None],
+    ) -> None:
+        """Offer the children of a settled node a lesser depth, or support them at an equal one.
+
+        `depths` is the heap of the depths in `offers`.
+        """
+        at, cost_of, max_depth, below = self._at, self._cost_of, self._max_depth, depth + 1
+        for w, weight in children.items():
+            if weight <= 0:
+                continue
+            if cost_of is not None:
+                below = self._further(depth, node, w)
+            cell = at.get(w, _NO_CELLS).get(root)
+            if cell is not None and below >= cell[0]:
+                if below == cell[0]:
+                    self._support(root, node, w, cell, notes)
+            elif below <= max_depth:
+                if (offered := offers.get(below)) is None:
+                    offers[below] = {w: (node, 1)}
+                    heappush(depths, below)
+                elif w in offered:
+                    offer(offers, below, w, node, 1)
+                else:
+                    offered[w] = (node, 1)
 
     def _support(self, root: Any, node: Any, child: Any, cell: Cell, notes: dict[Any, Cell | None]) -> None:
         """Add `node` as a support of `child`."""

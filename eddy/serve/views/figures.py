@@ -9,10 +9,12 @@ from prometheus_client.registry import Collector
 
 from eddy.serve.views.views import Views
 
-__all__ = ["registry_of"]
+__all__ = ["Figures", "registry_of"]
 
 
-class _Figures(Collector):
+class Figures(Collector):
+    """Collects from views."""
+
     def __init__(self, views: Views) -> None:
         self._views = views
 
@@ -48,6 +50,6 @@ class _Figures(Collector):
 def registry_of(views: Views) -> CollectorRegistry:
     """A registry of its own, with these figures and the process's."""
     registry = CollectorRegistry()
-    registry.register(_Figures(views))
+    registry.register(Figures(views))
     ProcessCollector(registry=registry)
     return registry

@@ -26,8 +26,8 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from eddy.errors import ConnectorError, EddyError, NotReadyError, QueryError, StateError, TableNotServedError
-from eddy.serve.metrics import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
-from eddy.serve.views.figures import registry_of
+from eddy.serve.metrics import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, generate_latest
+from eddy.serve.views.figures import Figures, registry_of
 from eddy.serve.views.key_text import key_of_text, text_of_key
 from eddy.serve.views.tables import TableView
 from eddy.serve.views.version import Version
@@ -75,10 +75,16 @@ class TablesLater:
 
     def __init__(self) -> None:
         self._app: Starlette | None = None
+        self._registry = CollectorRegistry()
 
     def serve(self, views: Views) -> None:
         """Serve the tables of these views."""
+        self._registry.register(Figures(views))
         self._app = tables_app(views)
+
+    def figures(self) -> bytes:
+        """The figures of the tables, for Prometheus; empty before there are tables."""
+        return generate_latest(self._registry)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """As ASGI has it."""

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from operator import itemgetter
+from typing import Protocol
 
 import msgspec
 from sortedcontainers import SortedDict
@@ -26,7 +27,7 @@ from eddy.serve.views.version import Version
 from eddy.state.offsets import decode_offset, encode_offset, offset_key, read_offsets, read_stamp
 from eddy.state.store import Store
 
-__all__ = ["NOTED", "Rows", "Snapshot"]
+__all__ = ["NOTED", "Changes", "Follower", "Rows", "Snapshot"]
 
 _COUNTS, _TABLE, _LAST = b"\xffcounts\x00", b"\xfftable\x00", b"\xfflast\x00"
 NOTED = b"\xffnoted"
@@ -40,6 +41,16 @@ Changes = Mapping[str, Mapping[bytes, bytes | None]]
 """By table and key, the new value, None where the row goes."""
 
 
+class Follower(Protocol):
+    """Is told of changes as they are applied, under the lock of the rows."""
+
+    def put(self, changes: Changes) -> None:
+        """Rows have changed."""
+
+    def lost(self, table: str) -> None:
+        """All rows of a table have gone, to be read anew."""
+
+
 class Rows:
     """The rows of tables in a store."""
 
@@ -50,6 +61,7 @@ class Rows:
         self.hindrance = "starting"
         self.failure: Exception | None = None
         self._snapshots: set[Snapshot] = set()
+        self._followers: list[Follower] = []
         self._shown_at: float | None = None
         counts = store.get_many([_COUNTS + name.encode() for name in tables])
         self.counts = {
@@ -85,6 +97,8 @@ class Rows:
             self.hindrance = f"table '{table}' is read anew"
             for snapshot in self._snapshots:
                 snapshot.end(f"table '{table}' was read anew")
+            for follower in self._followers:
+                follower.lost(table)
             self._store.write([(offset_key(*tp), None) for tp in parts])  # first: half a deletion is no state
             self._store.delete_prefix(table_prefix(table))
             lasts = [(_LAST + offset_key(*tp), None) for tp in parts]
@@ -119,6 +133,8 @@ class Rows:
             batch += [(_LAST + offset_key(*tp), last) for tp, last in lasts.items()]
             self._store.write([*batch, *notes])
             self._keep(olds)
+            for follower in self._followers:
+                follower.put(changes)
             self.counts, self.version, self._shown_at = counts, version, time.monotonic()
             self.changed.notify_all()
         return len(news)
@@ -197,6 +213,16 @@ class Rows:
         with self.changed:
             self._snapshots.discard(snapshot)
             snapshot.end("it was closed")
+
+    def attach(self, follower: Follower) -> None:
+        """Tell it of changes from now on."""
+        with self.changed:
+            self._followers.append(follower)
+
+    def detach(self, follower: Follower) -> None:
+        """Tell it of changes no more."""
+        with self.changed:
+            self._followers.remove(follower)
 
     def close(self) -> None:
         """Close the store."""

@@ -18,6 +18,8 @@ from typing import Any
 
 from eddy.connectors.log import Log
 from eddy.errors import ConnectorError, EddyError, QueryError
+from eddy.serve.live.server import LiveServer
+from eddy.serve.live.view import LiveView
 from eddy.serve.views.catalog import Catalog, catalog_of
 from eddy.serve.views.reader import TableReader
 from eddy.serve.views.rows import Rows
@@ -26,13 +28,16 @@ from eddy.serve.views.tables import TableView
 from eddy.serve.views.version import Version, Wanted, wanted_of
 from eddy.state.memory import MemoryStore
 from eddy.state.rocksdb import RocksDBStore
+from eddy.topology.queries.planning import MAX_ROWS
+from eddy.topology.queries.query import Query
 from eddy.topology.topology import Topology
 
 __all__ = ["Snapshot", "Views", "views"]
 
 _log = logging.getLogger("eddy.views")
 _POLL_S, _PAUSE_S, _STOP_S = 0.2, 0.2, 10.0
-_LOOK_S = 0.002
+_LOOK_S, _LOOK_AT_LEAST_S = 0.002, 0.1
+"""A coroutine that waits looks less and less often, so that hundreds of them do not keep a core busy."""
 
 
 class Snapshot:
@@ -96,6 +101,8 @@ class Views:
         self.rows = Rows(store, list(self.catalog.tables))
         self.reader = TableReader(self.catalog, self._log, self.rows, max_wait_s=max_wait_s)
         self.last_error = ""
+        self._live: LiveServer | None = None
+        self._live_lock = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"eddy-views-{topology.name}", daemon=True)
         self._thread.start()
@@ -161,14 +168,15 @@ class Views:
 
     async def wait_async(self, at_least: Any = None, *, exact: bool = False, timeout_s: float = 30.0) -> Version:
         """The same in a coroutine, which others run beside."""
-        fits, end = self._fits(at_least, exact), time.monotonic() + timeout_s
+        fits, began = self._fits(at_least, exact), time.monotonic()
         while True:
             version = self.version
             if self.rows.failure is None and not self.rows.hindrance and fits(version):
                 return version
-            if self.rows.failure is not None or time.monotonic() >= end:
+            waited = time.monotonic() - began
+            if self.rows.failure is not None or waited >= timeout_s:
                 return self.wait(at_least, exact=exact, timeout_s=0)
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(min(max(_LOOK_S, waited / 10), _LOOK_AT_LEAST_S))
 
     def __getitem__(self, table: str) -> TableView:
         """A table, at the latest version with each read. Raises: TableNotServedError."""
@@ -204,11 +212,31 @@ class Views:
                 number = version.number
                 yield version
 
+    def live(self, query: Query, *, max_rows: int = MAX_ROWS) -> LiveView:
+        """A query that is kept up to date, to be opened by `with` or `async with`: see `LiveView`.
+
+        `max_rows` bounds the rows that it holds, with those of its nests; one that has more ends with an error.
+        """
+        return LiveView(self._live_server(), query, max_rows)
+
+    def read(self, query: Query, *, max_rows: int = MAX_ROWS) -> Any:
+        """The result of a query, once. Raises: QueryError."""
+        with self.live(query, max_rows=max_rows) as view:
+            return view.rows
+
+    def _live_server(self) -> LiveServer:
+        with self._live_lock:
+            if self._live is None:
+                self._live = LiveServer(self.catalog, self.rows, self.wanted)
+            return self._live
+
     def close(self) -> None:
         """Stop reading, and release the store; the second time, do nothing."""
         if self._stop.is_set():
             return
         self._stop.set()
+        if self._live is not None:
+            self._live.stop()
         self._thread.join(_STOP_S)
         self.rows.close()
         self._close_log()

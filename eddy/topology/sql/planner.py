@@ -59,13 +59,11 @@ class Planner:
                 return self._product(node, conditions)
             case Outer():
                 return self._outer(node, conditions)
-            case Semi():
-                return replace(node, left=self._push(node.left, conditions), right=self.plan(node.right))
             case Union():
                 return replace(node, inputs=tuple(self._push(found, conditions) for found in node.inputs))
             case Distinct():
                 return replace(node, input=self._push(node.input, conditions))
-            case Except() | Intersect():
+            case Semi() | Except() | Intersect():
                 return replace(node, left=self._push(node.left, conditions), right=self.plan(node.right))
             case Series():
                 return self._through(node, conditions, all_columns(node.input))

@@ -164,14 +164,10 @@ def _check_step(queries: Queries, step: exp.Expr, name: str) -> None:
             around = inside.parent
             what = _not_linear(around, inside)
             if what:
-                raise text.unsupported(
-                    reference, f"'{name}' {what} of its step", "WITH MUTUALLY RECURSIVE can have it there"
-                )
+                raise text.unsupported(reference, f"'{name}' {what} of its step", "WITH MUTUALLY RECURSIVE allows it")
             inside = around
         if isinstance(step, exp.Select) and (what := _not_linear(step, inside)):
-            raise text.unsupported(
-                reference, f"'{name}' {what} of its step", "WITH MUTUALLY RECURSIVE can have it there"
-            )
+            raise text.unsupported(reference, f"'{name}' {what} of its step", "WITH MUTUALLY RECURSIVE allows it")
 
 
 def _around_both(one: exp.Expr, other: exp.Expr) -> exp.Expr | None:

@@ -1,9 +1,10 @@
 """Tables of a statement: a collection of the topology, and the SQL columns of its rows (key, value).
 
-The columns follow from the serdes if these have types: the key is the column `key`, or the fields of a struct; likewise
-the value is `value`, or its fields. Otherwise, or for other names, the columns are given: (collection, {"name": "type",
-…}). A value with named fields (a struct, a dict) gives the columns with these names, and the key the others; else keys
-and values give columns in order, a tuple one for each of its elements.
+If the serdes have types, the columns follow from them: a key that is a struct gives a column for each field, any other
+key the column `key`; the same for the value and `value`. For serdes without types, or for other names, the author
+declares the columns: (collection, {"name": "type", …}). Fields of the value (a struct's, a dict's) fill the declared
+columns of their names, and the key fills the others. A value without field names fills columns in order, after the key;
+a tuple fills one for each element.
 """
 
 import datetime

@@ -129,4 +129,9 @@ if __name__ == "__main__":
     _end_with_parent()
     given = msgspec.json.decode(sys.argv[1], type=Order)
     own = eddy.kafka(given.bootstrap) if given.bootstrap else eddy.open_log(given.path)
-    (_work if given.role == "worker" else _serve)(given, own)
+    while True:
+        try:
+            (_work if given.role == "worker" else _serve)(given, own)
+        except eddy.ConnectorError as error:
+            if not error.retriable:
+                raise  # else the broker was away as it started

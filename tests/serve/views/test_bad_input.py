@@ -65,6 +65,9 @@ def test_full_disk_ends_views_with_the_reason_and_a_restart_goes_on(
         for read in (lambda: views["people"].get("first"), lambda: snapshot["people"].get("first"), views.wait):
             with pytest.raises(eddy.StateError, match=r"write was refused .*Free space"):
                 read()
+        with pytest.raises(eddy.StateError) as last:
+            views["people"].get("first")
+        assert len(last.traceback) < 10, "frames of earlier readers"
         assert fetch(server.port, "/healthz").status == 503
         answer = fetch(server.port, "/v1/tables/people/first")
         assert (answer.status, answer.json["code"]) == (503, eddy.StateError.code)

@@ -1,0 +1,1 @@
+"""Operators of live queries: filters, counts for `exists`, ordered arrangements, windows, groups and nests."""

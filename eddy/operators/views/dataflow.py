@@ -1,0 +1,141 @@
+"""The operators of all live queries: who reads whom, and one batch of changes on its way through them.
+
+A batch is a delta of each table: by key, the new row or None. An operator makes of its inputs' changes its own, once
+for each batch; only operators that a change reaches are called, in the order in which they were made. A change is a
+triple (key, old row, new row), None where there is none: a pair −old +new of a Z-set.
+
+Operators are shared: one that is asked for again by an equal identity is the same one, until nobody uses it.
+"""
+
+import heapq
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import TypeVar, cast
+
+from eddy.operators.views.values import Flat, Row, same_row
+
+__all__ = ["Change", "Dataflow", "Operator", "Schedule", "TableRows"]
+
+Change = tuple[Flat, Row | None, Row | None]
+Schedule = Callable[["Operator"], None]
+
+
+class Operator:
+    """One step. `out` holds its changes while the batch lasts."""
+
+    def __init__(self, inputs: "Iterable[Operator]" = ()) -> None:
+        self.inputs = list(inputs)
+        self.dependents: dict[Operator, None] = {}
+        self.out: list[Change] = []
+        self.rank = 0
+        self.users = 0
+        self.identity: Hashable = None
+
+    def step(self, schedule: Schedule) -> None:
+        """Take in the changes of the inputs; call `schedule` for operators that are to be called though no input is."""
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """The batch is over."""
+        self.out = []
+
+
+class TableRows(Operator):
+    """The rows of a table by key: they come from outside. `olds` are former rows of keys that the batch changes."""
+
+    def __init__(self, rows: dict[Flat, Row]) -> None:
+        super().__init__()
+        self.rows = rows
+        self.olds: dict[Flat, Row | None] = {}
+
+    def take(self, delta: Mapping[Flat, Row | None]) -> None:
+        """Apply a delta. Rows that stay as they are make no change."""
+        rows, olds, out = self.rows, self.olds, self.out
+        for key, new in delta.items():
+            old = rows.get(key)
+            if same_row(old, new):
+                continue
+            olds[key] = old
+            if new is None:
+                del rows[key]
+            else:
+                rows[key] = new
+            out.append((key, old, new))
+
+    def was(self, key: Flat) -> Row | None:
+        """The row of a key before the batch."""
+        return self.olds[key] if key in self.olds else self.rows.get(key)
+
+    def end(self) -> None:
+        """The batch is over."""
+        self.out, self.olds = [], {}
+
+
+Op = TypeVar("Op", bound=Operator)
+
+
+class Dataflow:
+    """Operators by identity, and tables by name. Not for several threads."""
+
+    def __init__(self) -> None:
+        self.tables: dict[str, TableRows] = {}
+        self._shared: dict[Hashable, Operator] = {}
+        self._rank = 0
+
+    def __len__(self) -> int:
+        return len(self._shared)
+
+    def shared(self, identity: Hashable, make: Callable[[], Op]) -> Op:
+        """The operator of this identity; made where there is none. Call `release` for each call of this."""
+        found = self._shared.get(identity)
+        if found is None:
+            found = make()
+            found.identity = identity
+            for source in found.inputs:
+                source.users += 1
+            self._shared[identity] = found
+            self.add(found)
+        found.users += 1
+        return cast("Op", found)
+
+    def add(self, operator: Operator) -> None:
+        """From now on call it after its inputs."""
+        self._rank += 1
+        operator.rank = self._rank
+        for source in operator.inputs:
+            source.dependents[operator] = None
+
+    def release(self, operator: Operator) -> None:
+        """It is used once less: the last time it goes, and releases its inputs."""
+        operator.users -= 1
+        if operator.users <= 0 and operator.identity is not None:
+            del self._shared[operator.identity]
+            for source in operator.inputs:
+                source.dependents.pop(operator, None)
+                self.release(source)
+
+    def step(self, deltas: Mapping[str, Mapping[Flat, Row | None]]) -> list[Operator]:
+        """One batch. Returns the operators that were called; `end` has to be called on each after it is read."""
+        queue: list[tuple[int, Operator]] = []
+        queued: set[Operator] = set()
+
+        def schedule(operator: Operator) -> None:
+            if operator not in queued:
+                queued.add(operator)
+                heapq.heappush(queue, (operator.rank, operator))
+
+        called: list[Operator] = []
+        for name, delta in deltas.items():
+            table = self.tables[name]
+            table.take(delta)
+            called.append(table)
+            if table.out:
+                for dependent in table.dependents:
+                    schedule(dependent)
+        while queue:
+            _, operator = heapq.heappop(queue)
+            operator.step(schedule)
+            called.append(operator)
+            if operator.out:
+                for dependent in operator.dependents:
+                    schedule(dependent)
+        return called

@@ -1,0 +1,402 @@
+"""Nests: which buckets a view has, through any depth and through cycles.
+
+    active(root)
+    active(b') ← active(b), row ∈ window(b), b' = the bucket of the row's values in a nest
+
+A bucket counts its *routes*: for each active bucket, how many of its rows lead to it. One of these buckets is its
+*anchor*; the anchors form a tree with the root at its top, so that a bucket with an anchor is reached. A bucket that
+loses its anchor takes another one that does not lead back to it: a walk up the tree. Where there is none, everything
+below it is suspected, and buckets without a route from outside go: a cycle that was cut off holds nothing alive.
+
+So a subtree that moves within a batch stays: its top gets a route before it loses one, and no bucket below is touched.
+Cost: of a move O(depth), of a removal O(rows that go).
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from eddy.errors import QueryError
+from eddy.operators.views.dataflow import Operator, Schedule
+from eddy.operators.views.ordered import Ordered
+from eddy.operators.views.patch import Drop, Insert, Move, Op, Remove, Set
+from eddy.operators.views.values import Flat, Row, flat_key, has_null, restored, same_row
+from eddy.operators.views.window import Bounds, Window, WindowDelta
+
+__all__ = ["Bucket", "Level", "Nesting", "ViewOperator"]
+
+Levels = tuple[tuple[str, int], ...]
+"""By label of a bounded recursion, the level that a bucket is at."""
+
+
+@dataclass(slots=True)
+class Nesting:
+    """A nest of a level: rows lead to buckets of `below` by the values of `columns`.
+
+    `begins` says that a recursion of `depth` levels begins here, `again` that it goes one level down; both by label.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    below: "Level"
+    begins: tuple[str, int] | None = None
+    again: tuple[str, int] | None = None
+    key: Callable[[Row], Flat] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.key = flat_key(self.columns)
+
+    def levels(self, levels: Levels) -> Levels | None:
+        """The levels of a bucket below; None where the bound is met."""
+        if self.begins is not None:
+            label = self.begins[0]
+            return (*(pair for pair in levels if pair[0] != label), (label, 1))
+        if self.again is not None:
+            label, depth = self.again
+            at = dict(levels)[label]
+            return None if at >= depth else tuple((name, n + (name == label)) for name, n in levels)
+        return levels
+
+
+@dataclass(slots=True, eq=False)
+class Level:
+    """The plan of one Select within a view: where its rows come from, the window, the columns shown, the nests."""
+
+    name: str
+    ordered: Ordered
+    bounds: Bounds
+    columns: tuple[str, ...] | None = None
+    nests: list[Nesting] = field(default_factory=list)
+
+    def shown(self, row: Row) -> Row:
+        """The columns that are shown."""
+        if self.columns is None:
+            return row
+        return {column: row[column] for column in self.columns if column in row}
+
+
+class Bucket:
+    """The rows of a level for some values: a window, the routes to it, and the bucket that it hangs from."""
+
+    __slots__ = ("anchor", "id", "level", "levels", "routes", "values", "view", "window")
+
+    def __init__(self, view: "ViewOperator", level: Level, values: Flat, levels: Levels) -> None:
+        self.view, self.level, self.values, self.levels = view, level, values, levels
+        self.id = _id(level, values, levels)
+        self.routes: dict[Bucket, int] = {}
+        self.anchor: Bucket | None = None
+        self.window: Window = level.ordered.open(values, level.bounds, self)
+
+    def told(self, delta: WindowDelta, schedule: Schedule) -> None:
+        """The rows of the window have changed."""
+        self.view.pending.append((self, delta))
+        schedule(self.view)
+
+    def positions(self) -> Sequence[Flat]:
+        """The positions of its rows."""
+        return self.window.rows(self.level.ordered.buckets.get(self.values, []))
+
+
+class ViewOperator(Operator):
+    """One query: its active buckets, and the patch of the batch in `ops`.
+
+    `max_rows` bounds the rows that it holds, in all buckets. One that is exceeded makes `failure` of it, and the view
+    stays as it is until it is opened anew.
+    """
+
+    def __init__(self, root: Level, values: Flat, max_rows: int) -> None:
+        super().__init__()
+        self._max_rows = max_rows
+        self.pending: list[tuple[Bucket, WindowDelta]] = []
+        self.ops: list[Op] = []
+        self.failure: QueryError | None = None
+        self.rows = 0
+        self._buckets: dict[tuple[int, Flat, Levels], Bucket] = {}
+        self._suspects: dict[Bucket, None] = {}
+        self._news: list[tuple[Bucket, Sequence[Flat]]] = []
+        self.root = self._activate(root, values, ())
+        self._route_news()
+        self.ops = []
+        if self.rows > max_rows:
+            self.close()
+            raise self._too_many()
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def snapshot(self) -> list[Op]:
+        """Patches that make the view of nothing."""
+        return [op for bucket in self._buckets.values() for op in self._inserts(bucket, bucket.positions())]
+
+    def move_window(self, bounds: Bounds, schedule: Schedule) -> None:
+        """Show the rows through another window at the root."""
+        root = self.root
+        delta = root.window.moved(root.level.ordered.buckets.get(root.values, []), bounds)
+        if delta:
+            self.pending.append((root, delta))
+            schedule(self)
+
+    def step(self, schedule: Schedule) -> None:
+        """Make the patch of the windows' changes, and follow the routes that came and went."""
+        pending, self.pending = self.pending, []
+        if self.failure is not None:
+            return
+        gone: list[tuple[Bucket, Row]] = []
+        for bucket, delta in pending:
+            self._show(bucket, delta, gone)
+        self._route_news()
+        for bucket, row in gone:
+            self._unroute(bucket, row)
+        self._settle()
+        if self.rows > self._max_rows:
+            self.fail(self._too_many())
+
+    def _too_many(self) -> QueryError:
+        return QueryError(f"query: its view has more than {self._max_rows:,} rows; a limit or a depth is needed")
+
+    def fail(self, error: QueryError) -> None:
+        """Keep nothing any more."""
+        self.failure = error
+        self.close()
+
+    def close(self) -> None:
+        """Take no more changes."""
+        for bucket in self._buckets.values():
+            bucket.level.ordered.close(bucket.values, bucket.window)
+        self._buckets.clear()
+        self.rows, self.pending, self.ops = 0, [], []
+
+    def end(self) -> None:
+        """The batch is over."""
+        self.ops = []
+
+    def _show(self, bucket: Bucket, delta: WindowDelta, gone: list[tuple[Bucket, Row]]) -> None:
+        """The patch of one window, and its routes: those that come at once, those that go into `gone`."""
+        ordered, level = bucket.level.ordered, bucket.level
+        left = {ordered.key_of(position): (index, position) for index, position in delta.left}
+        stayed: list[tuple[int, int, Flat]] = []
+        for index, position in delta.entered:
+            before = left.pop(ordered.key_of(position), None)
+            if before is not None:
+                stayed.append((before[0], index, position))
+        self.rows += len(delta.entered) - len(delta.left)
+        stays = {position for _, _, position in stayed}
+        self.ops += [Remove(bucket.id, index) for index, _ in left.values()]
+        self.ops += self._inserts(bucket, (), [(i, p) for i, p in delta.entered if p not in stays])
+        self.ops += [Move(bucket.id, before, index) for before, index in _moves(stayed, delta)]
+        again = [(index, position) for _, index, position in stayed] + delta.changed
+        for index, position in again:
+            self._set(bucket, index, position, gone)
+        if level.nests:
+            for _, position in left.values():
+                gone.append((bucket, ordered.was(position)))
+
+    def _set(self, bucket: Bucket, index: int, position: Flat, gone: list[tuple[Bucket, Row]]) -> None:
+        level = bucket.level
+        old, new = level.ordered.was(position), level.ordered.row(position)
+        if old is new:
+            return
+        below = self._routed(bucket, new) if level.nests else {}
+        if level.nests:
+            gone.append((bucket, old))
+        shown = level.shown(new)
+        if level.columns is not None and same_row(level.shown(old), shown) and below == self._below(bucket, old):
+            return
+        self.ops.append(Set(bucket.id, index, shown, below))
+
+    def _inserts(
+        self, bucket: Bucket, positions: Iterable[Flat], indexed: Iterable[tuple[int, Flat]] | None = None
+    ) -> list[Op]:
+        """Inserts of rows: of `indexed`, which are routed, or of all positions, whose routes are there already."""
+        level, row = bucket.level, bucket.level.ordered.row
+        if indexed is None:
+            found = enumerate(positions)
+            return [Insert(bucket.id, i, level.shown(row(p)), self._below(bucket, row(p))) for i, p in found]
+        return [Insert(bucket.id, i, level.shown(row(p)), self._routed(bucket, row(p))) for i, p in indexed]
+
+    def _targets(self, bucket: Bucket, row: Row) -> Iterable[tuple[Nesting, Flat, Levels]]:
+        for nest in bucket.level.nests:
+            levels = nest.levels(bucket.levels)
+            if levels is not None:
+                yield nest, nest.key(row), levels
+
+    def _below(self, bucket: Bucket, row: Row) -> dict[str, str | None]:
+        """The ids of the buckets below a row."""
+        return {
+            nest.name: None if has_null(values) else _id(nest.below, values, levels)
+            for nest, values, levels in self._targets(bucket, row)
+        }
+
+    def _routed(self, bucket: Bucket, row: Row) -> dict[str, str | None]:
+        """The same, and each of them has a route more."""
+        below: dict[str, str | None] = {}
+        for nest, values, levels in self._targets(bucket, row):
+            if has_null(values):
+                below[nest.name] = None
+                continue
+            found = self._buckets.get((id(nest.below), values, levels))
+            if found is None:
+                found = self._activate(nest.below, values, levels)
+            below[nest.name] = found.id
+            found.routes[bucket] = found.routes.get(bucket, 0) + 1
+            if found.anchor is None and found is not self.root:
+                found.anchor = bucket
+        return below
+
+    def _activate(self, level: Level, values: Flat, levels: Levels) -> Bucket:
+        made = self._buckets[id(level), values, levels] = Bucket(self, level, values, levels)
+        self.rows += made.window.size
+        if made.window.size:
+            self._news.append((made, made.positions()))
+        return made
+
+    def _route_news(self) -> None:
+        """Show the rows of new buckets, and of those that they lead to."""
+        while self._news:
+            bucket, positions = self._news.pop()
+            if self.rows > self._max_rows:
+                self._news.clear()
+                break
+            self.ops += self._inserts(bucket, (), list(enumerate(positions)))
+
+    def _unroute(self, bucket: Bucket, row: Row) -> None:
+        """The row leads nowhere from this bucket any more."""
+        for nest, values, levels in self._targets(bucket, row):
+            found = self._buckets.get((id(nest.below), values, levels))
+            if found is None or bucket not in found.routes:
+                continue
+            found.routes[bucket] -= 1
+            if not found.routes[bucket]:
+                del found.routes[bucket]
+                if found.anchor is bucket:
+                    found.anchor = None
+                    self._suspects[found] = None
+
+    def _settle(self) -> None:
+        """Anchor the suspects anew, and drop the buckets that nothing reaches."""
+        while self._suspects:
+            stuck = [bucket for bucket in self._suspects if not self._anchored(bucket)]
+            self._suspects = dict.fromkeys(stuck)
+            if len(stuck) and not any(self._anchored(bucket) for bucket in stuck):
+                self._drop_unreached(stuck)
+                return
+            self._suspects = {bucket: None for bucket in stuck if bucket.anchor is None}
+
+    def _anchored(self, bucket: Bucket) -> bool:
+        """Whether it hangs from a bucket that is reached without it; finds one where it does not."""
+        if bucket.anchor is not None or bucket is self.root:
+            return True
+        for route in bucket.routes:
+            if self._leads_up(route, bucket):
+                bucket.anchor = route
+                return True
+        return False
+
+    def _leads_up(self, at: "Bucket | None", avoided: Bucket) -> bool:
+        """Whether the anchors lead from a bucket to the root without the avoided one."""
+        while at is not None and at is not avoided:
+            if at is self.root:
+                return True
+            at = at.anchor
+        return False
+
+    def _drop_unreached(self, stuck: Iterable[Bucket]) -> None:
+        """Of the stuck buckets and those below them, keep those with a route from outside, and all that these reach."""
+        suspects: dict[Bucket, None] = {}
+        todo = list(stuck)
+        while todo:
+            bucket = todo.pop()
+            if bucket not in suspects:
+                suspects[bucket] = None
+                bucket.anchor = None
+                todo += [below for below in self._routes_of(bucket) if below.anchor is bucket]
+        reached = [bucket for bucket in suspects if self._rooted(bucket, suspects)]
+        for bucket in reached:
+            del suspects[bucket]
+        while reached:
+            bucket = reached.pop()
+            for below in self._routes_of(bucket):
+                if below in suspects:
+                    del suspects[below]
+                    below.anchor = bucket
+                    reached.append(below)
+        self._suspects = {}
+        dropped = {bucket.id for bucket in suspects}
+        self.ops = [op for op in self.ops if op.bucket not in dropped]
+        for bucket in suspects:
+            self._drop(bucket, suspects)
+
+    def _rooted(self, bucket: Bucket, suspects: dict[Bucket, None]) -> bool:
+        for route in bucket.routes:
+            if route not in suspects:
+                bucket.anchor = route
+                return True
+        return bucket is self.root
+
+    def _routes_of(self, bucket: Bucket) -> Iterable[Bucket]:
+        """The buckets that its rows lead to, as the rows are now."""
+        row = bucket.level.ordered.row
+        for position in bucket.positions() if bucket.level.nests else ():
+            for nest, values, levels in self._targets(bucket, row(position)):
+                found = self._buckets.get((id(nest.below), values, levels))
+                if found is not None and found is not self.root:
+                    yield found
+
+    def _drop(self, bucket: Bucket, dropped: dict[Bucket, None]) -> None:
+        """Forget a bucket that nothing reaches, its rows, and the routes from it to buckets that stay."""
+        for below in self._routes_of(bucket):
+            if below not in dropped:
+                below.routes.pop(bucket, None)
+        self.rows -= bucket.window.size
+        bucket.level.ordered.close(bucket.values, bucket.window)
+        del self._buckets[id(bucket.level), bucket.values, bucket.levels]
+        self.ops.append(Drop(bucket.id))
+
+
+def _moves(stayed: list[tuple[int, int, Flat]], delta: WindowDelta) -> list[tuple[int, int]]:
+    """Of rows that left and entered: (index before, index now) of those that have to be moved.
+
+    A row stays in place where as many untouched rows are ahead of it as before; of these, the longest run of rows that
+    keep their order among one another.
+    """
+    befores = [index for index, _ in delta.left]
+    nows = [index for index, _ in delta.entered]
+    steady = [
+        now
+        for before, now, _ in sorted(stayed)
+        if before - bisect_left(befores, before) == now - bisect_left(nows, now)
+    ]
+    in_place = set(_rising(steady))
+    return [(before, now) for before, now, _ in stayed if now not in in_place]
+
+
+def _rising(numbers: list[int]) -> list[int]:
+    """A longest rising subsequence of different numbers.
+
+    >>> _rising([3, 1, 2, 5, 4])
+    [1, 2, 4]
+    """
+    ends: list[int] = []  # the least number that ends a run of each length
+    previous: dict[int, int | None] = {}
+    for number in numbers:
+        at = bisect_left(ends, number)
+        previous[number] = ends[at - 1] if at else None
+        ends[at : at + 1] = [number]
+    run: list[int] = []
+    last = ends[-1] if ends else None
+    while last is not None:
+        run.append(last)
+        last = previous[last]
+    return run[::-1]
+
+
+def _id(level: Level, values: Flat, levels: Levels) -> str:
+    """The name of a bucket: the same on each replica."""
+    if not values:
+        return level.name
+    shown: list[Any] = [restored(values[i], values[i + 1]) for i in range(0, len(values), 2)]
+    at = "".join(f"@{number}" for _, number in levels)
+    return f"{level.name}{at}{msgspec.json.encode(shown).decode()}"

@@ -1,0 +1,218 @@
+"""An epoch: the work of one transaction, and the only way to undo it.
+
+    compute   decode the records and step the circuit: nothing outside has changed yet
+    commit    one transaction: outputs, loop and repartition rows, changelogs, a cut, positions; after that the store
+              gets the changed rows and their changelog offsets, in one batch
+    undo      abort the transaction and roll the states back
+
+A crash before the transaction has ended has no effect; one after it leaves an older store, which the changelogs update
+at the next start.
+"""
+
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
+
+from eddy.config import Config
+from eddy.connectors.log import Consumer, Log, Producer, Records, TopicPartition
+from eddy.dropping import Dropping
+from eddy.operators.circuit import Circuit
+from eddy.runtime.cuts import Cuts
+from eddy.runtime.decoding import Decoder, Rejected
+from eddy.runtime.encoding import Encoder, SinkTopic
+from eddy.runtime.holding import Holding
+from eddy.runtime.internal_topics import InternalTopics
+from eddy.runtime.isolation import Part
+from eddy.runtime.metadata import write_plan
+from eddy.runtime.positions import Entry, Positions
+from eddy.runtime.producers import OwnProducer
+from eddy.runtime.purging import Purging
+from eddy.runtime.quiescence import Cut
+from eddy.runtime.recovery import Recovery
+from eddy.runtime.rejections import Rejections
+from eddy.state.offsets import encode_offset, offset_key
+from eddy.state.spec import Changes
+from eddy.state.store import Store
+from eddy.statistics import Statistics
+
+__all__ = ["Epoch", "Parts", "Stopwatch"]
+
+
+class Stopwatch:
+    """Seconds since an epoch began to compute, by `clock`."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock, self._began = clock, clock()
+
+    def restart(self) -> None:
+        """An epoch begins."""
+        self._began = self._clock()
+
+    def elapsed_s(self) -> float:
+        """The seconds since then."""
+        return self._clock() - self._began
+
+
+@dataclass(slots=True, kw_only=True)
+class Parts:
+    """The parts of a worker that its epochs use.
+
+    `restorable` are the sources whose topics restore tables; `new_plan` still has to be written to the metadata topic.
+    """
+
+    config: Config
+    log: Log
+    consumer: Consumer
+    producer: OwnProducer
+    store: Store
+    circuit: Circuit
+    decoder: Decoder
+    sinks: Mapping[str, SinkTopic]
+    internal: InternalTopics
+    positions: Positions
+    recovery: Recovery
+    rejections: Rejections
+    cuts: Cuts
+    holding: Holding
+    purging: Purging
+    dropping: Dropping
+    statistics: Statistics
+    stopwatch: Stopwatch
+    clock: Callable[[], float]
+    observe: Callable[[str], None]
+    restorable: Set[str | None]
+    new_plan: list[str]
+
+
+class Epoch:
+    """One attempt, from a poll to its commit.
+
+    `computed`: it has records, constants or rows of a loop to commit. `committed`: the log has them, so that memory and
+    store lag it if the attempt fails now.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._rejected: list[Rejected] = []
+        self._changes: Mapping[str, Changes] = {}
+        self._time = 0
+        self.computed = self.committed = False
+
+    def compute(self, part: Part, settling: bool) -> None:
+        """Compute the deltas of `part`; `settling` is that of `Circuit.step`.
+
+        Raises: DataError for a record that cannot be processed, or must not be left out.
+        """
+        self.computed = True
+        parts, circuit = self._parts, self._parts.circuit
+        batches = parts.decoder.decode(part.records, part.left_out)
+        self._rejected = parts.decoder.rejected
+        if self._rejected and parts.config.on_error == "fail":
+            raise self._rejected[0].error()
+        parts.stopwatch.restart()
+        draining = parts.positions.draining(part.records)
+        for gate in circuit.gates:
+            gate.draining = draining[gate.topic]
+        if circuit.care.on:
+            parts.rejections.trace(circuit, parts.decoder, parts.sinks, part)
+        circuit.step(batches, divisible=len(part.numbers() if part.left_out else part) > 1, settling=settling)
+        parts.observe("stepped")
+        self._changes = circuit.changes()
+        self._time = max((batch.time for batch in batches.values()), default=0)
+
+    def commit(self, records: Sequence[Records], cut: Cut | None = None) -> None:
+        """Send and commit everything; only then write the store. `cut` is that of a quiescent moment.
+
+        Raises: DataError for a row that a topic cannot hold; ConnectorError; StateError.
+        """
+        parts, observe = self._parts, self._parts.observe
+        producer = self._begin()
+        out = Encoder(producer, parts.log.partitioner)
+        observe("begun")
+        written = sum(out.sink(sink, parts.circuit.outputs[name]) for name, sink in parts.sinks.items())
+        observe("outputs sent")
+        entry = parts.positions.after(records, self._send_exchanges(out, records), parts.circuit.constants_sent)
+        observe("exchanges sent")
+        self._send_changelogs(out)
+        set_aside = parts.rejections.send(producer, out, self._rejected, parts.circuit.asides, records)
+        held = parts.holding.changes()
+        parts.holding.write(producer, held)
+        observe("changelogs sent")
+        ends = producer.flush()
+        observe("flushed")
+        cut = cut or parts.cuts.after(entry, ends)
+        if cut is not None:
+            producer.send(parts.internal.cuts, 0, [b"cut"], [cut.encode()], [self._time])
+        observe("cut sent")
+        self._end(producer, entry)
+        observe("committed")
+        parts.new_plan = []
+        parts.cuts.commit(cut)
+        parts.holding.commit(held)
+        parts.purging.due |= entry.counters != parts.positions.entry.counters
+        parts.positions.adopt(entry, ends)
+        self._store(ends)
+        observe("stored")
+        self._count(sum(map(len, records)), written, set_aside)
+        observe("done")
+
+    def undo(self) -> None:
+        """Abort the transaction, and roll the states back. A transaction that was committed stays in the log."""
+        self._parts.producer.abort()
+        self._parts.circuit.rollback()
+
+    def _begin(self) -> Producer:
+        parts = self._parts
+        producer = parts.producer.ready()
+        producer.begin()
+        if parts.new_plan:
+            write_plan(producer, parts.internal.plan, parts.new_plan, parts.recovery.incarnation)
+        return producer
+
+    def _send_exchanges(self, out: Encoder, records: Sequence[Records]) -> dict[str, int]:
+        """Send the rows of loops and repartitions, and report rows that loops had to cut. Returns counts by topic."""
+        parts, circuit = self._parts, self._parts.circuit
+        leaving = [gate for gate in circuit.gates if gate.outbox]
+        origins = parts.decoder.senders.of(records if leaving else ())
+        sent = {gate.topic: out.exchange(gate, gate.outbox, origins) for gate in leaving}
+        parts.statistics.cut_rows += parts.rejections.beyond_limits(out, circuit)
+        owed = {f"{parts.internal.application}-{loop}-queued": moved for loop, moved in circuit.owed_moves.items()}
+        return {topic: rows for topic, rows in sent.items() if rows} | owed
+
+    def _send_changelogs(self, out: Encoder) -> None:
+        for name, rows in self._changes.items():
+            if (topic := self._parts.circuit.states[name].spec.changelog) is not None:
+                out.changelog(topic, rows, self._time)
+
+    def _end(self, producer: Producer, entry: Entry) -> None:
+        """Commit the transaction, with the positions of `entry`."""
+        parts, statistics = self._parts, self._parts.statistics
+        began = parts.clock()
+        producer.commit(parts.positions.moves(entry), parts.consumer.group_metadata())
+        self.committed = True
+        statistics.last_commit = parts.clock()
+        statistics.commit_s.add(statistics.last_commit - began)
+
+    def _store(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Write one batch: the changed rows, and the offsets that they reach in changelogs and in sources."""
+        parts, states = self._parts, self._parts.circuit.states
+        batch: list[tuple[bytes, bytes | None]] = []
+        for name, rows in self._changes.items():
+            batch += states[name].spec.stored(rows)
+        offsets = {tp: end for tp, end in ends.items() if tp.topic in parts.internal.changelogs}
+        positions = parts.positions.entry.positions
+        offsets |= {tp: offset for tp, offset in positions.items() if tp.topic in parts.restorable}
+        batch += [(offset_key(*tp), encode_offset(offset)) for tp, offset in offsets.items()]
+        if batch:
+            parts.store.write([*batch, parts.recovery.stamp()])
+
+    def _count(self, records: int, written: int, set_aside: int) -> None:
+        """Count the epoch, and let go of what would undo it."""
+        parts, statistics = self._parts, self._parts.statistics
+        statistics.records += records
+        statistics.written += written
+        statistics.skipped += len(self._rejected)
+        statistics.epochs += 1
+        statistics.dropped += parts.dropping.report(parts.circuit.dropped())
+        parts.circuit.commit()
+        statistics.set_aside += set_aside
+        statistics.kept_aside = sum([len(aside.kept) for aside in parts.circuit.asides])

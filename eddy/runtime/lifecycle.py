@@ -1,0 +1,113 @@
+"""The states of a worker, and the transitions between them as a table.
+
+    joining      waits for partitions, or has yet to take them over
+    restoring    brings the states of its partitions up to the committed positions
+    processing   poll → step → commit; it may own no partitions
+    isolating    retries the records of a failed epoch in parts, from memory
+    closing      has left the group
+    failed       the last step has raised an error; the next one joins again
+
+The diagram in docs/ARCHITECTURE.md is made from `TRANSITIONS`.
+"""
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+
+from eddy.errors import InvariantError
+
+__all__ = ["TRANSITIONS", "Event", "Lifecycle", "State"]
+
+
+class State(StrEnum):
+    """The state of a worker."""
+
+    JOINING = "joining"
+    RESTORING = "restoring"
+    PROCESSING = "processing"
+    ISOLATING = "isolating"
+    CLOSING = "closing"
+    FAILED = "failed"
+
+
+class Event(StrEnum):
+    """A reason to change the state.
+
+    `MOVED`: partitions were assigned or revoked. `TAKEN_OVER`: ownership, positions and the restores to do are known.
+    `RESTORED`: the states are those of the positions. `REJECTED`: an epoch failed on a record. `ISOLATED`: all parts of
+    the failed epoch are committed. `REWOUND`: the epoch is undone, and its records will be polled again. `LOST`: memory
+    and store may differ from the log, after a fence, an unknown commit or an interrupt. `STEPPED`: a step was begun.
+    """
+
+    MOVED = "moved"
+    TAKEN_OVER = "taken over"
+    RESTORED = "restored"
+    REJECTED = "rejected"
+    ISOLATED = "isolated"
+    REWOUND = "rewound"
+    LOST = "lost"
+    FAILED = "failed"
+    STEPPED = "stepped"
+    CLOSED = "closed"
+
+
+TRANSITIONS: Mapping[State, Mapping[Event, State]] = {
+    State.JOINING: {
+        Event.MOVED: State.JOINING,
+        Event.TAKEN_OVER: State.RESTORING,
+        Event.REWOUND: State.JOINING,
+        Event.LOST: State.JOINING,
+        Event.FAILED: State.FAILED,
+        Event.CLOSED: State.CLOSING,
+    },
+    State.RESTORING: {
+        Event.RESTORED: State.PROCESSING,
+        Event.MOVED: State.JOINING,
+        Event.REWOUND: State.RESTORING,
+        Event.LOST: State.JOINING,
+        Event.FAILED: State.FAILED,
+        Event.CLOSED: State.CLOSING,
+    },
+    State.PROCESSING: {
+        Event.REJECTED: State.ISOLATING,
+        Event.MOVED: State.JOINING,
+        Event.REWOUND: State.PROCESSING,
+        Event.LOST: State.JOINING,
+        Event.FAILED: State.FAILED,
+        Event.CLOSED: State.CLOSING,
+    },
+    State.ISOLATING: {
+        Event.REJECTED: State.ISOLATING,
+        Event.ISOLATED: State.PROCESSING,
+        Event.REWOUND: State.PROCESSING,
+        Event.LOST: State.JOINING,
+        Event.FAILED: State.FAILED,
+        Event.CLOSED: State.CLOSING,
+    },
+    State.FAILED: {
+        Event.STEPPED: State.JOINING,
+        Event.CLOSED: State.CLOSING,
+    },
+    State.CLOSING: {},
+}
+"""The next state, by state and event. There is no poll while a worker isolates, so its partitions cannot move."""
+
+
+class Lifecycle:
+    """The state of one worker, from `joining` on. `name` is the worker's in errors.
+
+    `observe` is called after each transition with the state left, the event, and the state entered.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.state = State.JOINING
+        self.observe: Callable[[State, Event, State], None] = lambda left, event, entered: None
+
+    def on(self, event: Event) -> None:
+        """Change the state. Raises: InvariantError naming both, for an event that the state does not expect."""
+        left = self.state
+        entered = TRANSITIONS[left].get(event)
+        if entered is None:
+            raise InvariantError(f"{self._name}: event '{event}' is not expected in state '{left}'")
+        self.state = entered
+        self.observe(left, event, entered)

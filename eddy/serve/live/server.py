@@ -1,0 +1,234 @@
+"""The live queries of a view server: one thread takes changes in as the tables move from version to version.
+
+    reader of tables ─put─▶ Feed ─take─▶ deltas ─▶ LiveQueries ─▶ patches ─▶ each LiveView
+
+A table is read whole when the first query needs it, from a snapshot, while its changes wait in the feed; others go on
+meanwhile. Locks: `lock` first, then that of the rows. All views are at one version, that of the changes taken last.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+from eddy.errors import EddyError, NotReadyError, QueryError
+from eddy.operators.views.values import Flat, Row
+from eddy.serve.live.feed import Feed
+from eddy.serve.live.naming import Naming, check_columns
+from eddy.serve.live.view import LiveView
+from eddy.serve.views.catalog import Catalog
+from eddy.serve.views.intake import table_prefix
+from eddy.serve.views.rows import Rows, Snapshot
+from eddy.serve.views.tables import end_of
+from eddy.serve.views.version import Version, Wanted
+from eddy.topology.queries.columns_read import columns_read
+from eddy.topology.queries.engine import LiveQueries
+from eddy.topology.queries.planning import tables_of
+from eddy.topology.queries.syntax import Select, Table
+
+__all__ = ["LiveServer"]
+
+_log = logging.getLogger("eddy.live")
+_PAGE = 5_000
+_LOOK_S = 0.5
+_PATIENCE_S = 30.0
+
+
+class LiveServer:
+    """Live queries over the rows of a catalog's tables. Tables that a query has read stay loaded until it is closed."""
+
+    def __init__(self, catalog: Catalog, rows: Rows, wanted: Callable[[Any], Wanted]) -> None:
+        self._catalog, self._rows, self._wanted = catalog, rows, wanted
+        self.lock = threading.RLock()
+        self._moved = threading.Condition(self.lock)
+        self._loading = threading.Lock()
+        self._engine = LiveQueries()
+        self._feed = Feed(rows)
+        self._namings: dict[str, Naming] = {}
+        self._views: dict[LiveView, None] = {}
+        self.version = rows.version
+        self._stop = False
+        self._thread = threading.Thread(target=self._run, name="eddy-live", daemon=True)
+        self._thread.start()
+
+    def open(self, live: LiveView) -> None:
+        """Load the tables that the query needs, and show its rows. Raises: QueryError, NotReadyError."""
+        named = _tables_named(live.select)
+        served = {table.name: self._catalog.table(table.name) for table in named}
+        check_columns(live.select, served)
+        self._rows.wait(lambda version: True, _PATIENCE_S, "a version")
+        with self._loading:
+            for table in named:
+                self._load(table)
+        with self.lock:
+            self._take()
+            view = self._engine.open(live.select, max_rows=live.max_rows)
+            live._begin(view, view.operator.snapshot())
+            self._views[live] = None
+
+    def close(self, live: LiveView) -> None:
+        """Keep it up to date no more."""
+        if live in self._views:
+            del self._views[live]
+            assert live.view is not None
+            self._engine.close(live.view)
+
+    def move_window(self, live: LiveView, skip: int, limit: int | None) -> None:
+        """Show other rows of a view; from then on it is no longer shared with equal queries."""
+        assert live.view is not None
+        own = self._engine.open(live.view.shape.select, max_rows=live.max_rows, shared=False)
+        self._engine.close(live.view)
+        live.view = own
+        ops = self._engine.move_window(own, skip, limit)
+        if own.operator.failure is not None:
+            live._fail(own.operator.failure)
+        elif ops:
+            live._take(ops, self.version)
+
+    def wait(self, at_least: Any, exact: bool, timeout_s: float) -> Version:
+        """Wait until all views are of a version. Raises: NotReadyError."""
+        wanted = None if at_least is None else self._wanted(at_least)
+        end = time.monotonic() + timeout_s
+
+        def reached() -> bool:
+            return (self.version.exact or not exact) and (wanted is None or self.version.covers(wanted))
+
+        with self._moved:
+            while not reached():
+                if self._rows.failure is not None:
+                    raise self._rows.failure
+                if not self._moved.wait(max(0.0, end - time.monotonic())):
+                    raise NotReadyError(f"live query: the version has not come within {timeout_s:g} s")
+            return self.version
+
+    def stop(self) -> None:
+        """End all queries."""
+        self._stop = True
+        with self._rows.changed:
+            self._rows.changed.notify_all()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+        for live in list(self._views):
+            live.close()
+        self._feed.close()
+
+    def _run(self) -> None:
+        try:
+            while not self._stop:
+                with self._rows.changed:
+                    self._rows.changed.wait_for(self._is_due, _LOOK_S)
+                if self._rows.failure is not None:
+                    self._fail(self._rows.failure)
+                    return
+                with self.lock:
+                    self._reload()
+                    self._take()
+        except Exception as error:
+            _log.error("live queries have ended: %s", error)
+            self._fail(error if isinstance(error, EddyError) else QueryError(f"live queries: {error!r}"))
+
+    def _is_due(self) -> bool:
+        """Whether there is a version that is not taken, or nothing to wait for. The caller holds the rows' lock."""
+        return self._stop or self._rows.failure is not None or self._rows.version is not self.version
+
+    def _fail(self, error: Exception, table: str | None = None) -> None:
+        """End the queries that read a table, or all, with an error."""
+        with self.lock:
+            for live in list(self._views):
+                if table is None or table in tables_of(live.select):
+                    live._fail(error)
+            self._moved.notify_all()
+
+    def _load(self, table: Table) -> None:
+        """Read a table whole, if it is not there. Raises: QueryError where queries name its key otherwise."""
+        name = table.name
+        with self.lock:
+            known = self._namings.get(name)
+            if known is not None and known.table == table:
+                return
+            if known is not None:
+                self._unload(name, table)
+        naming = Naming(self._catalog.table(name), table)
+        try:
+            rows = self._read(naming, self._feed.watch(name))
+        except BaseException:
+            self._feed.unwatch(name)
+            raise
+        with self.lock:
+            self._namings[name] = naming
+            self._engine.load(name, rows)
+
+    def _unload(self, name: str, table: Table) -> None:
+        try:
+            self._engine.unload(name)
+        except QueryError as error:
+            known = self._namings[name].table
+            raise QueryError(
+                f"table '{name}': an open query names its columns key={known.key!r}, value={known.value!r}, this one "
+                f"key={table.key!r}, value={table.value!r}; the same names are needed, or close that query first"
+            ) from error
+        del self._namings[name]
+        self._feed.unwatch(name)
+
+    def _read(self, naming: Naming, snapshot: Snapshot) -> dict[Flat, Row]:
+        """The rows of a table at a snapshot, which is closed."""
+        prefix = table_prefix(naming.table.name)
+        rows: dict[Flat, Row] = {}
+        try:
+            start, stop = prefix, end_of(prefix)
+            while True:
+                page = snapshot.between(start, stop, _PAGE)
+                rows.update((key, row) for key, row in naming.delta(page) if row is not None)
+                if len(page) < _PAGE:
+                    return rows
+                start = page[-1][0] + b"\x00"
+        finally:
+            snapshot.close()
+
+    def _reload(self) -> None:
+        """Tables that were read anew, once they are whole: as the difference to the rows that were shown."""
+        stale = self._feed.stale & self._namings.keys()
+        for live in self._views if stale else ():
+            live.state = "unknown"
+        if not stale or self._rows.hindrance:
+            return
+        for name in sorted(stale):
+            rows = self._read(self._namings[name], self._feed.watch(name))
+            gone: dict[Flat, Row | None] = {key: None for key in self._engine.tables[name].rows if key not in rows}
+            self._publish({name: gone | rows}, self._rows.version)
+        for live in self._views:
+            live.state = "complete"
+
+    def _take(self) -> None:
+        """Apply all changes since the last time."""
+        changes, version = self._feed.take(self._namings)
+        deltas: dict[str, dict[Flat, Row | None]] = {}
+        for name, rows in changes.items():
+            try:
+                deltas[name] = dict(self._namings[name].delta(rows.items()))
+            except QueryError as error:
+                self._fail(error, name)
+        self._publish(deltas, version)
+
+    def _publish(self, deltas: dict[str, Any], version: Version) -> None:
+        found = dict(self._engine.apply(deltas)) if deltas else {}
+        self.version = version
+        for live in list(self._views) if found else ():
+            if live.view in found:
+                failure = live.view.operator.failure
+                if failure is not None:
+                    live._fail(failure)
+                else:
+                    live._take(found[live.view], version)
+        self._moved.notify_all()
+
+
+def _tables_named(select: Select) -> list[Table]:
+    """The tables of a query, each once. Raises: QueryError for one that is named in two ways."""
+    found = sorted(columns_read(select), key=lambda table: table.name)
+    for one, two in pairwise(found):
+        if one.name == two.name:
+            raise QueryError(f"table '{one.name}': it is named by key={one.key!r} and key={two.key!r}; one is needed")
+    return found

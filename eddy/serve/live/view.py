@@ -1,0 +1,261 @@
+"""A live query in a program: its rows at any moment, and its patches one after the other.
+
+    with views.live(query) as view:           async with views.live(query) as view:
+        view.rows                                 view.rows
+        for patch in view: …                      async for patch in view: …
+
+Patches begin where the view was opened. A reader that is more than `_MAX_OPS` changes late gets one patch in their
+place: the difference between the rows that it has seen and those that there are.
+"""
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from eddy.errors import NotReadyError, QueryError
+from eddy.operators.views.patch import Buckets, Op
+from eddy.serve.live.difference import difference
+from eddy.serve.views.version import Version
+from eddy.topology.queries.nested import nested
+from eddy.topology.queries.planning import View
+from eddy.topology.queries.query import Query
+from eddy.topology.queries.syntax import Select
+
+__all__ = ["LiveView", "Patch", "Server"]
+
+_MAX_OPS = 10_000
+
+
+class Patch(msgspec.Struct, frozen=True):
+    """The changes of a view that lead to a version. See `eddy.operators.views.patch` for how to apply them."""
+
+    ops: tuple[Op, ...]
+    version: Version
+
+
+class Server(Protocol):
+    """Keeps views up to date."""
+
+    lock: threading.RLock
+
+    def open(self, view: "LiveView") -> None:
+        """Begin. Raises: QueryError."""
+
+    def close(self, view: "LiveView") -> None:
+        """End."""
+
+    def move_window(self, view: "LiveView", skip: int, limit: int | None) -> None:
+        """Show other rows."""
+
+    @property
+    def version(self) -> Version:
+        """The version that all views are at."""
+
+    def wait(self, at_least: Any, exact: bool, timeout_s: float) -> Version:
+        """Wait for a version."""
+
+
+class LiveView:
+    """A query that is kept up to date while it is open. Made by `views.live`; for any thread.
+
+    `state` is "unknown" until it is opened, while its tables are read anew, and after it was closed; "error" where
+    `error` says why it has ended.
+    """
+
+    def __init__(self, server: Server, query: Query, max_rows: int) -> None:
+        self._server, self.max_rows = server, max_rows
+        self.select: Select = query.syntax
+        self.view: View | None = None
+        self.state: Literal["unknown", "complete", "error"] = "unknown"
+        self.error: Exception | None = None
+        self._buckets, self._seen = Buckets(), Buckets()
+        self._queue: deque[Patch] = deque()
+        self._queued = 0
+        self._late = False
+        self._closed = False
+        self._changed = threading.Condition(server.lock)
+        self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+        self._listeners: list[Callable[[Patch], None]] = []
+        self._rows: Any = None
+        self._rows_of = -1
+
+    @property
+    def version(self) -> Version:
+        """The version of `rows`: a token to come back with, and whether it is exact."""
+        return self._server.version
+
+    @property
+    def rows(self) -> Any:
+        """The result as it is now: rows with their nests, a row or None of `one`, or the value of an aggregate.
+
+        Raises: QueryError where it is closed or has ended with an error.
+        """
+        with self._server.lock:
+            self._check()
+            assert self.view is not None
+            if self._rows is None:
+                root = self.view.operator.root.id
+                self._rows = nested(self._buckets.entries, self.view.shape, root, self.max_rows)
+            return self._rows
+
+    def _check(self) -> None:
+        if self.error is not None:
+            raise self.error.with_traceback(None)
+        if self.view is None:
+            raise QueryError("live query: it is not open. Write: with views.live(query) as view: ...")
+
+    def wait(self, at_least: Any = None, *, exact: bool = False, timeout_s: float = 30.0) -> Version:
+        """Wait until `rows` are of a version as late as `at_least`, as `Views.wait` does. Raises: NotReadyError."""
+        return self._server.wait(at_least, exact, timeout_s)
+
+    def window(self, skip: int = 0, limit: int | None = None) -> None:
+        """Show other rows at the root: the difference comes as a patch. Raises: QueryError."""
+        if type(skip) is not int or skip < 0 or not (limit is None or (type(limit) is int and limit >= 0)):
+            raise QueryError(f"window(skip={skip!r}, limit={limit!r}): numbers of rows are needed")
+        with self._server.lock:
+            self._check()
+            if self.select.aggregates and not self.select.group:
+                raise QueryError("window: a query of one row has no window to move")
+            self._server.move_window(self, skip, limit)
+
+    def listen(self, function: Callable[[Patch], None]) -> Callable[[], None]:
+        """Call a function with each patch, in the thread that makes it; returns a function that ends it.
+
+        An error that it raises ends this query, with that error.
+        """
+        with self._server.lock:
+            self._listeners.append(function)
+
+        def stop() -> None:
+            with self._server.lock:
+                if function in self._listeners:
+                    self._listeners.remove(function)
+
+        return stop
+
+    def _begin(self, view: View, ops: Sequence[Op]) -> None:
+        """The server has opened it; `ops` make its rows."""
+        self.view, self.state = view, "complete"
+        self._buckets.apply(ops)
+        self._seen.apply(ops)
+
+    def _take(self, ops: Sequence[Op], version: Version) -> None:
+        """A patch of the server, which holds its lock."""
+        patch = Patch(tuple(ops), version)
+        self._buckets.apply(ops)
+        self._rows = None
+        self._queued += len(ops)
+        if self._queued > _MAX_OPS:
+            self._queue.clear()
+            self._late = True
+        else:
+            self._queue.append(patch)
+        for listener in list(self._listeners):
+            try:
+                listener(patch)
+            except Exception as error:
+                self._fail(error)
+                return
+        self._wake()
+
+    def _fail(self, error: Exception) -> None:
+        """It has ended: readers get the error."""
+        self.state, self.error = "error", error
+        self._wake()
+
+    def _wake(self) -> None:
+        self._changed.notify_all()
+        waiting, self._waiting = self._waiting, []
+        for loop, future in waiting:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(_resolve, future)
+
+    def _next(self) -> Patch | None:
+        """The next patch, None where there is none yet. The caller holds the lock."""
+        if self._late:
+            ops = difference(self._seen.entries, self._buckets.entries)
+            self._seen.entries = {bucket: list(rows) for bucket, rows in self._buckets.entries.items()}
+            self._late, self._queued = False, 0
+            if ops:
+                return Patch(tuple(ops), self._server.version)
+        if self._queue:
+            patch = self._queue.popleft()
+            self._queued -= len(patch.ops)
+            self._seen.apply(patch.ops)
+            return patch
+        if self.error is not None:
+            raise self.error.with_traceback(None)
+        return None
+
+    def next(self, timeout_s: float = 30.0) -> Patch:
+        """The next patch. Raises: NotReadyError where none comes in time; the error that ended the query."""
+        end = time.monotonic() + timeout_s
+        with self._changed:
+            while (patch := self._next()) is None:
+                if self._closed or not self._changed.wait(max(0.0, end - time.monotonic())):
+                    raise NotReadyError(f"live query: no patch has come within {timeout_s:g} s. Try again later")
+            return patch
+
+    def __iter__(self) -> Iterator[Patch]:
+        """Each patch as it comes, until the view is closed."""
+        while True:
+            with self._changed:
+                while not self._closed and (patch := self._next()) is None:
+                    self._changed.wait()
+                if self._closed:
+                    return
+            assert patch is not None
+            yield patch
+
+    async def __aiter__(self) -> AsyncIterator[Patch]:
+        """Each patch as it comes, until the view is closed."""
+        loop = asyncio.get_running_loop()
+        while True:
+            with self._server.lock:
+                if self._closed:
+                    return
+                patch = self._next()
+                if patch is None:
+                    future = loop.create_future()
+                    self._waiting.append((loop, future))
+            if patch is not None:
+                yield patch
+            else:
+                await future
+
+    def open(self) -> "LiveView":
+        """Begin; `with` does it. Raises: QueryError for a query that does not fit the tables; NotReadyError."""
+        self._server.open(self)
+        return self
+
+    def close(self) -> None:
+        """End; the second time, do nothing."""
+        with self._server.lock:
+            if not self._closed:
+                self._closed = True
+                self._server.close(self)
+                self.view = None
+                self.state = "error" if self.error is not None else "unknown"
+                self._wake()
+
+    def __enter__(self) -> "LiveView":
+        return self.open()
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> "LiveView":
+        return await asyncio.to_thread(self.open)
+
+    async def __aexit__(self, *error: object) -> None:
+        await asyncio.to_thread(self.close)
+
+
+def _resolve(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)

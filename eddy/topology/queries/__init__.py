@@ -1,0 +1,1 @@
+"""Live queries as values: the builder, its abstract syntax, a naive evaluation, and the plan of operators."""

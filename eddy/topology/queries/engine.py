@@ -1,0 +1,103 @@
+"""Live queries over tables of rows: open one, apply deltas, get patches. In memory, for one thread.
+
+    engine = LiveQueries()
+    engine.load("nodes", rows)
+    view = engine.open(query.syntax)
+    view.operator.snapshot()                          patches that make the view of nothing
+    for view, ops in engine.apply({"nodes": delta}):  and those of each batch
+
+Queries with equal JSON share one view, and all queries share what is equal in their plans.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from eddy.errors import QueryError
+from eddy.operators.views.dataflow import Dataflow, TableRows
+from eddy.operators.views.nest import ViewOperator
+from eddy.operators.views.patch import Op
+from eddy.operators.views.values import Flat, Row
+from eddy.topology.queries.planning import MAX_ROWS, View, bounds_of, open_view
+from eddy.topology.queries.syntax import Select, to_json
+
+__all__ = ["Delta", "LiveQueries"]
+
+Delta = Mapping[Flat, Row | None]
+"""By key, the new row of a table, None where it goes."""
+
+
+class LiveQueries:
+    """Tables, and the queries that are kept up to date over them."""
+
+    def __init__(self) -> None:
+        self._dataflow = Dataflow()
+        self._shared: dict[bytes, View] = {}
+        self._users: dict[View, int] = {}
+        self._by_operator: dict[ViewOperator, View] = {}
+
+    @property
+    def tables(self) -> dict[str, TableRows]:
+        """The tables that are loaded."""
+        return self._dataflow.tables
+
+    def __len__(self) -> int:
+        return len(self._by_operator)
+
+    def load(self, name: str, rows: dict[Flat, Row]) -> None:
+        """Add a table with its rows by key, in the form of `flat_key` of the key's columns."""
+        self._dataflow.tables[name] = TableRows(rows)
+
+    def unload(self, name: str) -> None:
+        """Forget a table. Raises: QueryError while a query reads it."""
+        if self._dataflow.tables[name].dependents:
+            raise QueryError(f"table '{name}': a query reads it; close the query first")
+        del self._dataflow.tables[name]
+
+    def open(self, select: Select, *, max_rows: int = MAX_ROWS, shared: bool = True) -> View:
+        """The view of a query; `close` it for each call. One that is not shared has a window of its own to move.
+
+        Raises: QueryError for a table that is not loaded, a query that does not fit, or too many rows.
+        """
+        identity = b"%d " % max_rows + to_json(select)
+        view = self._shared.get(identity) if shared else None
+        if view is None or view.operator.failure is not None:
+            view = open_view(select, self._dataflow, max_rows)
+            self._by_operator[view.operator] = view
+            if shared:
+                self._shared[identity] = view
+        self._users[view] = self._users.get(view, 0) + 1
+        return view
+
+    def close(self, view: View) -> None:
+        """Keep a view up to date no more, once all that opened it have closed it."""
+        self._users[view] -= 1
+        if not self._users[view]:
+            del self._users[view], self._by_operator[view.operator]
+            self._shared = {identity: other for identity, other in self._shared.items() if other is not view}
+            view.close()
+
+    def apply(self, deltas: Mapping[str, Delta]) -> list[tuple[View, list[Op]]]:
+        """Apply deltas of tables as one batch. Returns the patch of each view that changes.
+
+        A view whose bound is exceeded has an empty patch and an `operator.failure`.
+        """
+        called = self._dataflow.step(deltas)
+        found = []
+        for operator in called:
+            if isinstance(operator, ViewOperator):
+                view = self._by_operator.get(operator)
+                if view is not None and (operator.ops or operator.failure is not None):
+                    found.append((view, operator.ops))
+            operator.end()
+        return found
+
+    def move_window(self, view: View, skip: int, limit: int | None) -> list[Op]:
+        """Show other rows of an unshared view: the patch that leads to them."""
+        select = msgspec.structs.replace(view.shape.select, skip=skip, limit=limit)
+        view.shape.select = select
+        view.operator.move_window(bounds_of(select, view.order), lambda operator: None)
+        view.operator.step(lambda operator: None)
+        ops = view.operator.ops
+        view.operator.end()
+        return ops

@@ -1,0 +1,187 @@
+"""The answer to a query from scratch: filters, sorts and cuts all rows, as the words say it.
+
+It is what maintained results are compared with, in tests and by `check_every`, and what a re-query costs. It shares
+only the comparison of values with the operators.
+
+Rows are dicts. A nest is a list under its name, with `one` a row or None, with one aggregate the value. In a cycle the
+nested form ends at a row that leads to a nest that is on its own path: instead of the nest it has `"$cycle": True`.
+"""
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from typing import Any
+
+from eddy.errors import QueryError
+from eddy.operators.views.values import (
+    Flat,
+    Row,
+    ascending,
+    flat_key,
+    has_null,
+    like_pattern,
+    order_key,
+)
+from eddy.topology.queries.syntax import Aggregate, And, Compare, Condition, Exists, Nest, Or, Select, nest_select
+
+__all__ = ["evaluate"]
+
+Tables = Mapping[str, Iterable[Row]]
+Around = dict[str, Select]
+Opened = dict[str, tuple[int, int | None]]
+"""By label: the level that the recursion is at, and its bound."""
+
+
+def evaluate(select: Select, tables: Tables) -> Any:
+    """The rows of a query, from the rows of each table by name. Raises: QueryError for a table that is not given."""
+    return _Evaluation(tables).shown(select, {}, {}, {}, ())
+
+
+class _Evaluation:
+    """One evaluation. `around` has the labelled Selects, `path` the nests that have been opened on the way down."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def shown(self, select: Select, equal: Row, around: Around, opened: Opened, path: tuple[Any, ...]) -> Any:
+        """The result where the columns of `equal` have these values."""
+        around = {**around, select.label: select} if select.label else around
+        rows = self.rows(select, equal)
+        if select.aggregates:
+            return self._groups(select, rows)
+        shown = [self._with_nests(select, row, around, opened, path) for row in _cut(select, rows)]
+        if select.pluck is not None:
+            return self._plucked(select, shown, around)
+        shown = [_only(select, row) for row in shown]
+        return (shown[0] if shown else None) if select.one else shown
+
+    def rows(self, select: Select, equal: Row) -> list[Row]:
+        """The rows that fulfil the condition, sorted."""
+        if select.table.name not in self._tables:
+            raise QueryError(f"query: there is no table '{select.table.name}'; {', '.join(self._tables)} are there")
+        wanted = {column: ascending(value) for column, value in equal.items()}
+        if has_null(tuple(part for pair in wanted.values() for part in pair)):
+            return []
+        rows = [
+            row
+            for row in self._tables[select.table.name]
+            if all(ascending(row.get(column)) == value for column, value in wanted.items())
+            and (select.where is None or self._true(select.where, row))
+        ]
+        return rows if select.aggregates else sorted(rows, key=_position(select))
+
+    def _true(self, condition: Condition, row: Row) -> bool:
+        if isinstance(condition, And):
+            return all(self._true(term, row) for term in condition.terms)
+        if isinstance(condition, Or):
+            return any(self._true(term, row) for term in condition.terms)
+        if isinstance(condition, Exists):
+            equal = {own: row.get(parent) for parent, own in condition.on}
+            return bool(self.rows(condition.query, equal)) is not condition.negated
+        return _compared(condition, row.get(condition.column))
+
+    def _with_nests(self, select: Select, row: Row, around: Around, opened: Opened, path: tuple[Any, ...]) -> Row:
+        made = dict(row)
+        for nest in select.nests:
+            below = nest_select(nest, around)
+            equal = {own: row.get(parent) for parent, own in nest.on}
+            levels = _levels(nest, below, opened)
+            if levels is None:
+                continue
+            step = (id(below), *(ascending(value) for value in equal.values()))
+            if step in path:
+                made["$cycle"] = True
+            else:
+                made[nest.name] = self.shown(below, equal, around, levels, (*path, step))
+        return made
+
+    def _plucked(self, select: Select, shown: list[Row], around: Around) -> Any:
+        nest = next(nest for nest in select.nests if nest.name == select.pluck)
+        below = nest_select(nest, around)
+        found: dict[Flat, Row] = {}
+        for row in shown:
+            value = row.get(nest.name)
+            for each in value if isinstance(value, list) else [value] if value is not None else []:
+                found[_position(below)(each)] = each
+        rows = [found[key] for key in sorted(found)]
+        return (rows[0] if rows else None) if select.one else rows
+
+    def _groups(self, select: Select, rows: list[Row]) -> Any:
+        groups: dict[Flat, list[Row]] = {} if select.group else {(): []}
+        key = flat_key(select.group) if select.group else lambda row: ()
+        for row in rows:
+            groups.setdefault(key(row), []).append(row)
+        made = [
+            {column: members[0].get(column) for column in select.group}
+            | {each.name: _aggregate(each, members) for each in select.aggregates}
+            for members in groups.values()
+        ]
+        if select.scalar:
+            return made[0][select.aggregates[0].name]
+        made.sort(key=order_key([(o.column, o.descending) for o in select.order], key))
+        return [_only(select, row) for row in made[select.skip :][: select.bound]]
+
+
+def _levels(nest: Nest, below: Select, opened: Opened) -> Opened | None:
+    """The levels below this nest; None where a bound is met."""
+    if below.label is None:
+        return opened
+    if below is nest.query:
+        return {**opened, below.label: (1, nest.depth)}
+    level, bound = opened[below.label]
+    return None if bound is not None and level >= bound else {**opened, below.label: (level + 1, bound)}
+
+
+def _position(select: Select) -> Any:
+    return order_key([(o.column, o.descending) for o in select.order], flat_key(select.table.key))
+
+
+def _cut(select: Select, rows: list[Row]) -> list[Row]:
+    if select.start is not None:
+        position = _position(select)
+        at = position(select.start.row)
+        rows = [row for row in rows if position(row) > at or (select.start.inclusive and position(row) == at)]
+    return rows[select.skip :][: select.bound]
+
+
+def _only(select: Select, row: Row) -> Row:
+    if select.columns is None:
+        return row
+    names = {*select.columns, *(nest.name for nest in select.nests), "$cycle"}
+    return {name: value for name, value in row.items() if name in names}
+
+
+def _compared(condition: Compare, value: Any) -> bool:
+    op = condition.op
+    other: Any = condition.value
+    if op in {"is", "is not"}:
+        return (value is None) is (op == "is")
+    if value is None:
+        return False
+    if op.endswith("in"):
+        return any(ascending(value) == ascending(each) for each in other) is (op == "in")
+    if op.endswith("like"):
+        fits = isinstance(value, str) and like_pattern(other, ignore_case="ilike" in op).fullmatch(value)
+        return bool(fits) is not op.startswith("not")
+    one, two = ascending(value), ascending(other)
+    if op in {"=", "!="}:
+        return (one == two) is (op == "=")
+    return one[0] == two[0] and bool(
+        one < two if op == "<" else one <= two if op == "<=" else one > two if op == ">" else one >= two
+    )
+
+
+def _aggregate(aggregate: Aggregate, rows: list[Row]) -> Any:
+    if aggregate.column is None:
+        return len(rows)
+    values = [value for row in rows if (value := row.get(aggregate.column)) is not None]
+    if aggregate.function == "count":
+        return len(values)
+    if aggregate.function in {"min", "max"}:
+        return (min if aggregate.function == "min" else max)(values, key=ascending, default=None)
+    numbers = [value for value in values if type(value) in (int, float) and abs(value) < float("inf")]
+    if not numbers:
+        return None
+    total = sum(map(Fraction, numbers))
+    if aggregate.function == "avg":
+        return float(total / len(numbers))
+    return int(total) if all(type(value) is int for value in numbers) else float(total)

@@ -1,0 +1,308 @@
+"""From syntax to operators, shared by all queries that have the same filters, orders and groups.
+
+Equalities with constants are not filters: they choose a bucket. So queries that differ in a constant share one ordered
+arrangement, and a change is found in it by its value, however many queries there are.
+
+    Shape     how the buckets of a view become nested rows: by the name of its level
+    View      the operator of one query, with its shape; queries with equal JSON and window share it
+"""
+
+import operator as comparisons
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from eddy.errors import QueryBuildError, QueryError
+from eddy.operators.views.dataflow import Dataflow, Operator, TableRows
+from eddy.operators.views.filter import Filter, MatchCount, RowIndex
+from eddy.operators.views.groups import Groups, hidden
+from eddy.operators.views.nest import Level, Nesting, ViewOperator
+from eddy.operators.views.ordered import Ordered
+from eddy.operators.views.values import Flat, Row, ascending, flat_key, like_pattern
+from eddy.operators.views.window import Bounds
+from eddy.topology.queries.syntax import And, Compare, Condition, Exists, Nest, Or, Ref, Select
+
+__all__ = ["Shape", "View", "bounds_of", "open_view", "plan_view", "tables_of"]
+
+MAX_ROWS = 1_000_000
+"""The rows that a view holds at most, if nothing else is asked for."""
+
+
+@dataclass(slots=True, eq=False)
+class Shape:
+    """One level of a view: its Select, which says how rows are shown, and the levels of its nests by name."""
+
+    select: Select
+    nests: dict[str, "Shape"] = field(default_factory=dict)
+    empty: Row | None = None
+    """The row of aggregates over no rows; None where there are groups, or rows."""
+
+
+@dataclass(slots=True, eq=False)
+class View:
+    """A query that is kept up to date. `operators` are to be released when it closes."""
+
+    operator: ViewOperator
+    shape: Shape
+    order: Callable[[Row], Flat]
+    operators: list[Operator]
+    dataflow: Dataflow
+
+    def close(self) -> None:
+        """Keep it up to date no more."""
+        self.operator.close()
+        for operator in reversed(self.operators):
+            self.dataflow.release(operator)
+        self.operators = []
+
+
+def tables_of(select: Select) -> set[str]:
+    """The names of the tables that a query reads."""
+    found = {select.table.name}
+    for nest in select.nests:
+        if isinstance(nest.query, Select):
+            found |= tables_of(nest.query)
+    for exists in _exists_in(select.where):
+        found |= tables_of(exists.query)
+    return found
+
+
+def _exists_in(condition: Condition | None) -> list[Exists]:
+    if isinstance(condition, And | Or):
+        return [found for term in condition.terms for found in _exists_in(term)]
+    return [condition] if isinstance(condition, Exists) else []
+
+
+def bounds_of(select: Select, position: Callable[[Row], Flat]) -> Bounds:
+    """The window of a Select."""
+    start = select.start
+    return Bounds(
+        None if start is None else position(start.row),
+        start is not None and start.inclusive,
+        select.skip,
+        select.bound if not select.aggregates or select.group else None,
+    )
+
+
+def open_view(select: Select, dataflow: Dataflow, max_rows: int = MAX_ROWS) -> View:
+    """Make the operators of a query, and its rows. Raises: QueryError."""
+    planner = plan_view(select, dataflow)
+    try:
+        equal = planner.constants
+        root = planner.root
+        values = tuple(part for _, value in equal for part in ascending(value))
+        operator = ViewOperator(root, values, max_rows)
+    except BaseException:
+        for each in reversed(planner.operators):
+            dataflow.release(each)
+        raise
+    dataflow.add(operator)
+    operator.rank += 1 << 60  # after all others, those that are made later too
+    return View(operator, planner.shape, root.ordered.position, planner.operators, dataflow)
+
+
+def plan_view(select: Select, dataflow: Dataflow) -> "_Planner":
+    """The levels of a query. Raises: QueryError for a table or a nest that is not there."""
+    planner = _Planner(dataflow)
+    try:
+        planner.plan(select)
+    except BaseException:
+        for each in reversed(planner.operators):
+            dataflow.release(each)
+        raise
+    return planner
+
+
+class _Planner:
+    """Plans one query. `around` has the level and the shape of each labelled Select around."""
+
+    def __init__(self, dataflow: Dataflow) -> None:
+        self._dataflow = dataflow
+        self.operators: list[Operator] = []
+        self.constants: list[tuple[str, Any]] = []
+
+    def plan(self, select: Select) -> None:
+        self.constants, where = _constants(select.where)
+        by = tuple(column for column, _ in self.constants)
+        self.root, self.shape = self._level("", select, by, where, {}, {})
+
+    def _shared(self, identity: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+        made = self._dataflow.shared(identity, make)
+        self.operators.append(made)
+        return made
+
+    def _level(
+        self,
+        name: str,
+        select: Select,
+        by: tuple[str, ...],
+        where: Condition | None,
+        around: dict[str, tuple[Level, Shape]],
+        bounded: dict[str, int],
+    ) -> tuple[Level, Shape]:
+        """The level of a Select whose rows are in buckets by the columns `by`."""
+        source = self._filter(select.table.name, where)
+        table: TableRows = self._table(select.table.name)
+        keys: tuple[str, ...] = select.table.key
+        columns = () if select.pluck is not None else select.columns
+        identity: tuple[Any, ...] = (select.table.name, _text(where))
+        if select.aggregates:
+            measures = tuple((each.name, each.function, each.column) for each in select.aggregates)
+            identity = ("groups", *identity, by, select.group, measures)
+            groups = self._shared(identity, lambda: Groups(source, by, select.group, measures))
+            source = table = groups
+            keys, by = tuple(groups.key_columns), tuple(map(hidden, by))
+            columns = columns or (*select.group, *(each.name for each in select.aggregates))
+        order = tuple((each.column, each.descending) for each in select.order)
+        ordered: Ordered = self._shared(
+            ("ordered", *identity, keys, by, order), lambda: Ordered(source, table, keys, by, order)
+        )
+        level = Level(name, ordered, bounds_of(select, ordered.position), columns)
+        shape = Shape(select, empty=_empty(select))
+        if select.label is not None:
+            around = {**around, select.label: (level, shape)}
+        for nest in select.nests:
+            self._nest(nest, level, shape, around, bounded)
+        if select.pluck is not None and select.pluck not in shape.nests:
+            raise QueryBuildError(f"pluck: table '{select.table.name}' has no nest '{select.pluck}' in this query")
+        return level, shape
+
+    def _nest(
+        self,
+        nest: Nest,
+        level: Level,
+        shape: Shape,
+        around: dict[str, tuple[Level, Shape]],
+        bounded: dict[str, int],
+    ) -> None:
+        parents, own = tuple(parent for parent, _ in nest.on), tuple(own for _, own in nest.on)
+        if isinstance(nest.query, Ref):
+            label = nest.query.label
+            if label not in around:
+                raise QueryBuildError(f"nest '{nest.name}': no enclosing query is called '{label}'")
+            below, shape.nests[nest.name] = around[label]
+            again = (label, bounded[label]) if label in bounded else None
+            level.nests.append(Nesting(nest.name, parents, below, again=again))
+            return
+        label = nest.query.label or ""
+        begins = None
+        bounded = {name: depth for name, depth in bounded.items() if name != label}
+        if nest.depth is not None:
+            begins, bounded = (label, nest.depth), {**bounded, label: nest.depth}
+        name = f"{level.name}.{nest.name}" if level.name else nest.name
+        below, shape.nests[nest.name] = self._level(name, nest.query, own, nest.query.where, around, bounded)
+        level.nests.append(Nesting(nest.name, parents, below, begins=begins))
+
+    def _table(self, name: str) -> TableRows:
+        found = self._dataflow.tables.get(name)
+        if found is None:
+            raise QueryError(f"query: table '{name}' is not there; {', '.join(sorted(self._dataflow.tables))} are")
+        return found
+
+    def _filter(self, name: str, where: Condition | None) -> Any:
+        """The rows of a table that fulfil a condition."""
+        table = self._table(name)
+        if where is None or where == And(()):
+            return table
+        matches: list[tuple[MatchCount, RowIndex]] = []
+
+        def counted(exists: Exists) -> Callable[[Row], bool]:
+            parents, own = tuple(parent for parent, _ in exists.on), tuple(own for _, own in exists.on)
+            source = self._filter(exists.query.table.name, exists.query.where)
+            child = (exists.query.table.name, _text(exists.query.where))
+            count = self._shared(("count", *child, own), lambda: MatchCount(source, own))
+            index = self._shared(("index", name, parents), lambda: RowIndex(table, parents))
+            matches.append((count, index))
+            key, counts, negated = flat_key(parents), count.counts, exists.negated
+            return lambda row: (key(row) in counts) is not negated
+
+        test = _predicate(where, counted)
+        return self._shared(("filter", name, _text(where)), lambda: Filter(table, test, matches))
+
+
+def _constants(where: Condition | None) -> tuple[list[tuple[str, Any]], Condition | None]:
+    """The equalities with constants that have to hold, one for each column, and the rest of the condition."""
+    terms = where.terms if isinstance(where, And) else () if where is None else (where,)
+    equal: dict[str, Any] = {}
+    rest: list[Condition] = []
+    for term in terms:
+        if isinstance(term, Compare) and term.op == "=" and term.column not in equal:
+            equal[term.column] = term.value
+        else:
+            rest.append(term)
+    both: Condition | None = rest[0] if len(rest) == 1 else And(tuple(rest)) if rest else None
+    return sorted(equal.items()), both
+
+
+def _text(where: Condition | None) -> bytes:
+    """The identity of a condition."""
+    return b"" if where is None or where == And(()) else msgspec.json.encode(where, order="deterministic")
+
+
+def _empty(select: Select) -> Row | None:
+    if not select.aggregates or select.group:
+        return None
+    return {each.name: 0 if each.function == "count" else None for each in select.aggregates}
+
+
+def _predicate(condition: Condition, counted: Callable[[Exists], Callable[[Row], bool]]) -> Callable[[Row], bool]:
+    """The function of a row that says whether a condition is true."""
+    if isinstance(condition, Exists):
+        return counted(condition)
+    if isinstance(condition, And | Or):
+        tests = [_predicate(term, counted) for term in condition.terms]
+        if len(tests) == 2:
+            one, two = tests
+            if isinstance(condition, And):
+                return lambda row: one(row) and two(row)
+            return lambda row: one(row) or two(row)
+        if isinstance(condition, And):
+            return lambda row: all(test(row) for test in tests)
+        return lambda row: any(test(row) for test in tests)
+    return _comparison(condition)
+
+
+def _comparison(condition: Compare) -> Callable[[Row], bool]:
+    column, op = condition.column, condition.op
+    value: Any = condition.value
+    if op in {"is", "is not"}:
+        return (lambda row: row.get(column) is None) if op == "is" else lambda row: row.get(column) is not None
+    if op.endswith("like"):
+        fits = like_pattern(value, ignore_case="ilike" in op).fullmatch
+        wanted = not op.startswith("not")
+        return lambda row: (
+            (found := row.get(column)) is not None and (isinstance(found, str) and bool(fits(found))) is wanted
+        )
+    if op.endswith("in"):
+        pairs, wanted = {ascending(each) for each in value}, op == "in"
+        return lambda row: (found := row.get(column)) is not None and (ascending(found) in pairs) is wanted
+    pair = ascending(value)
+    if op in {"=", "!="}:
+        wanted = op == "="
+        return lambda row: (found := row.get(column)) is not None and (ascending(found) == pair) is wanted
+    return _ordering(column, op, *pair)
+
+
+def _ordering(column: str, op: str, kind: int, item: Any) -> Callable[[Row], bool]:
+    """A comparison within the kind of the constant."""
+    order = _ORDERS[op]
+    kinds = (str,) if type(item) is str else (int, float) if type(item) in {int, float} else ()
+
+    def test(row: Row) -> bool:
+        found = row.get(column)
+        if type(found) in kinds:  # as it is, where it can be compared so
+            return order(found, item)
+        rank, other = ascending(found)
+        return rank == kind and order(other, item)
+
+    return test
+
+
+_ORDERS: dict[str, Callable[[Any, Any], bool]] = {
+    "<": comparisons.lt,
+    "<=": comparisons.le,
+    ">": comparisons.gt,
+    ">=": comparisons.ge,
+}

@@ -1,0 +1,160 @@
+"""The abstract syntax of a query, as immutable data that is JSON both ways.
+
+Select     rows of one table: filtered, ordered, cut to a window; with nests, or in groups
+Nest       for each row, the rows of another Select whose columns equal columns of the row
+Ref        in a nest: the enclosing Select of that label, which makes the nest recursive
+Condition  Compare | And | Or | Exists; a negation is moved to the leaves when it is built
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+__all__ = [
+    "Aggregate",
+    "And",
+    "Compare",
+    "Condition",
+    "Exists",
+    "Nest",
+    "Or",
+    "Order",
+    "Ref",
+    "Select",
+    "Start",
+    "Table",
+    "from_json",
+    "nest_select",
+    "to_json",
+]
+
+Operator = Literal[
+    "=", "!=", "<", "<=", ">", ">=", "in", "not in", "like", "not like", "ilike", "not ilike", "is", "is not"
+]
+Function = Literal["count", "sum", "min", "max", "avg"]
+
+
+Constant = str | int | float | bool | None | tuple[str | int | float | bool, ...]
+
+
+class _Data(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Data that compares and hashes by its contents."""
+
+
+class Table(_Data, frozen=True):
+    """A table, the columns that its key is named by, and the column of a value that has no members of its own."""
+
+    name: str
+    key: tuple[str, ...]
+    value: str | None = None
+
+
+class Compare(_Data, frozen=True, tag="compare"):
+    """A column compared with a constant; `is` and `is not` with null."""
+
+    column: str
+    op: Operator
+    value: Constant = None
+
+
+class And(_Data, frozen=True, tag="and"):
+    """All of the terms; true without any."""
+
+    terms: tuple["Condition", ...]
+
+
+class Or(_Data, frozen=True, tag="or"):
+    """At least one of the terms; false without any."""
+
+    terms: tuple["Condition", ...]
+
+
+class Exists(_Data, frozen=True, tag="exists"):
+    """Whether the query has a row where its columns equal those of this row: `on` has pairs (column here, there)."""
+
+    on: tuple[tuple[str, str], ...]
+    query: "Select"
+    negated: bool = False
+
+
+Condition = Compare | And | Or | Exists
+
+
+class Order(_Data, frozen=True):
+    """One column to sort by."""
+
+    column: str
+    descending: bool = False
+
+
+class Start(_Data, frozen=True):
+    """The position in the order from which on rows are shown: after that of `row`, or at it."""
+
+    row: dict[str, Any]
+    inclusive: bool = False
+
+
+class Aggregate(_Data, frozen=True):
+    """A column of a group: a function of all its rows. `count` without a column counts rows, else values."""
+
+    name: str
+    function: Function
+    column: str | None = None
+
+
+class Ref(_Data, frozen=True, tag="ref"):
+    """The innermost enclosing Select with this label."""
+
+    label: str
+
+
+class Nest(_Data, frozen=True):
+    """Rows below each row, under `name`: `on` has pairs (column of the row, column below). `depth` bounds levels."""
+
+    name: str
+    on: tuple[tuple[str, str], ...]
+    query: "Select | Ref"
+    depth: int | None = None
+
+
+class Select(_Data, frozen=True, tag="select"):
+    """Rows of a table. `columns` None are all; `scalar` shows the one aggregate itself; `pluck` the rows of a nest."""
+
+    table: Table
+    where: Condition | None = None
+    order: tuple[Order, ...] = ()
+    start: Start | None = None
+    skip: int = 0
+    limit: int | None = None
+    one: bool = False
+    columns: tuple[str, ...] | None = None
+    nests: tuple[Nest, ...] = ()
+    pluck: str | None = None
+    group: tuple[str, ...] = ()
+    aggregates: tuple[Aggregate, ...] = ()
+    scalar: bool = False
+    label: str | None = None
+
+    @property
+    def bound(self) -> int | None:
+        """The number of rows that are shown at most."""
+        return min(1, 1 if self.limit is None else self.limit) if self.one else self.limit
+
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+_decode = msgspec.json.Decoder(Select).decode
+
+
+def to_json(select: Select) -> bytes:
+    """The query as JSON; equal queries have equal JSON."""
+    return _encode(select)
+
+
+def from_json(data: bytes | str) -> Select:
+    """The query of this JSON. Raises: msgspec.ValidationError."""
+    return _decode(data)
+
+
+def nest_select(nest: Nest, around: dict[str, Select]) -> Select:
+    """The Select of a nest, given the labelled ones around it."""
+    return around[nest.query.label] if isinstance(nest.query, Ref) else nest.query

@@ -1,0 +1,268 @@
+"""Live queries over a running application: rows are right at each version, patches lead from one to the next."""
+
+import asyncio
+import random
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from typing import Any
+
+import pytest
+
+import eddy
+import eddy.serve.live.view
+from eddy.operators.views.patch import Buckets
+from eddy.serve.live.server import LiveServer
+from eddy.serve.live.view import LiveView
+from eddy.serve.views.intake import table_prefix
+from eddy.serve.views.ordering import encode_key
+from eddy.serve.views.rows import Rows
+from eddy.serve.views.version import Version
+from eddy.state.memory import MemoryStore
+from eddy.topology.queries.naive import evaluate
+from eddy.topology.queries.nested import nested
+from tests.serve.views.conftest import PATIENCE_S, produce
+from tests.waiting import wait_for
+
+nodes = eddy.live_table("nodes", key="id", value="parent")
+totals = eddy.live_table("descendants", key="id", value="count")
+Written = dict[str, str | None]
+
+
+def children(node: Any) -> eddy.Query:
+    return nodes.where(nodes.parent == node.id).nest(
+        children=children, total=lambda row: totals.where(totals.id == row.id).one()
+    )
+
+
+TREE = nodes.where(nodes.parent == "root").nest(children=children)
+
+
+def family(name: str) -> eddy.Topology:
+    topology = eddy.Topology(name)
+    parents = topology.table("nodes", key=eddy.String, value=eddy.String)
+    (
+        parents.to_relation()
+        .map(lambda node, parent: (parent, 1))
+        .recursively(lambda rows: rows.join(parents, lambda _, one, parent: (parent, 1)), name="ancestors")
+        .group_by_key()
+        .count("descendants")
+    )
+    return topology
+
+
+class Running:
+    """A family on an embedded log in memory, its worker, and views of it."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self.log = stack.enter_context(closing(eddy.open_log()))
+        topology = family(f"app{uuid.uuid4().hex[:8]}")
+        eddy.create_topics(topology, self.log)
+        stack.enter_context(eddy.run(topology, self.log))
+        self.views = stack.enter_context(eddy.views(topology, self.log))
+        self.written: dict[str, str] = {}
+
+    def write(self, rows: Written) -> dict[str, dict[int, int]]:
+        self.written = {k: v for k, v in (self.written | rows).items() if v is not None}  # type: ignore[misc]
+        return produce(self.log, "nodes", {key: None if row is None else row.encode() for key, row in rows.items()})
+
+    def reach(self, view: eddy.LiveView, rows: Written) -> None:
+        """Write rows, and wait until the view has them, exactly."""
+        view.wait(self.write(rows), exact=True, timeout_s=PATIENCE_S)
+
+    def answer(self, query: eddy.Query) -> Any:
+        """The naive answer over the rows that were written."""
+        counts: dict[str, int] = {}
+        for node in self.written:
+            above = self.written.get(node)
+            while above is not None:
+                counts[above] = counts.get(above, 0) + 1
+                above = self.written.get(above)
+        tables = {
+            "nodes": [{"id": key, "parent": value} for key, value in self.written.items()],
+            "descendants": [{"id": key, "count": value} for key, value in counts.items()],
+        }
+        return evaluate(query.syntax, tables)
+
+
+@pytest.fixture
+def running() -> Iterator[Running]:
+    with ExitStack() as stack:
+        yield Running(stack)
+
+
+def patches(view: eddy.LiveView) -> list[Any]:
+    """The patches that have come."""
+    found = []
+    while True:
+        try:
+            found.append(view.next(0))
+        except eddy.NotReadyError:
+            return found
+
+
+def rebuilt(view: eddy.LiveView, buckets: Buckets) -> Any:
+    assert view.view is not None
+    return nested(buckets.entries, view.view.shape, view.view.operator.root.id)
+
+
+def test_rows_are_exact_and_patches_lead_to_them(running: Running) -> None:
+    draw, buckets = random.Random(1), Buckets()
+    names = [f"n{i}" for i in range(12)]
+    with running.views.live(TREE) as view:
+        assert (view.rows, view.state) == ([], "complete")
+        for _ in range(10):
+            rows: Written = {name: draw.choice(["root", *names[:i], None]) for i, name in enumerate(names[:])}
+            running.reach(view, dict(draw.sample(list(rows.items()), 4)))
+            assert view.version.exact
+            assert view.rows == running.answer(TREE)
+            for patch in patches(view):
+                buckets.apply(patch.ops)
+            assert rebuilt(view, buckets) == view.rows
+    assert view.state == "unknown"
+    with pytest.raises(eddy.QueryError, match="it is not open"):
+        _ = view.rows
+    assert running.views.read(TREE) == running.answer(TREE)
+
+
+def test_subtree_moves_by_few_operations_whatever_its_size(running: Running) -> None:
+    def below(row: Any) -> eddy.Query:
+        return nodes.where(nodes.parent == row.id).nest(children=below)
+
+    rows: Written = {"x": "root", "y": "root", "top": "x"}
+    rows |= {f"n{i}": "top" if i < 2 else f"n{i // 2}" for i in range(200)}
+    with running.views.live(nodes.where(nodes.parent == "root").nest(children=below)) as view:
+        running.reach(view, rows)
+        patches(view)
+        running.reach(view, {"top": "y"})
+        assert [[row["id"] for row in each["children"]] for each in view.rows] == [[], ["top"]]
+        assert sum(len(patch.ops) for patch in patches(view)) <= 3
+
+
+def test_patches_come_to_coroutines_and_threads_and_listeners(running: Running) -> None:
+    roots = nodes.where(nodes.parent == "root")
+    heard: list[int] = []
+    from_thread: list[int] = []
+
+    async def follow() -> list[str]:
+        found: list[str] = []
+        async with running.views.live(roots) as view:
+            stop = view.listen(lambda patch: heard.append(len(patch.ops)))
+            await asyncio.to_thread(running.write, {"a": "root"})
+            async for patch in view:
+                found += [op.row["id"] for op in patch.ops]
+                if len(found) == 1:
+                    await asyncio.to_thread(running.write, {"b": "root", "c": "a"})
+                elif len(found) == 2:
+                    break
+            stop()
+        return found
+
+    other = running.views.live(roots).open()
+    thread = threading.Thread(target=lambda: from_thread.extend(len(patch.ops) for patch in other))
+    thread.start()
+    assert asyncio.run(asyncio.wait_for(follow(), PATIENCE_S)) == ["a", "b"]
+    wait_for(lambda: sum(from_thread) == 2, PATIENCE_S)
+    other.close()
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive()
+    assert sum(heard) == 2
+
+
+def test_window_moves_without_a_new_query(running: Running) -> None:
+    query = nodes.order_by(-nodes.id).limit(2)
+    with running.views.live(query) as view, running.views.live(query) as same:
+        running.reach(view, {f"n{i}": "root" for i in range(9)})
+        view.window(skip=3, limit=3)
+        assert [row["id"] for row in view.rows] == ["n5", "n4", "n3"]
+        running.reach(view, {"n7": None})
+        assert view.rows == running.answer(query.skip(3).limit(3))
+        assert same.rows == running.answer(query)
+        buckets = Buckets()
+        for patch in patches(view):
+            buckets.apply(patch.ops)
+        assert rebuilt(view, buckets) == view.rows
+        with pytest.raises(eddy.QueryError, match=r"window\(skip=-1"):
+            view.window(skip=-1)
+
+
+def test_late_reader_gets_one_patch_from_what_it_has_seen(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(eddy.serve.live.view, "_MAX_OPS", 5)
+    buckets = Buckets()
+    with running.views.live(TREE) as view:
+        running.reach(view, {"a": "root"})
+        for patch in patches(view):
+            buckets.apply(patch.ops)
+        for number in range(20):
+            running.reach(view, {f"n{number}": "a", "n3": None})
+        late = patches(view)
+        assert len(late) <= 6
+        for patch in late:
+            buckets.apply(patch.ops)
+        assert rebuilt(view, buckets) == view.rows == running.answer(TREE)
+
+
+def test_query_that_does_not_fit_is_refused_and_nobody_else_is_disturbed(running: Running) -> None:
+    unnamed = eddy.live_table("nodes", key="id")
+    with running.views.live(nodes) as view:
+        for query, message in [
+            (eddy.live_table("nothing"), "there is no such table"),
+            (eddy.live_table("ancestors"), "private to its step"),
+            (unnamed.where(unnamed.colour == 1), "there is no column 'colour'; one of id, value"),
+            (eddy.live_table("nodes", key="name"), "names its columns"),
+            (eddy.live_table("descendants", key=("a", "b")).nest(), "are not 2 items"),
+            (nodes.pluck("x"), "has no nest 'x'"),
+        ]:
+            if "2 items" in message:
+                running.reach(view, {"a": "root"})
+            with pytest.raises(eddy.QueryError, match=message):
+                running.views.live(query).open()
+        running.reach(view, {"b": "a"})
+        assert [row["id"] for row in view.rows] == ["a", "b"]
+
+
+def test_query_with_too_many_rows_ends_with_an_error_and_others_go_on(running: Running) -> None:
+    with running.views.live(nodes, max_rows=3) as view, running.views.live(nodes) as other:
+        running.reach(other, {f"n{i}": "root" for i in range(5)})
+        with pytest.raises(eddy.QueryError, match="more than 3 rows"):
+            _ = view.rows
+        assert view.state == "error"
+        with pytest.raises(eddy.QueryError, match="more than 3 rows"):
+            view.next(0)
+        assert len(other.rows) == 5
+        with pytest.raises(eddy.QueryError, match="more than 3 rows"):
+            running.views.read(nodes, max_rows=3)
+
+
+def test_table_that_is_read_anew_comes_as_a_difference(running: Running) -> None:
+    table, rows = running.views.catalog.table("nodes"), Rows(MemoryStore(), ["nodes", "descendants"])
+
+    def show(number: int, names: dict[str, str]) -> None:
+        stored = {table_prefix("nodes") + encode_key(table.key, key): value.encode() for key, value in names.items()}
+        rows.apply({"nodes": stored}, {}, {}, Version({}, {}, exact=True, number=number), [])
+        rows.say("")
+
+    show(1, {"a": "root", "b": "a"})
+    server = LiveServer(running.views.catalog, rows, running.views.wanted)
+    with LiveView(server, nodes, 100) as view:
+        rows.forget("nodes", table.parts, "another")
+        wait_for(lambda: view.state == "unknown", PATIENCE_S)
+        assert [row["id"] for row in view.rows] == ["a", "b"]
+        show(2, {"a": "root", "c": "a"})
+        wait_for(lambda: view.state == "complete", PATIENCE_S)
+        assert [row["id"] for row in view.rows] == ["a", "c"]
+        assert [type(op).__name__ for patch in patches(view) for op in patch.ops] == ["Remove", "Insert"]
+        show(3, {"d": "a"})
+        wait_for(lambda: len(view.rows) == 3, PATIENCE_S)
+    server.stop()
+    rows.close()
+
+
+def test_every_query_ends_when_the_views_are_closed(running: Running) -> None:
+    view = running.views.live(nodes).open()
+    running.views.close()
+    assert list(view) == []
+    assert view.state == "unknown"
+    with pytest.raises(eddy.EddyError):
+        running.views.live(nodes).open()

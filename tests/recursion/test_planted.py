@@ -139,6 +139,8 @@ def test_a_planted_fault_is_found(plant: Plant, program: str, monkeypatch: pytes
     for seed in range(WITHIN):
         try:
             play(PROGRAMS[program], seed)
+        except (AttributeError, NameError):
+            raise  # the planted code itself does not fit
         except Exception:
             return
     pytest.fail(f"{plant.__name__}: not found by {WITHIN} stories of {program}")

@@ -15,7 +15,18 @@ from benchmarks.runs import busy_cores
 
 _NAMES = (
     *("descendants", "live", "fixpoint", "sql", "end-to-end", "restart", "larger-than-cache"),
-    *("poison", "serve", "kafka", "kafka-latency", "kafka-deep", "kafka-restore", "kafka-restart", "faust", "spark"),
+    *(
+        "poison",
+        "queries",
+        "serve",
+        "kafka",
+        "kafka-latency",
+        "kafka-deep",
+        "kafka-restore",
+        "kafka-restart",
+        "faust",
+        "spark",
+    ),
 )
 _WHEN_ASKED = ("spark-crossing",)
 """It takes an hour."""

@@ -16,7 +16,7 @@ __all__ = ["run"]
 def _hosted(mode: str) -> Commands:
     def commands(cluster: Cluster, topics: Topics, folder: Path) -> list[list[str]]:
         program = [sys.executable, "-m", "benchmarks.systems.faust_app", cluster.bootstrap, topics.application]
-        return [[*program, topics.nodes, topics.counts, str(folder / "state"), mode]]
+        return [[*program, topics.nodes, topics.loop, topics.counts, str(folder / "state"), mode]]
 
     return commands
 

@@ -1,15 +1,17 @@
 """The descendants program hosted in a Faust app, until SIGTERM.
 
-BOOTSTRAP APPLICATION NODES COUNTS STATE_DIR MODE
+BOOTSTRAP APPLICATION NODES LOOP COUNTS STATE_DIR MODE
 
 Says when it owns partitions anew and has their states, as `benchmarks.applications` wants it.
 """
 
 import asyncio
 import json
+import os
 import sys
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import faust
 
@@ -19,8 +21,10 @@ from benchmarks.systems.kafka_worker import family
 _LOOK_S = 0.05
 
 
-def main(bootstrap: str, application: str, nodes: str, counts: str, state_dir: str, mode: str) -> None:
+def main(bootstrap: str, application: str, nodes: str, loop: str, counts: str, state_dir: str, mode: str) -> None:
     begun = perf_counter()
+    said = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # Faust prints a table of its settings
     app = faust.App(
         f"{application}-app",
         broker=f"kafka://{bootstrap}",
@@ -33,6 +37,12 @@ def main(bootstrap: str, application: str, nodes: str, counts: str, state_dir: s
     topology = family(application, nodes, counts)
     hosted = eddy.faust.host(app, topology, mode, config=eddy.Config(state_dir=Path(state_dir) / "eddy"))
 
+    @app.agent(app.topic(loop))
+    async def wait(stream: Any) -> None:
+        """Nobody writes there; Faust does not start without a topic to read."""
+        async for _ in stream:
+            pass
+
     @app.task
     async def say_when_ready() -> None:
         before = 0
@@ -43,9 +53,9 @@ def main(bootstrap: str, application: str, nodes: str, counts: str, state_dir: s
             if worker and owned != before and not worker.restoring:
                 before = owned
                 ready = {"ready": perf_counter() - begun, "partitions": owned, "restored": worker.statistics.restored}
-                print(json.dumps(ready), flush=True)
+                print(json.dumps(ready), file=said, flush=True)
 
-    sys.argv = [sys.argv[0], "worker", "-l", "error"]
+    sys.argv = [sys.argv[0], "worker", "-l", "error", "--without-web"]
     app.main()
 
 

@@ -5,7 +5,9 @@ BOOTSTRAP APPLICATION NODES LOOP COUNTS STATE_DIR
 It needs parents before children, and is at least once. Says that it is ready once it has its partitions.
 """
 
+import asyncio
 import json
+import os
 import struct
 import sys
 from time import perf_counter
@@ -15,9 +17,13 @@ import faust
 
 from benchmarks.cluster import PARTITIONS
 
+_LOOK_S = 0.05
+
 
 def main(bootstrap: str, application: str, nodes: str, loop: str, counts: str, state_dir: str) -> None:
     begun = perf_counter()
+    said = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # Faust prints a table of its settings
     app = faust.App(
         application,
         broker=f"kafka://{bootstrap}",
@@ -51,9 +57,15 @@ def main(bootstrap: str, application: str, nodes: str, loop: str, counts: str, s
 
     @app.task
     async def say_when_ready() -> None:
-        print(json.dumps({"ready": perf_counter() - begun, "partitions": PARTITIONS, "restored": 0}), flush=True)
+        while app.rebalancing or not {nodes, loop} <= {tp.topic for tp in app.consumer.assignment()}:
+            await asyncio.sleep(_LOOK_S)
+        print(
+            json.dumps({"ready": perf_counter() - begun, "partitions": PARTITIONS, "restored": 0}),
+            file=said,
+            flush=True,
+        )
 
-    sys.argv = [sys.argv[0], "worker", "-l", "error"]
+    sys.argv = [sys.argv[0], "worker", "-l", "error", "--without-web"]
     app.main()
 
 

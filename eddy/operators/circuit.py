@@ -131,7 +131,7 @@ class Circuit:
 
     @property
     def unsettled(self) -> bool:
-        """Whether an epoch without any input is due once nothing is under way anywhere."""
+        """Whether an epoch without input is needed once no row is in flight anywhere."""
         return any(recursion.unsettled() for recursion in self.recursions.values())
 
     def step(self, inputs: Mapping[str, Batch], divisible: bool = False, settling: bool = False) -> None:

@@ -1,10 +1,10 @@
-"""What a loop's bindings hold, as far as it was worked in: their rows over all iterations.
+"""The rows of a loop's bindings as of the last input that was processed, summed over all iterations.
 
-Mostly a trace inside the loop has them: that of a reduction that makes a binding, or of a step that reads it. The
-other bindings' rows are kept in an arrangement of the loop's own, numbered.
+Most bindings' rows are in a trace inside the loop: that of the reduction that makes the binding, or of a step that
+reads it. The rows of other bindings are stored in an arrangement of the loop, with the number of the binding.
 
-The arrangement of an application that has run without it holds what has come since then. Then a loop that meets a bound
-leaves downstream the rows that are from before, and they are right again when it is mended.
+In an application that first ran without this arrangement, it has only later rows. If the loop meets a bound there, its
+older rows stay downstream, and they are correct again when the data is mended.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,7 +30,7 @@ class Given:
         return [] if self._arrangement is None else [self._arrangement]
 
     def take(self, totals: Sequence[ZSet]) -> None:
-        """Take the bindings' deltas in, where no trace has."""
+        """Apply the deltas of the bindings that have no trace."""
         if self._arrangement is not None:
             delta = {
                 ((index, key), (index, value)): weight
@@ -41,7 +41,7 @@ class Given:
                 self._arrangement.integrate(delta)
 
     def rows(self, keys: Iterable[Any] | None) -> list[ZSet]:
-        """What each binding holds, of these keys or in all. Cost: by the rows that traces have of them."""
+        """The rows of each binding, of these keys or of all. Cost: proportional to the traces' rows of these keys."""
         chosen = None if keys is None else list(keys)
         made = [self._traced(trace, chosen) if trace is not None else {} for trace in self._traces]
         if self._arrangement is not None:

@@ -1,8 +1,8 @@
 """Recursion by waves without a bound on depth: rows without a finite answer are held (`operators/withheld.py`).
 
-    one owner          cycles are looked for at iteration 64, 128, …; at rest, all that the cycles reach
-    several owners     the same by messages (`operators/marking.py`)
-    rows ever new      the waves end at the limit: all input waits, until a row on its path changes
+    one owner            cycles are searched at iteration 64, 128, …; when the waves end, all rows that they reach
+    several owners       the same by messages (`operators/marking.py`)
+    endlessly new rows   the waves end at the limit: all input waits, until a row on its path changes
 
 At one row of each cycle the waves stop, and arriving rows wait. So the waves end, and all other rows are exact.
 """
@@ -27,9 +27,9 @@ _ROWS = attrgetter("rows")
 _ALL = 1 << 62
 _SPILLED = 16_384
 _SEARCHED = 64
-"""So many rows of a frontier are searched from, before the limit."""
+"""The number of rows of a frontier from which a search starts, before the limit."""
 _FAR = 1 << 20
-"""So many turns a search goes that has no iteration to go by."""
+"""The greatest length of a search outside of iterations."""
 _MOST_GROWN = 16
 """More rows than this, times `limit`, from one frontier are considered endless."""
 MOST_REACHED = 2_000_000
@@ -193,14 +193,14 @@ class HeldWaves(Waves):
             marking.tell_release()
 
     def unsettled(self) -> bool:
-        """Whether there is something to do once nothing is under way anywhere, without any input."""
+        """Whether the loop needs a step without input once no row is in flight anywhere."""
         self._read()
         if self._marking.unsettled and (self.gate.shared or self._withheld.active):
             return True
         return self._unverified and self._withheld.active
 
     def _try_again(self, arrived: dict[int, Batch], externals: Sequence[Batch], total: Total) -> None:
-        """Nothing has left so far: run all that waits, where the waves may end now. Raises: _GrowthError."""
+        """Run all waiting rows if the waves may end now; no row is downstream so far. Raises: _GrowthError."""
         withheld, entry = self._withheld, self._entry(arrived)
         keys = {row[0] for batch in externals for row in batch.rows}
         touched = bool(keys) and (self._grown is None or not self.body.keyed or not self._grown.isdisjoint(keys))
@@ -210,7 +210,7 @@ class HeldWaves(Waves):
         self._run_all(entry, total)
 
     def _run_all(self, entry: ZSet, total: Total) -> None:
-        """Run the epoch's input and all that waits, retractions first. Raises: _GrowthError."""
+        """Run the epoch's input and all waiting rows, retractions first. Raises: _GrowthError."""
         waits = self._withheld.all_waiting()
         merge_into(waits, entry, entry.values())
         heads = [row for row in waits if waits[row] > 0] if min(waits.values(), default=0) < 0 else []
@@ -336,10 +336,10 @@ class HeldWaves(Waves):
         return [one for one in made if one not in self._stops] if self._stops else made
 
     def _heads(self, inputs: Sequence[Batch], waiting: dict[int, Batch]) -> list[Row]:
-        """The rows by which a cycle may have been closed that the waves will not show; see `_cut_off`.
+        """The rows that may have closed a cycle although the waves end; see `_cut_off`.
 
-        A cycle is closed by a row that op's change makes of rows which X had before; the waves end all the same only
-        where something goes away. The rows that op's change makes are a frontier of their own then.
+        A cycle is closed by a row that a change of op derives from earlier rows of X; the waves can end in spite of it
+        only if something was retracted. Then the rows that the change of op derives are a frontier of their own.
         """
         _, received, *externals = inputs
         if not any(batch.rows and min(batch.weights) < 0 for batch in inputs):
@@ -355,7 +355,7 @@ class HeldWaves(Waves):
         return list(dict.fromkeys(heads))
 
     def _meets(self, externals: Sequence[Batch]) -> bool:
-        """Whether something that comes from outside may meet a row that X had before."""
+        """Whether a delta from outside may match an earlier row of X."""
         come = [
             row[0] for batch in externals for row, weight in zip(batch.rows, batch.weights, strict=True) if weight > 0
         ]
@@ -364,12 +364,12 @@ class HeldWaves(Waves):
         return any(bag is not None for bag in self.arrangement.get_many(come))
 
     def _cut_off(self, heads: list[Row], total: Total) -> ZSet:
-        """Take away rows that hold one another up alone.
+        """Remove rows that only support one another.
 
-        A row may lose its only path from the seed in the epoch in which one of its own rows comes to lead to it: then
-        its removal and its arrival cancel, the waves end, and the rows on the cycle would stay for ever. So cycles in X
-        are searched for. At one row of each, arriving rows wait, and the rows that op made of it are retracted. If no
-        path leads to the cycle, nothing is left waiting. Returns the retractions.
+        In one epoch, a row may lose its only path from the seed, and op may begin to derive it from one of its own
+        results: then retraction and insertion cancel, the waves end, and the rows of the cycle would stay for ever. So
+        cycles in X are searched for. At one row of each, arriving rows wait, and op's results for it are retracted. If
+        no path from the seed leads to the cycle, no row is left waiting. Returns the retractions.
         """
         weight = self._weights(total)
 
@@ -382,7 +382,7 @@ class HeldWaves(Waves):
         return backs
 
     def _going_on(self, made: Batch) -> Batch:
-        """The rows that go on; those at stops wait."""
+        """The rows that continue; those at stops wait."""
         stops = self._stops
         if not stops or stops.keys().isdisjoint(made.rows):
             return made
@@ -392,7 +392,7 @@ class HeldWaves(Waves):
         return made.select([row not in stops for row in made.rows])
 
     def _weights(self, total: Total) -> Callable[[Row], int]:
-        """The weight of a row in X as it is now."""
+        """The current weight of a row in X."""
         before, come = self.arrangement.get, total.sum()
         return lambda row: weight_in(before(row[0]), row[1]) + come.get(row, 0)
 
@@ -408,7 +408,7 @@ class HeldWaves(Waves):
 
     @property
     def holds_all(self) -> bool:
-        """Whether nothing of the recursion leaves, because its rows are ever new."""
+        """Whether the recursion has no rows downstream, because its rows are endlessly new."""
         return self._withheld.whole
 
     def held(self) -> Mapping[int, str]:

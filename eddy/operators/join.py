@@ -262,8 +262,8 @@ class StreamTableJoin(Keyed, RowWise):
 class TableJoin(Operator):
     """Deltas of two tables (K, L) and (K, R) in, the delta of K -> joiner(left, right) out.
 
-    A missing side is None to the joiner of an outer join, and of a left join on the right. The new
-    values are in the two tables, the old ones come back from the deltas, so the join keeps nothing.
+    An outer join calls the joiner with None for a missing side, a left join for a missing right side. The new
+    values are in the two tables and the old values in the deltas, so the join has no state.
     """
 
     def __init__(

@@ -1,15 +1,15 @@
 """The rows that cycles reach, found by several workers with messages through the loop's topic.
 
-    SEARCH     follow op from this row, for so many turns: where that leads back to the origin, it lies on a cycle
-    BEGIN      to every partition: reached rows are marked anew, in this generation
+    SEARCH     follow op from this row, for a number of steps; a search that returns to its origin has found a cycle
+    BEGIN      to every partition: reached rows are marked again, in this generation
     MARK       a stop of this generation reaches this row
-    RELEASE    to every partition, once nothing is under way anywhere: all marks of this generation are there
+    RELEASE    to every partition, once no message is in flight: all marks of this generation are set
 
-A worker begins a generation when its stops change, or when op makes other rows of a marked row. It marks the rows that
-op makes of its stops; owners of marked rows mark on. At a release older marks go, and stops that have no mark are
-opened: no cycle reaches them. Until then their keys stay without rows, so that nothing leaves that should not.
+A worker begins a generation when its stops change, or when op derives other rows from a marked row. It marks the rows
+that op derives from its stops, and owners of marked rows mark the next ones. A release removes older marks, and opens
+stops without a mark: no cycle reaches them. Until then their keys have no rows downstream.
 
-A message is a row of the loop's topic whose iteration is below 0; its weight is the number of turns, or the generation.
+A message is a row of the loop's topic whose iteration is below 0; its weight is the number of steps, or the generation.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -73,7 +73,7 @@ class Operator:
         return _NOTHING_HELD
 
     def unsettled(self) -> bool:
-        """Whether a step without any input is due once nothing is under way anywhere. Asked between epochs."""
+        """Whether the operator needs a step without input once no row is in flight anywhere. Asked between epochs."""
         return False
 
     @property

@@ -1,17 +1,17 @@
-"""A loop by nested time that lies in no other: what becomes of it where a bound is met (docs/adr/0029-bounds.md).
+"""An outermost loop by nested time, and its treatment of bounds (docs/adr/0029-bounds.md).
 
-    worked in    the states inside, as some earlier input made them
-    queued       what has come since then, summed up
-    downstream   what the bindings hold; nothing, while a bound is met
+    states inside   those of the input up to the last epoch that ended
+    queue           the sum of the later input
+    downstream      the rows of the bindings; none while a bound is met
 
-Where the iterations of an epoch meet a bound, what they did is undone, the epoch's input is queued, and all that is
-downstream is taken back. The next input is worked in together with the queue. When that comes to rest, what the
-bindings hold goes downstream again: from then on all is as if no bound had been met.
+If the iterations of an epoch meet a bound, they are undone, the epoch's input is queued, and all rows downstream are
+retracted. The next input is processed together with the queue. If that ends, the bindings' rows are sent again: from
+then on all is as if no bound had been met.
 
-A loop that keeps all keys is many loops, one a key: so each key is queued and withheld for itself.
+A loop that keeps all keys is one loop for each key, so each key is queued and withheld separately.
 
-Invariant: what is downstream is a function of the input, however it was cut into epochs, but for work that is owed:
-a unit whose last try was cut short by rows or seconds, or put off, is tried again when there is no input.
+Invariant: the rows downstream are a function of the input, however it was cut into epochs, except for owed tries: a
+unit whose last try ran out of rows or seconds, or was postponed, is tried again when there is no input.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -48,14 +48,14 @@ class Outermost(Fixpoint):
     ownership: Ownership
 
     def keep(self, queue: Queue, given: Given, limits: LimitBarrier | None, ownership: Ownership) -> "Outermost":
-        """Where it keeps what it withholds, and what it has given."""
+        """Set the states of queued input, of the bindings' rows and of the limit's errors."""
         self.queue, self.given, self.limits, self.ownership = queue, given, limits, ownership
         self._wait = self._waited = 0
         self._most: int | None = None
         return self
 
     def own_states(self) -> Sequence[State]:
-        """The queue, the errors, and what was given."""
+        """The queue, the errors, and the bindings' rows."""
         limits = self.limits.states() if self.limits is not None else ()
         return [*limits, self.queue.state, *self.given.states()]
 
@@ -88,7 +88,7 @@ class Outermost(Fixpoint):
         return {unit: notes[unit] for unit, home in zip(notes, homes, strict=True) if self.ownership.owns(home, count)}
 
     def step(self, *inputs: Batch) -> Batch:
-        """Work the input in, with what is queued of the same units, or queue it."""
+        """Process the input together with the queued input of its units, or queue it."""
         queued = {unit for unit, note in self.queue.notes().items() if note.queued}
         time = max(map(_TIME, inputs), default=0)
         if queued:
@@ -123,7 +123,7 @@ class Outermost(Fixpoint):
     def _work(
         self, delta: ZSet, queued: set[Any], tried: set[Any], time: int, failed: dict[Any, Note] | None = None
     ) -> Batch:
-        """Work in `delta` and what is queued of the units that are `tried`, but for units that meet a bound."""
+        """Process `delta` and the queued input of `tried` units; units that meet a bound are queued."""
         queue, alone = self.queue, not delta
         back = queue.rows(tried) if tried else {}
         rows = dict(delta)
@@ -167,9 +167,9 @@ class Outermost(Fixpoint):
             state.rollback()
 
     def _blamed(self, error: EndlessError, units: set[Any], time: int, alone: bool) -> dict[Any, Note]:
-        """The units that met the bound: of those that were worked in, the ones whose rows were on their way.
+        """The units that met the bound: the processed ones whose rows were new in the last iteration.
 
-        Where many had too much to do together, all are to be tried again, by and by.
+        If many together exceeded the budget, all are tried again, in smaller groups.
         """
         if error.of_work and len(units) > 1:
             self._most = max(1, min(len(units), self._most or len(units)) // 2)
@@ -182,7 +182,7 @@ class Outermost(Fixpoint):
         return notes or dict.fromkeys(units, Note(str(error), owed, time))
 
     def _pace(self, tried: set[Any], failed: Mapping[Any, Note], rows: int) -> None:
-        """How many epochs with input pass before the next try: none where tries are cheap, else twice as many."""
+        """Set the number of epochs with input before the next try: 0 for cheap tries, else twice the last one."""
         if failed:
             dear = rows > _CHEAP_ROWS
             self._wait, self._waited = min(2 * self._wait or 1, _LONGEST_WAIT) if dear else 0, 0
@@ -216,7 +216,7 @@ class Outermost(Fixpoint):
         return self.name, (unit, RESTLESS)
 
     def _leave_limited(self, worked: "_Worked", limits: LimitBarrier, time: int) -> Batch:
-        """The same of a loop whose own limit withholds it, too. It is one unit."""
+        """The same for a loop whose own limit can withhold it, too. It is one unit."""
         was, was_queued, queued = self.queue.notes().get(None), bool(worked.queued), bool(worked.failed)
         queued = queued or (was_queued and not worked.done)
         was_withheld = was_queued or (was is not None and not was.queued)
@@ -252,7 +252,7 @@ class Outermost(Fixpoint):
 
 
 class _Worked(NamedTuple):
-    """How an epoch went. `done`: the units that had been queued and are worked in; `failed`: those that are queued."""
+    """The outcome of an epoch. `done`: queued units that were processed; `failed`: units that are queued now."""
 
     totals: list[ZSet]
     over: list[tuple[int, Batch]]

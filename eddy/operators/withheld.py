@@ -6,15 +6,15 @@ A *stop* is a row at which waves end: arriving weight waits in P, and op is not 
 the waves end. Because op is linear, rows that no cycle reaches are exact, and rows in P continue later as if they had
 just arrived.
 
-    stops      rows that lie on cycles and at which something has arrived; X has none of them
-    reached    all rows on these cycles and all that op makes of them, again and again
+    stops      rows on cycles, with the weight that has arrived there; X does not contain them
+    reached    all rows on these cycles, and all rows that op derives from them, in any number of steps
 
 The keys of reached rows have no row downstream. A stop that no cycle reaches is opened: the cycle is mended. Where
 waves do not end although no row comes back to itself, because each iteration makes new rows, they are stopped at the
 limit: then the reached rows are unknown, and no key has a row downstream.
 
-Invariant: the rows that leave are a function of X's seed and of op, for any order of epochs.
-Cost: the reached rows are searched only when stops come or go, or op makes something else of one of them.
+Invariant: the rows downstream are a function of X's seed and of op, for any order of epochs.
+Cost: the reached rows are searched only when stops are added or removed, or op derives other rows from one of them.
 
 Source: Tarjan, "Depth-first search and linear graph algorithms", SIAM J. Comput. 1, 1972, for the cycles.
 """
@@ -32,7 +32,7 @@ __all__ = ["FoundCycles", "Stops", "Withheld", "find_cycles"]
 Look = Callable[[Row], Sequence[Row]]
 
 _WHOLE = -1
-"""The mark that says that nothing leaves."""
+"""The mark of a recursion without any rows downstream."""
 
 
 class Stops(Arrangement[Any, Any]):

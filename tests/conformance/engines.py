@@ -1,11 +1,13 @@
 """The engines: each runs a case and returns what its sinks hold.
 
-To add one (Faust, Spark): a function from a case, a number of partitions and a folder to the
+To add one: a function from a case, a number of partitions and a folder to the
 records of each sink in their order by key, and a line in `ENGINES`. One on Kafka takes `Kafka` in
 place of the folder, and names of its own: many share a broker. What an engine cannot do goes into
 `CANNOT`, with the reason; the suite holds it to that strictly, so that a line goes when it can.
 """
 
+import tempfile
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,12 +16,16 @@ from pathlib import Path
 from typing import Any
 
 import eddy
+from eddy.cli.exits import HELD
+from eddy.cli.wait import wait_until_quiescent
+from eddy.connectors.kafka import KafkaLog
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import Headers, Log, Producer, TopicPartition, TopicSpec
 from eddy.partitioner import partition_of
 from eddy.topology.compile import sink_serdes
 from eddy.topology.plan import Sink, Source
 from tests.conformance.cases import Case, Record
+from tests.faust.rig import FaustWorker
 from tests.waiting import Deadline
 
 Written = dict[str, list[tuple[Any, Any]]]
@@ -37,6 +43,7 @@ class Kafka:
 EngineOnKafka = Callable[[Case, int, Kafka], Written]
 
 PATIENCE_S = 60.0
+APPS = Path(__file__).resolve().parents[1] / "faust"
 
 
 def driver(case: Case, partitions: int, folder: Path) -> Written:
@@ -82,6 +89,40 @@ def two_workers_on_kafka(case: Case, partitions: int, kafka: Kafka) -> Written:
     return two(Run(case, kafka.log, partitions, f"{uuid.uuid4().hex[:8]}-", kafka.writer))
 
 
+def faust_in(mode: str) -> EngineOnKafka:
+    """A Faust app that hosts the case, in this mode."""
+
+    def engine(case: Case, partitions: int, kafka: Kafka) -> Written:
+        assert isinstance(kafka.log, KafkaLog)
+        run = Run(case, kafka.log, partitions, f"{uuid.uuid4().hex[:8]}-", kafka.writer)
+        environment = {"CASE": case.name, "PREFIX": run.prefix, "MODE": mode}
+        with tempfile.TemporaryDirectory() as home:
+            worker = FaustWorker(APPS, "case_app", Path(home), kafka.log.settings.bootstrap, **environment)
+            try:
+                for batch in case.batches:
+                    run.write(batch)
+                    quiescent(run, worker)
+            finally:
+                worker.kill()
+        return run.read()
+
+    return engine
+
+
+def quiescent(run: "Run", worker: FaustWorker) -> None:
+    """Wait until all is taken in; what has no finite answer is no obstacle."""
+    deadline = Deadline(PATIENCE_S)
+    while True:
+        assert worker.process.poll() is None, worker.said.read_text()[-4_000:]
+        try:
+            wait_until_quiescent(run.log, run.topology, time.monotonic() + 1.0, 1.0)
+            return
+        except SystemExit as end:
+            if end.code == HELD:
+                return
+        deadline.check(f"the end of '{run.case.name}'\n{worker.said.read_text()[-2_000:]}")
+
+
 ENGINES: dict[str, Engine] = {
     "test driver": driver,
     "worker in memory": worker_in_memory,
@@ -93,6 +134,11 @@ ON_KAFKA: dict[str, EngineOnKafka] = {
     "worker on Kafka": worker_on_kafka,
     "two workers on Kafka": two_workers_on_kafka,
 }
+
+ON_FAUST: dict[str, EngineOnKafka] = {f"Faust, mode={mode}": faust_in(mode) for mode in ("worker", "agents")}
+"""A Faust worker is a process of its own, so they take long."""
+
+ON_KAFKA |= ON_FAUST
 
 CANNOT: dict[tuple[str, str], str] = {}
 """(engine, case) to the reason why not."""
@@ -107,6 +153,15 @@ def embedded(path: Path | None) -> Iterator[LocalLog]:
         log.close()
 
 
+def prefixed(case: Case, prefix: str) -> eddy.Topology:
+    """The case's topology, with `prefix` before the names of application and topics."""
+    topology = case.topology(prefix)
+    for node in topology.plan.nodes:
+        if isinstance(node, Source | Sink):
+            object.__setattr__(node, "topic", prefix + node.topic)  # a plan is not made to be changed; here it is
+    return topology
+
+
 class Run:
     """A case on a log, with its topics made. The names of application and topics get `prefix` before them."""
 
@@ -114,10 +169,7 @@ class Run:
         self.case, self.log, self.partitions, self.prefix = case, log, partitions, prefix
         self.writer = writer or log.producer(None)
         self.numbers: Iterator[int] | None = None  # to be put into headers
-        self.topology = case.topology(prefix)
-        for node in self.topology.plan.nodes:
-            if isinstance(node, Source | Sink):
-                object.__setattr__(node, "topic", prefix + node.topic)  # a plan is not made to be changed; here it is
+        self.topology = prefixed(case, prefix)
         ends = [*self.topology.plan.sources(), *self.topology.plan.sinks()]
         self.counts = dict.fromkeys(sorted(node.topic for node in ends), partitions)
         # Times are those of 1970 here, which a broker would find old.

@@ -10,15 +10,15 @@ import pytest
 
 from tests import oracle
 from tests.conformance.cases import CASES, Case
-from tests.conformance.engines import CANNOT, ENGINES, ON_KAFKA, Written
+from tests.conformance.engines import CANNOT, ENGINES, ON_FAUST, ON_KAFKA, Written
 from tests.seeds import DAY
 
 PARTITIONS = (1, 3)
-WAYS_ON_KAFKA = [*product(ON_KAFKA, PARTITIONS)]
+WAYS_ON_KAFKA = [*product((engine for engine in ON_KAFKA if engine not in ON_FAUST), PARTITIONS)]
 
 
 def on_every_engine() -> Iterator[Any]:
-    """Each case on each engine. On Kafka in one way a day, which takes turns; in all ways in the long form."""
+    """Each case on each engine. On Kafka in one way a day, which takes turns; in the long form in all, and in Faust."""
     for (turn, case), engine, partitions in product(enumerate(CASES), [*ENGINES, *ON_KAFKA], PARTITIONS):
         todays = engine in ENGINES or WAYS_ON_KAFKA[(DAY + turn) % len(WAYS_ON_KAFKA)] == (engine, partitions)
         marks = () if todays else pytest.mark.long

@@ -38,7 +38,7 @@ class FaustWorker:
 
     def _start(self) -> "subprocess.Popen[bytes]":
         with self.said.open("ab") as out:
-            arguments = self._faust("worker", "-l", "info", "--web-port", str(self.port))
+            arguments = self._faust("worker", "-l", "info", "--web-bind", "127.0.0.1", "--web-port", str(self.port))
             return subprocess.Popen(arguments, cwd=self.home, env=self.environment, stdout=out, stderr=out)
 
     def restart(self) -> None:

@@ -187,3 +187,24 @@ def test_new_lambda_in_each_call_is_refused_instead_of_calling_for_ever() -> Non
 
     with pytest.raises(eddy.QueryBuildError, match="64 functions call one another"):
         nodes.nest(children=below)
+
+
+@pytest.mark.parametrize(
+    ("clauses", "message"),
+    [
+        ('"limit": -1', "not negative"),
+        ('"where": {"type": "compare", "column": "x", "op": "like", "value": 3}', "column 'x' like takes no 3"),
+        ('"where": {"type": "compare", "column": "x", "op": "in", "value": 3}', "column 'x' in takes no 3"),
+        ('"where": {"type": "compare", "column": "x", "op": "=", "value": {"a": 1}}', "no query in JSON"),
+        ('"pluck": "n"', "there is no nest 'n' to pluck"),
+        ('"scalar": true', "of one aggregate"),
+        ('"nests": [{"name": "n", "on": [["a", "b"]], "query": {"type": "ref", "label": "l"}}]', "refers to 'l'"),
+        (
+            '"nests": [{"name": "n", "on": [], "query": {"type": "select", "table": {"name": "t", "key": ["id"]}}}]',
+            "no col",
+        ),
+    ],
+)
+def test_json_that_the_builder_does_not_make_is_refused(clauses: str, message: str) -> None:
+    with pytest.raises(eddy.QueryBuildError, match=message):
+        eddy.query_from_json(f'{{"type": "select", "table": {{"name": "t", "key": ["id"]}}, {clauses}}}')

@@ -38,7 +38,7 @@ def play(seed: Any, *, batches: int = 8) -> None:
             check(rig, each, query)
         rig.apply(random_changes(draw, rig.rows(), draw.choice([1, 1, 2, 6])))
     for each in followed:
-        again = Followed(rig.engine, eddy.Query(each.view.shape.select))
+        again = Followed(rig.engine, eddy.Query(each.view.shape.select), shared=False)
         assert again.buckets.entries == {b: rows for b, rows in each.buckets.entries.items() if rows}
         rig.engine.close(again.view)
         rig.engine.close(each.view)

@@ -1,7 +1,8 @@
 """The worker's `Consumer` where Faust's consumer reads and balances the sources.
 
     sources      from Faust, by the `Feed`; what Faust did not bring is read from the log
-    exchanges    loops and repartitions, by a follower of eddy's: partition i belongs to the owner of a source's i
+    exchanges    loops and repartitions, by a follower of eddy's: partition i belongs to the owner of a source's i,
+                 a single one to the owner of a source's first
     positions    eddy's, in a group without members; Faust's member guards each transaction (`GuardedGroup`)
 
 Records at or below the stored positions are skipped: Faust's own positions follow eddy's, and are behind them after a
@@ -143,7 +144,10 @@ class FaustConsumer:
         return Poll(revoked=revoked, assigned=self.assignment())
 
     def _numbers(self, sources: Iterable[TopicPartition]) -> dict[int, set[int]]:
-        """By partition count, the numbers of the partitions owned. Raises: ConfigurationError if topics differ."""
+        """By partition count, the numbers of the partitions owned. Raises: ConfigurationError if topics differ.
+
+        A single partition belongs to the owner of partition 0 of the first source.
+        """
         owned: dict[str, set[int]] = {topic: set() for topic in self._sources}
         for topic, number in sources:
             owned[topic].add(number)
@@ -155,6 +159,7 @@ class FaustConsumer:
                     "worker needs partition i of each. Set table_standby_replicas=1 in the app, or host in "
                     "mode='worker'"
                 )
+        numbers.setdefault(1, {0} if 0 in owned[min(owned)] else set())
         return numbers
 
     def assignment(self) -> frozenset[TopicPartition]:

@@ -26,7 +26,7 @@ class FaustLog(KafkaLog):
         sources = {name: counts[name] for name in topics if name in self._names}
         exchanges = {name: counts[name] for name in topics if name not in self._names}
         for name, count in exchanges.items():
-            if count not in sources.values():
+            if count not in {1, *sources.values()}:
                 raise ConfigurationError(
                     f"faust.host '{group}': '{name}' has {count} partitions, and no source has as many; Faust balances "
                     "the sources only. mode='worker' does it: eddy.faust.host(app, topology, mode='worker')"

@@ -93,8 +93,8 @@ class Ordered(Operator):
     def _move(self, old: Row | None, new: Row | None, deltas: dict[Flat, BucketDelta]) -> None:
         one = None if old is None else self._bucket(old)
         two = None if new is None else self._bucket(new)
-        before = None if old is None or has_null(one or ()) else self.position(old)
-        after = None if new is None or has_null(two or ()) else self.position(new)
+        before = None if old is None or (one and has_null(one)) else self.position(old)
+        after = None if new is None or (two and has_null(two)) else self.position(new)
         if before is not None and one == two and before == after:
             assert one is not None
             _delta(deltas, one).changed.append(before)

@@ -7,6 +7,7 @@ arrangement, and a change is found in it by its value, however many queries ther
     View      the operator of one query, with its shape; queries with equal JSON and window share it
 """
 
+import operator as comparisons
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -286,16 +287,22 @@ def _comparison(condition: Compare) -> Callable[[Row], bool]:
 
 def _ordering(column: str, op: str, kind: int, item: Any) -> Callable[[Row], bool]:
     """A comparison within the kind of the constant."""
-    orders: dict[str, Callable[[Any], bool]] = {
-        "<": lambda found: found < item,
-        "<=": lambda found: found <= item,
-        ">": lambda found: found > item,
-        ">=": lambda found: found >= item,
-    }
-    order = orders[op]
+    order = _ORDERS[op]
+    kinds = (str,) if type(item) is str else (int, float) if type(item) in {int, float} else ()
 
     def test(row: Row) -> bool:
-        found = ascending(row.get(column))
-        return found[0] == kind and bool(order(found[1]))
+        found = row.get(column)
+        if type(found) in kinds:  # as it is, where it can be compared so
+            return order(found, item)
+        rank, other = ascending(found)
+        return rank == kind and order(other, item)
 
     return test
+
+
+_ORDERS: dict[str, Callable[[Any, Any], bool]] = {
+    "<": comparisons.lt,
+    "<=": comparisons.le,
+    ">": comparisons.gt,
+    ">=": comparisons.ge,
+}

@@ -17,6 +17,7 @@ from eddy.topology.queries.columns import Column, Described, Expression, Has, Me
 from eddy.topology.queries.conditions import conjunction, resolve
 from eddy.topology.queries.nesting import build_nest
 from eddy.topology.queries.syntax import Aggregate, Function, Nest, Order, Select, Start, Table, from_json, to_json
+from eddy.topology.queries.validity import check_select
 from eddy.topology.queries.written import written
 
 __all__ = ["LiveTable", "Query", "live_table", "query_from_json"]
@@ -263,9 +264,11 @@ def live_table(
 def query_from_json(data: bytes | str) -> Query:
     """The query that `Query.to_json` wrote. Raises: QueryBuildError."""
     try:
-        return Query(from_json(data))
-    except msgspec.MsgspecError as error:
+        select = from_json(data)
+        check_select(select)
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise QueryBuildError(f"query: this is no query in JSON: {error}") from error
+    return Query(select)
 
 
 def _whole(rows: Any, where: str) -> int:

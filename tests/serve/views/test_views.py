@@ -103,6 +103,7 @@ def test_every_exact_version_of_two_workers_keeps_the_sum(local: Log, name: str)
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
+@pytest.mark.parametrize("log", ["memory", "kafka"], indirect=True)
 def test_many_exact_versions_of_two_workers_keep_the_sum(log: Log, name: str) -> None:
     two_workers_keep_the_sum(log, name, 100)
 

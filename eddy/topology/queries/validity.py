@@ -1,0 +1,53 @@
+"""Checks of queries that come as JSON, which the builder has not made."""
+
+from eddy.errors import QueryBuildError
+from eddy.topology.queries.syntax import And, Compare, Condition, Or, Ref, Select
+
+__all__ = ["check_select"]
+
+
+def check_select(select: Select, labels: frozenset[str] = frozenset()) -> None:
+    """Raises: QueryBuildError for a query that no call of the builder makes. `labels` are those around it."""
+    where = f"query of table '{select.table.name}'"
+    numbers = [select.skip, select.limit or 0, *(nest.depth or 1 for nest in select.nests)]
+    if not select.table.key or min(numbers) < 0 or any(nest.depth == 0 for nest in select.nests):
+        raise QueryBuildError(f"{where}: a key, and numbers of rows and levels that are not negative are needed")
+    if select.scalar and (len(select.aggregates) != 1 or select.group):
+        raise QueryBuildError(f"{where}: a single value is of one aggregate without groups")
+    if select.aggregates and (select.nests or select.start):
+        raise QueryBuildError(f"{where}: groups take no nest and no start")
+    if select.pluck is not None and select.pluck not in {nest.name for nest in select.nests}:
+        raise QueryBuildError(f"{where}: there is no nest '{select.pluck}' to pluck")
+    if select.where is not None:
+        _check_condition(select.where, where)
+    labels = labels | {select.label} if select.label else labels
+    for nest in select.nests:
+        if not nest.on:
+            raise QueryBuildError(f"{where}: nest '{nest.name}' compares no columns")
+        if not isinstance(nest.query, Ref):
+            check_select(nest.query, labels)
+        elif nest.query.label not in labels:
+            raise QueryBuildError(f"{where}: nest '{nest.name}' refers to '{nest.query.label}', which is not around it")
+
+
+def _check_condition(condition: Condition, where: str) -> None:
+    if isinstance(condition, And | Or):
+        for term in condition.terms:
+            _check_condition(term, where)
+    elif isinstance(condition, Compare):
+        op, value = condition.op, condition.value
+        fits = (
+            isinstance(value, str)
+            if op.endswith("like")
+            else isinstance(value, tuple)
+            if op.endswith("in")
+            else value is None
+            if op.startswith("is")
+            else value is not None and not isinstance(value, tuple)
+        )
+        if not fits:
+            raise QueryBuildError(f"{where}: column '{condition.column}' {op} takes no {value!r}")
+    else:
+        if not condition.on:
+            raise QueryBuildError(f"{where}: an exists compares no columns")
+        check_select(condition.query)

@@ -501,6 +501,8 @@ class World:
     def _live(self) -> None:
         self.say("liveness")
         self.living = True
+        for actor in self.actors:
+            actor.fate = None  # one that waits for an answer would come now
         while self.dead:
             self._evict_a_dead_one()
         if not self.actors:

@@ -212,7 +212,7 @@ def test_query_that_does_not_fit_is_refused_and_nobody_else_is_disturbed(running
             (unnamed.where(unnamed.colour == 1), "there is no column 'colour'; one of id, value"),
             (eddy.live_table("nodes", key="name"), "names its columns"),
             (eddy.live_table("descendants", key=("a", "b")).nest(), "are not 2 items"),
-            (nodes.pluck("x"), "has no nest 'x'"),
+            (nodes.pluck("x"), "there is no nest 'x'"),
         ]:
             if "2 items" in message:
                 running.reach(view, {"a": "root"})

@@ -218,4 +218,4 @@ class Epoch:
         statistics.dropped += parts.dropping.report(parts.circuit.dropped())
         parts.circuit.commit()
         statistics.set_aside += set_aside
-        statistics.kept_aside = sum([len(aside.kept) for aside in parts.circuit.asides])
+        statistics.kept_aside = parts.circuit.kept_aside

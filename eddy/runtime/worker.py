@@ -379,6 +379,7 @@ class Worker:
         self.positions.reread_ends()
         self.recovery.begin(self.circuit.states.values(), ownership)
         self.circuit.recall(self.recovery.set_aside)
+        self.statistics.kept_aside = self.circuit.kept_aside
         self._holding.begin(self.recovery.held)
         if not self.recovery.done:
             self._consumer.pause(assignment)

@@ -167,6 +167,13 @@ def nothing(row: Any) -> eddy.Query:
         (lambda: issues.limit(2).count(), "it is over all rows"),
         (lambda: issues.count().order_by("title"), "have no column 'title'"),
         (lambda: issues.start({"id": 1}).order_by(issues.title).syntax, "the row has no column 'title'"),
+        (lambda: issues.where(issues.created < float("inf")), "a finite number is needed"),
+        (lambda: issues.group_by(issues.status).syntax, "group_by needs aggregates"),
+        (lambda: issues.count().limit(0).syntax, "an aggregate of all rows is one row"),
+        (lambda: issues.aggregate(n=issues.id.count()).order_by("n").syntax, "an aggregate of all rows is one row"),
+        (lambda: issues.group_by(issues.status).count().one().syntax, "groups take no nest, no start and no one"),
+        (lambda: issues.select(issues.title).count().syntax, "groups have no column 'title'"),
+        (lambda: issues.nest(u=lambda i: users.where(users.id == i.owner)).pluck("u").exists(), "aggregate or pluck"),
         (lambda: eddy.query_from_json(b'{"table": 3}'), "this is no query in JSON"),
         (
             lambda: issues.nest(

@@ -77,7 +77,9 @@ class MatchCount(Operator):
         self.counts: dict[Flat, int] = {}
         self.flipped: set[Flat] = set()
         for _, row in rows_of(source):
-            self._add(self._key(row), 1)
+            key = self._key(row)
+            if not has_null(key):
+                self._add(key, 1)
 
     def _add(self, key: Flat, weight: int) -> None:
         count = self.counts.get(key, 0) + weight

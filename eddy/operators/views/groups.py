@@ -8,6 +8,7 @@ Values that are no finite numbers do not count for sums and means; null counts f
 `count` are None. A group without rows has no row.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -125,18 +126,26 @@ class _Sum:
     def value(self) -> Any:
         if not self._count:
             return None
-        return self._sum / (1 << _SHIFT) if self._floats else self._sum >> _SHIFT
+        return _quotient(self._sum, 1 << _SHIFT) if self._floats else self._sum >> _SHIFT
 
 
 class _Mean(_Sum):
     """The mean of numbers."""
 
     def value(self) -> Any:
-        return self._sum / (self._count << _SHIFT) if self._count else None
+        return _quotient(self._sum, self._count << _SHIFT) if self._count else None
+
+
+def _quotient(one: int, other: int) -> float:
+    """The nearest float; infinite where it is beyond the largest one."""
+    try:
+        return one / other
+    except OverflowError:
+        return math.inf if one > 0 else -math.inf
 
 
 class _Least:
-    """The least value."""
+    """The least value. 1 and 1.0 are equal, and yet two values: each goes with its own row."""
 
     def __init__(self) -> None:
         self._values = SortedList()
@@ -145,19 +154,19 @@ class _Least:
         if value is None:
             return
         if weight > 0:
-            self._values.add(ascending(value))
+            self._values.add((*ascending(value), type(value) is float))
         else:
-            self._values.remove(ascending(value))
+            self._values.remove((*ascending(value), type(value) is float))
 
     def value(self) -> Any:
-        return restored(*self._values[0]) if self._values else None
+        return restored(*self._values[0][:2]) if self._values else None
 
 
 class _Greatest(_Least):
     """The greatest value."""
 
     def value(self) -> Any:
-        return restored(*self._values[-1]) if self._values else None
+        return restored(*self._values[-1][:2]) if self._values else None
 
 
 _TOTALS: dict[str, Any] = {"count": _Count, "sum": _Sum, "avg": _Mean, "min": _Least, "max": _Greatest}

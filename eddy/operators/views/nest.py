@@ -15,7 +15,6 @@ Cost: of a move O(depth), of a removal O(rows that go).
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 
@@ -23,7 +22,7 @@ from eddy.errors import QueryError
 from eddy.operators.views.dataflow import Operator, Schedule
 from eddy.operators.views.ordered import Ordered
 from eddy.operators.views.patch import Drop, Insert, Move, Op, Remove, Set
-from eddy.operators.views.values import Flat, Row, flat_key, has_null, restored, same_row
+from eddy.operators.views.values import Flat, Row, flat_key, has_null, plain, same_row
 from eddy.operators.views.window import Bounds, Window, WindowDelta
 
 __all__ = ["Bucket", "Level", "Nesting", "ViewOperator"]
@@ -118,9 +117,9 @@ class ViewOperator(Operator):
         self._suspects: dict[Bucket, None] = {}
         self._news: list[tuple[Bucket, Sequence[Flat]]] = []
         self.root = self._activate(root, values, ())
-        self._route_news()
+        is_whole = self._route_news(max_rows)
         self.ops = []
-        if self.rows > max_rows:
+        if not is_whole or self.rows > max_rows:
             self.close()
             raise self._too_many()
 
@@ -145,13 +144,14 @@ class ViewOperator(Operator):
         if self.failure is not None:
             return
         gone: list[tuple[Bucket, Row]] = []
+        bound = self.rows + self._max_rows  # those that go are still counted when others come
         for bucket, delta in pending:
             self._show(bucket, delta, gone)
-        self._route_news()
+        is_whole = self._route_news(bound)
         for bucket, row in gone:
             self._unroute(bucket, row)
         self._settle()
-        if self.rows > self._max_rows:
+        if not is_whole or self.rows > self._max_rows:
             self.fail(self._too_many())
 
     def _too_many(self) -> QueryError:
@@ -253,14 +253,15 @@ class ViewOperator(Operator):
             self._news.append((made, made.positions()))
         return made
 
-    def _route_news(self) -> None:
-        """Show the rows of new buckets, and of those that they lead to."""
+    def _route_news(self, bound: int) -> bool:
+        """Show the rows of new buckets, and of those that they lead to; False where there are more than `bound`."""
         while self._news:
             bucket, positions = self._news.pop()
-            if self.rows > self._max_rows:
+            if self.rows > bound:
                 self._news.clear()
-                break
+                return False
             self.ops += self._inserts(bucket, (), list(enumerate(positions)))
+        return True
 
     def _unroute(self, bucket: Bucket, row: Row) -> None:
         """The row leads nowhere from this bucket any more."""
@@ -394,9 +395,9 @@ def _rising(numbers: list[int]) -> list[int]:
 
 
 def _id(level: Level, values: Flat, levels: Levels) -> str:
-    """The name of a bucket: the same on each replica."""
+    """The name of a bucket: the same on each replica, and whichever of equal values, as 1 and 1.0, leads to it."""
     if not values:
         return level.name
-    shown: list[Any] = [restored(values[i], values[i + 1]) for i in range(0, len(values), 2)]
+    shown = [plain(values[i], values[i + 1]) for i in range(0, len(values), 2)]
     at = "".join(f"@{number}" for _, number in levels)
     return f"{level.name}{at}{msgspec.json.encode(shown).decode()}"

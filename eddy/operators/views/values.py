@@ -25,6 +25,7 @@ __all__ = [
     "has_null",
     "like_pattern",
     "order_key",
+    "plain",
     "restored",
     "same_row",
 ]
@@ -78,6 +79,27 @@ def restored(rank: int, item: Any) -> Any:
     return None if rank == _NULL else float("nan") if rank == _NAN else item
 
 
+def plain(rank: int, item: Any) -> Any:
+    """The value of an ascending pair as JSON tells it apart from all others, the same for equal pairs.
+
+    >>> [plain(*ascending(value)) for value in (2, 2.0, 2.5, float("inf"), "2", True)]
+    [2, 2, 2.5, {'': 'inf'}, '2', True]
+    """
+    if rank == _NUMBER:
+        return _plain_number(item)
+    return {"": "nan"} if rank == _NAN else {"": item.hex()} if rank == _BYTES else restored(rank, item)
+
+
+def _plain_number(item: Any) -> Any:
+    if type(item) is int:
+        return item
+    if abs(item) == float("inf"):
+        return {"": "inf" if item > 0 else "-inf"}
+    if item == int(item):
+        return int(item)
+    return float(item) if float(item) == item else {"": str(item.normalize())}
+
+
 def flat_key(columns: Sequence[str]) -> Callable[[Row], Flat]:
     """A function from a row to the pairs of these columns, ascending."""
     if len(columns) == 1:
@@ -107,7 +129,19 @@ def same_row(old: Row | None, new: Row | None) -> bool:
     """Whether rows are equal, of equal kinds too: 1 equals True."""
     if old is None or new is None or old != new:
         return old is new
-    return all(type(value) is type(new[column]) for column, value in old.items())
+    return all(_same(value, new[column]) for column, value in old.items())
+
+
+def _same(old: Any, new: Any) -> bool:
+    """Whether equal values are of equal kinds, to their last item."""
+    kind = type(old)
+    if kind is not type(new):
+        return False
+    if kind is dict:
+        return all(_same(value, new[name]) for name, value in old.items())
+    if kind is list:
+        return all(map(_same, old, new))
+    return kind is not float or bool(old) or str(old) == str(new)  # 0.0 equals -0.0
 
 
 def like_pattern(pattern: str, *, ignore_case: bool = False) -> re.Pattern[str]:

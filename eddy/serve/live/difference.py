@@ -7,6 +7,7 @@ stays, the middle is replaced.
 from collections.abc import Mapping
 
 from eddy.operators.views.patch import Drop, Entry, Insert, Op, Remove
+from eddy.operators.views.values import same_row
 
 __all__ = ["difference"]
 
@@ -19,11 +20,15 @@ def difference(old: Mapping[str, list[Entry]], new: Mapping[str, list[Entry]]) -
         if before is rows:
             continue
         start, shorter = 0, min(len(before), len(rows))
-        while start < shorter and before[start] == rows[start]:
+        while start < shorter and _same(before[start], rows[start]):
             start += 1
         end = 0
-        while end < shorter - start and before[-1 - end] == rows[-1 - end]:
+        while end < shorter - start and _same(before[-1 - end], rows[-1 - end]):
             end += 1
         ops += [Remove(bucket, index) for index in range(start, len(before) - end)]
         ops += [Insert(bucket, index, *rows[index]) for index in range(start, len(rows) - end)]
     return ops
+
+
+def _same(one: Entry, other: Entry) -> bool:
+    return same_row(one[0], other[0]) and one[1] == other[1]

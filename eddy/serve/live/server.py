@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 from eddy.errors import EddyError, NotReadyError, QueryError
+from eddy.operators.views.patch import Op
 from eddy.operators.views.values import Flat, Row
 from eddy.serve.live.feed import Feed
 from eddy.serve.live.naming import Naming, check_columns
@@ -30,6 +31,7 @@ from eddy.topology.queries.syntax import Select, Table
 
 __all__ = ["LiveServer"]
 
+Deltas = dict[str, dict[Flat, Row | None]]
 _log = logging.getLogger("eddy.live")
 _PAGE = 5_000
 _LOOK_S = 0.5
@@ -50,23 +52,39 @@ class LiveServer:
         self._views: dict[LiveView, None] = {}
         self.version = rows.version
         self._stop = False
+        self._failure: Exception | None = None
+        self._publisher: int | None = None
+        self._showing: LiveView | None = None
         self._thread = threading.Thread(target=self._run, name="eddy-live", daemon=True)
         self._thread.start()
 
     def open(self, live: LiveView) -> None:
         """Load the tables that the query needs, and show its rows. Raises: QueryError, NotReadyError."""
+        if self._publisher == threading.get_ident():
+            raise QueryError("live query: a listener opens one; another thread is needed, as all queries wait for it")
+        self._check()
         named = _tables_named(live.select)
         served = {table.name: self._catalog.table(table.name) for table in named}
         check_columns(live.select, served)
         self._rows.wait(lambda version: True, _PATIENCE_S, "a version")
-        with self._loading:
+        with self._loading:  # to the end: another query must not load a table under other names meanwhile
             for table in named:
                 self._load(table)
-        with self.lock:
-            self._take()
-            view = self._engine.open(live.select, max_rows=live.max_rows)
-            live._begin(view, view.operator.snapshot())
-            self._views[live] = None
+            with self.lock:
+                try:
+                    self._take()
+                except Exception as error:
+                    self._break(error)
+                self._check()
+                if missing := [table.name for table in named if table.name not in self._namings]:
+                    raise NotReadyError(f"live query: table '{missing[0]}' has to be read anew. Try again")
+                if live.is_closed:
+                    raise QueryError("live query: it was closed while it was opened; an open one is needed")
+                view = self._engine.open(live.select, max_rows=live.max_rows)
+                live._begin(view, view.operator.snapshot())
+                self._views[live] = None
+                if self._feed.stale & self._namings.keys():
+                    live.state = "unknown"
 
     def close(self, live: LiveView) -> None:
         """Keep it up to date no more."""
@@ -75,17 +93,32 @@ class LiveServer:
             assert live.view is not None
             self._engine.close(live.view)
 
+    def _check(self) -> None:
+        """Raises: the error that ended all queries; NotReadyError once they were stopped."""
+        failure = self._failure or self._rows.failure
+        if failure is not None:
+            raise failure.with_traceback(None)
+        if self._stop:
+            raise NotReadyError("live queries: the views were closed; open ones are needed")
+
+    def _end(self, live: LiveView, error: Exception) -> None:
+        """A query ends with an error: it is kept up to date no more."""
+        live._fail(error)
+        self.close(live)
+
     def move_window(self, live: LiveView, skip: int, limit: int | None) -> None:
         """Show other rows of a view; from then on it is no longer shared with equal queries."""
+        if self._showing not in {None, live}:
+            raise QueryError("window: the listener of another query moves it; its own one, or a thread, is needed")
         assert live.view is not None
         own = self._engine.open(live.view.shape.select, max_rows=live.max_rows, shared=False)
         self._engine.close(live.view)
         live.view = own
         ops = self._engine.move_window(own, skip, limit)
         if own.operator.failure is not None:
-            live._fail(own.operator.failure)
+            self._end(live, own.operator.failure)
         elif ops:
-            live._take(ops, self.version)
+            self._show(live, ops, self.version)
 
     def wait(self, at_least: Any, exact: bool, timeout_s: float) -> Version:
         """Wait until all views are of a version. Raises: NotReadyError."""
@@ -97,8 +130,7 @@ class LiveServer:
 
         with self._moved:
             while not reached():
-                if self._rows.failure is not None:
-                    raise self._rows.failure
+                self._check()
                 if not self._moved.wait(max(0.0, end - time.monotonic())):
                     raise NotReadyError(f"live query: the version has not come within {timeout_s:g} s")
             return self.version
@@ -110,6 +142,8 @@ class LiveServer:
             self._rows.changed.notify_all()
         if threading.current_thread() is not self._thread:
             self._thread.join()
+        with self.lock:
+            self._moved.notify_all()
         for live in list(self._views):
             live.close()
         self._feed.close()
@@ -123,22 +157,31 @@ class LiveServer:
                     self._fail(self._rows.failure)
                     return
                 with self.lock:
-                    self._reload()
                     self._take()
         except Exception as error:
-            _log.error("live queries have ended: %s", error)
-            self._fail(error if isinstance(error, EddyError) else QueryError(f"live queries: {error!r}"))
+            self._break(error)
+
+    def _break(self, error: Exception) -> None:
+        """A batch that could not be applied to its end: all queries end."""
+        _log.error("live queries have ended: %s", error)
+        self._fail(error if isinstance(error, EddyError) else QueryError(f"live queries: {error!r}"))
 
     def _is_due(self) -> bool:
         """Whether there is a version that is not taken, or nothing to wait for. The caller holds the rows' lock."""
         return self._stop or self._rows.failure is not None or self._rows.version is not self.version
 
     def _fail(self, error: Exception, table: str | None = None) -> None:
-        """End the queries that read a table, or all, with an error."""
+        """End the queries that read a table, or all for good, with an error."""
         with self.lock:
             for live in list(self._views):
-                if table is None or table in tables_of(live.select):
+                if table is None:
                     live._fail(error)
+                elif table in tables_of(live.select):
+                    self._end(live, error)
+            if table is None:  # perhaps in the middle of a batch: nothing of it is used again
+                self._failure, self._engine = error, LiveQueries()
+                self._views.clear()
+                self._namings.clear()
             self._moved.notify_all()
 
     def _load(self, table: Table) -> None:
@@ -187,42 +230,68 @@ class LiveServer:
         finally:
             snapshot.close()
 
-    def _reload(self) -> None:
+    def _reload(self) -> Deltas:
         """Tables that were read anew, once they are whole: as the difference to the rows that were shown."""
         stale = self._feed.stale & self._namings.keys()
-        for live in self._views if stale else ():
-            live.state = "unknown"
-        if not stale or self._rows.hindrance:
-            return
+        found: Deltas = {}
         for name in sorted(stale):
-            rows = self._read(self._namings[name], self._feed.watch(name))
+            try:
+                rows = self._read(self._namings[name], self._feed.watch(name))
+            except NotReadyError:
+                break  # it is not whole yet
+            except QueryError as error:
+                if name in self._feed.stale:
+                    break  # it is read anew once more
+                self._forget(name, error)
+                continue
             gone: dict[Flat, Row | None] = {key: None for key in self._engine.tables[name].rows if key not in rows}
-            self._publish({name: gone | rows}, self._rows.version)
-        for live in self._views:
-            live.state = "complete"
+            found[name] = {**gone, **rows}
+        return found
+
+    def _forget(self, name: str, error: QueryError) -> None:
+        """A table whose rows cannot be read: its queries end, and the next one reads it anew."""
+        self._fail(error, name)
+        self._engine.unload(name)
+        del self._namings[name]
+        self._feed.unwatch(name)
 
     def _take(self) -> None:
-        """Apply all changes since the last time."""
+        """Apply all changes since the last time, of all tables at once: those that were read anew too."""
+        deltas = self._reload()
         changes, version = self._feed.take(self._namings)
-        deltas: dict[str, dict[Flat, Row | None]] = {}
         for name, rows in changes.items():
             try:
-                deltas[name] = dict(self._namings[name].delta(rows.items()))
+                deltas[name] = deltas.get(name, {}) | dict(self._namings[name].delta(rows.items()))
             except QueryError as error:
-                self._fail(error, name)
+                deltas.pop(name, None)
+                self._forget(name, error)
+        state: Any = "unknown" if self._feed.stale & self._namings.keys() else "complete"
         self._publish(deltas, version)
+        for live in self._views:
+            live.state = state
 
-    def _publish(self, deltas: dict[str, Any], version: Version) -> None:
+    def _publish(self, deltas: Deltas, version: Version) -> None:
         found = dict(self._engine.apply(deltas)) if deltas else {}
         self.version = version
         for live in list(self._views) if found else ():
             if live.view in found:
                 failure = live.view.operator.failure
                 if failure is not None:
-                    live._fail(failure)
+                    self._end(live, failure)
                 else:
-                    live._take(found[live.view], version)
+                    self._show(live, found[live.view], version)
         self._moved.notify_all()
+
+    def _show(self, live: LiveView, ops: list[Op], version: Version) -> None:
+        """Give a view its patch. One whose listener fails ends."""
+        outer = self._publisher, self._showing
+        self._publisher, self._showing = threading.get_ident(), live
+        try:
+            live._take(ops, version)
+        finally:
+            self._publisher, self._showing = outer
+        if live.error is not None:
+            self.close(live)
 
 
 def _tables_named(select: Select) -> list[Table]:

@@ -13,6 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -77,7 +78,7 @@ class LiveView:
         self._queue: deque[Patch] = deque()
         self._queued = 0
         self._late = False
-        self._closed = False
+        self._opened = self._closed = False
         self._changed = threading.Condition(server.lock)
         self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
         self._listeners: list[Callable[[Patch], None]] = []
@@ -138,6 +139,11 @@ class LiveView:
 
         return stop
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed, perhaps before it was open."""
+        return self._closed
+
     def _begin(self, view: View, ops: Sequence[Op]) -> None:
         """The server has opened it; `ops` make its rows."""
         self.view, self.state = view, "complete"
@@ -172,7 +178,7 @@ class LiveView:
         self._changed.notify_all()
         waiting, self._waiting = self._waiting, []
         for loop, future in waiting:
-            if not loop.is_closed():
+            with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(_resolve, future)
 
     def _next(self) -> Patch | None:
@@ -225,12 +231,25 @@ class LiveView:
                     self._waiting.append((loop, future))
             if patch is not None:
                 yield patch
-            else:
+                continue
+            try:
                 await future
+            finally:  # cancelled: nobody waits any more
+                with self._server.lock:
+                    if (loop, future) in self._waiting:
+                        self._waiting.remove((loop, future))
 
     def open(self) -> "LiveView":
         """Begin; `with` does it. Raises: QueryError for a query that does not fit the tables; NotReadyError."""
-        self._server.open(self)
+        with self._server.lock:
+            if self._opened or self._closed:
+                raise QueryError("live query: it was opened before; views.live makes another one. Open each once")
+            self._opened = True
+        try:
+            self._server.open(self)
+        except BaseException:
+            self._opened = False
+            raise
         return self
 
     def close(self) -> None:
@@ -250,7 +269,11 @@ class LiveView:
         self.close()
 
     async def __aenter__(self) -> "LiveView":
-        return await asyncio.to_thread(self.open)
+        try:
+            return await asyncio.to_thread(self.open)
+        except asyncio.CancelledError:  # the thread goes on opening it
+            asyncio.get_running_loop().run_in_executor(None, self.close)
+            raise
 
     async def __aexit__(self, *error: object) -> None:
         await asyncio.to_thread(self.close)

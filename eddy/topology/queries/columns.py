@@ -11,6 +11,7 @@ A condition here is one of these, before a query takes it up and the names in it
 false, both `x < 1` and `~(x < 1)` are false where x is null.
 """
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -270,3 +271,5 @@ def _check_constant(column: Column, op: Operator, value: Any) -> None:
             raise QueryBuildError(
                 f"column {column}: {op} takes {each!r}, a {type(each).__name__}; a string, a number or a bool is needed"
             )
+        if type(each) is float and not math.isfinite(each):
+            raise QueryBuildError(f"column {column}: {op} takes {each!r}; a finite number is needed")

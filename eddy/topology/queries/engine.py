@@ -6,7 +6,7 @@
     view.operator.snapshot()                          patches that make the view of nothing
     for view, ops in engine.apply({"nodes": delta}):  and those of each batch
 
-Queries with equal JSON share one view, and all queries share what is equal in their plans.
+Equal queries share one view, and all queries share what is equal in their plans.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from eddy.operators.views.nest import ViewOperator
 from eddy.operators.views.patch import Op
 from eddy.operators.views.values import Flat, Row
 from eddy.topology.queries.planning import MAX_ROWS, View, bounds_of, open_view
-from eddy.topology.queries.syntax import Select, to_json
+from eddy.topology.queries.syntax import Select
 
 __all__ = ["Delta", "LiveQueries"]
 
@@ -32,7 +32,7 @@ class LiveQueries:
 
     def __init__(self) -> None:
         self._dataflow = Dataflow()
-        self._shared: dict[bytes, View] = {}
+        self._shared: dict[tuple[int, str], View] = {}
         self._users: dict[View, int] = {}
         self._by_operator: dict[ViewOperator, View] = {}
 
@@ -59,7 +59,7 @@ class LiveQueries:
 
         Raises: QueryError for a table that is not loaded, a query that does not fit, or too many rows.
         """
-        identity = b"%d " % max_rows + to_json(select)
+        identity = max_rows, repr(select)  # not its JSON: a row of `start` may have values that JSON has not
         view = self._shared.get(identity) if shared else None
         if view is None or view.operator.failure is not None:
             view = open_view(select, self._dataflow, max_rows)

@@ -27,13 +27,14 @@ __all__ = ["evaluate"]
 
 Tables = Mapping[str, Iterable[Row]]
 Around = dict[str, Select]
+Equal = list[tuple[str, Any]]
 Opened = dict[str, tuple[int, int | None]]
 """By label: the level that the recursion is at, and its bound."""
 
 
 def evaluate(select: Select, tables: Tables) -> Any:
     """The rows of a query, from the rows of each table by name. Raises: QueryError for a table that is not given."""
-    return _Evaluation(tables).shown(select, {}, {}, {}, ())
+    return _Evaluation(tables).shown(select, [], {}, {}, ())
 
 
 class _Evaluation:
@@ -42,8 +43,8 @@ class _Evaluation:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
-    def shown(self, select: Select, equal: Row, around: Around, opened: Opened, path: tuple[Any, ...]) -> Any:
-        """The result where the columns of `equal` have these values."""
+    def shown(self, select: Select, equal: Equal, around: Around, opened: Opened, path: tuple[Any, ...]) -> Any:
+        """The result where columns have the values that `equal` pairs them with."""
         around = {**around, select.label: select} if select.label else around
         rows = self.rows(select, equal)
         if select.aggregates:
@@ -54,17 +55,17 @@ class _Evaluation:
         shown = [_only(select, row) for row in shown]
         return (shown[0] if shown else None) if select.one else shown
 
-    def rows(self, select: Select, equal: Row) -> list[Row]:
+    def rows(self, select: Select, equal: Equal) -> list[Row]:
         """The rows that fulfil the condition, sorted."""
         if select.table.name not in self._tables:
             raise QueryError(f"query: there is no table '{select.table.name}'; {', '.join(self._tables)} are there")
-        wanted = {column: ascending(value) for column, value in equal.items()}
-        if has_null(tuple(part for pair in wanted.values() for part in pair)):
+        wanted = [(column, ascending(value)) for column, value in equal]
+        if has_null(tuple(part for _, pair in wanted for part in pair)):
             return []
         rows = [
             row
             for row in self._tables[select.table.name]
-            if all(ascending(row.get(column)) == value for column, value in wanted.items())
+            if all(ascending(row.get(column)) == value for column, value in wanted)
             and (select.where is None or self._true(select.where, row))
         ]
         return rows if select.aggregates else sorted(rows, key=_position(select))
@@ -75,7 +76,7 @@ class _Evaluation:
         if isinstance(condition, Or):
             return any(self._true(term, row) for term in condition.terms)
         if isinstance(condition, Exists):
-            equal = {own: row.get(parent) for parent, own in condition.on}
+            equal = [(own, row.get(parent)) for parent, own in condition.on]
             return bool(self.rows(condition.query, equal)) is not condition.negated
         return _compared(condition, row.get(condition.column))
 
@@ -83,11 +84,11 @@ class _Evaluation:
         made = dict(row)
         for nest in select.nests:
             below = nest_select(nest, around)
-            equal = {own: row.get(parent) for parent, own in nest.on}
+            equal = [(own, row.get(parent)) for parent, own in nest.on]
             levels = _levels(nest, below, opened)
             if levels is None:
                 continue
-            step = (id(below), *(ascending(value) for value in equal.values()))
+            step = (id(below), *(ascending(value) for _, value in equal))
             if step in path:
                 made["$cycle"] = True
             else:
@@ -181,7 +182,14 @@ def _aggregate(aggregate: Aggregate, rows: list[Row]) -> Any:
     numbers = [value for value in values if type(value) in (int, float) and abs(value) < float("inf")]
     if not numbers:
         return None
-    total = sum(map(Fraction, numbers))
+    total = sum(map(Fraction, numbers), Fraction())
     if aggregate.function == "avg":
-        return float(total / len(numbers))
-    return int(total) if all(type(value) is int for value in numbers) else float(total)
+        return _float(total / len(numbers))
+    return int(total) if all(type(value) is int for value in numbers) else _float(total)
+
+
+def _float(number: Fraction) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return float("inf") if number > 0 else float("-inf")

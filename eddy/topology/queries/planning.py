@@ -4,7 +4,7 @@ Equalities with constants are not filters: they choose a bucket. So queries that
 arrangement, and a change is found in it by its value, however many queries there are.
 
     Shape     how the buckets of a view become nested rows: by the name of its level
-    View      the operator of one query, with its shape; queries with equal JSON and window share it
+    View      the operator of one query, with its shape; equal queries share it
 """
 
 import operator as comparisons

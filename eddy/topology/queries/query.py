@@ -32,7 +32,7 @@ class Query(Described):
 
     @property
     def syntax(self) -> Select:
-        """The query as data. Raises: QueryBuildError where it depends on an enclosing row."""
+        """The query as data. Raises: QueryBuildError where it depends on an enclosing row, or clauses do not fit."""
         if self._links:
             link = self._links[0]
             raise QueryBuildError(
@@ -46,6 +46,7 @@ class Query(Described):
                     f"start of table '{self._select.table.name}': the row has no column '{missing[0]}'; the columns of "
                     f"the order and of the key are needed: {', '.join(sorted(needed))}"
                 )
+        check_select(self._select)
         return self._select
 
     def to_json(self) -> bytes:
@@ -143,9 +144,10 @@ class Query(Described):
     def exists(self) -> Expression:
         """As a condition of the enclosing row: whether there is a row. `~` says that there is none."""
         select = self._select
-        if select.skip or select.start or select.limit == 0 or select.aggregates:
+        if select.skip or select.start or select.limit == 0 or select.aggregates or select.pluck is not None:
             raise QueryBuildError(
-                f"exists of table '{select.table.name}': it takes no skip, start, limit 0 or aggregate; where is needed"
+                f"exists of table '{select.table.name}': it takes no skip, start, limit 0, aggregate or pluck; "
+                "where is needed, also with an exists of its own"
             )
         return Has(self)
 

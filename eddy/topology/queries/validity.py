@@ -1,4 +1,4 @@
-"""Checks of queries that come as JSON, which the builder has not made."""
+"""Checks of whole queries: clauses that do not go together, and JSON that no call of the builder makes."""
 
 from eddy.errors import QueryBuildError
 from eddy.topology.queries.syntax import And, Compare, Condition, Or, Ref, Select
@@ -7,15 +7,14 @@ __all__ = ["check_select"]
 
 
 def check_select(select: Select, labels: frozenset[str] = frozenset()) -> None:
-    """Raises: QueryBuildError for a query that no call of the builder makes. `labels` are those around it."""
+    """Raises: QueryBuildError for a query that has no answer. `labels` are those around it."""
     where = f"query of table '{select.table.name}'"
     numbers = [select.skip, select.limit or 0, *(nest.depth or 1 for nest in select.nests)]
     if not select.table.key or min(numbers) < 0 or any(nest.depth == 0 for nest in select.nests):
         raise QueryBuildError(f"{where}: a key, and numbers of rows and levels that are not negative are needed")
     if select.scalar and (len(select.aggregates) != 1 or select.group):
         raise QueryBuildError(f"{where}: a single value is of one aggregate without groups")
-    if select.aggregates and (select.nests or select.start):
-        raise QueryBuildError(f"{where}: groups take no nest and no start")
+    _check_groups(select, where)
     if select.pluck is not None and select.pluck not in {nest.name for nest in select.nests}:
         raise QueryBuildError(f"{where}: there is no nest '{select.pluck}' to pluck")
     if select.where is not None:
@@ -28,6 +27,21 @@ def check_select(select: Select, labels: frozenset[str] = frozenset()) -> None:
             check_select(nest.query, labels)
         elif nest.query.label not in labels:
             raise QueryBuildError(f"{where}: nest '{nest.name}' refers to '{nest.query.label}', which is not around it")
+
+
+def _check_groups(select: Select, where: str) -> None:
+    if not select.aggregates:
+        if select.group:
+            raise QueryBuildError(f"{where}: group_by needs aggregates. Write: group_by(t.x).count()")
+        return
+    if select.nests or select.start or select.one:
+        raise QueryBuildError(f"{where}: groups take no nest, no start and no one")
+    if not select.group and (select.skip or select.limit is not None or select.order):
+        raise QueryBuildError(f"{where}: an aggregate of all rows is one row, and takes no order_by, skip or limit")
+    known = (*select.group, *(each.name for each in select.aggregates))
+    named = (*(order.column for order in select.order), *(select.columns or ()))
+    if unknown := [column for column in named if column not in known]:
+        raise QueryBuildError(f"{where}: groups have no column '{unknown[0]}'; one of {', '.join(known)} is needed")
 
 
 def _check_condition(condition: Condition, where: str) -> None:
@@ -50,4 +64,7 @@ def _check_condition(condition: Condition, where: str) -> None:
     else:
         if not condition.on:
             raise QueryBuildError(f"{where}: an exists compares no columns")
-        check_select(condition.query)
+        query = condition.query
+        if query.skip or query.start or query.limit == 0 or query.aggregates or query.pluck is not None:
+            raise QueryBuildError(f"{where}: an exists takes no skip, start, limit 0, aggregate or pluck")
+        check_select(query)

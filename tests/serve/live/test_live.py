@@ -212,7 +212,7 @@ def test_query_that_does_not_fit_is_refused_and_nobody_else_is_disturbed(running
             (unnamed.where(unnamed.colour == 1), "there is no column 'colour'; one of id, value"),
             (eddy.live_table("nodes", key="name"), "names its columns"),
             (eddy.live_table("descendants", key=("a", "b")).nest(), "are not 2 items"),
-            (nodes.pluck("x"), "has no nest 'x'"),
+            (nodes.pluck("x"), "there is no nest 'x'"),
         ]:
             if "2 items" in message:
                 running.reach(view, {"a": "root"})
@@ -266,3 +266,175 @@ def test_every_query_ends_when_the_views_are_closed(running: Running) -> None:
     assert view.state == "unknown"
     with pytest.raises(eddy.EddyError):
         running.views.live(nodes).open()
+
+
+class Loaded:
+    """A server of live queries over rows that the test writes itself, from version to version."""
+
+    def __init__(self, running: Running, stack: ExitStack) -> None:
+        self._served = {name: running.views.catalog.table(name) for name in ("nodes", "descendants")}
+        self.rows = Rows(MemoryStore(), list(self._served))
+        stack.callback(self.rows.close)
+        self._number = 0
+        self.show({})
+        self.server = LiveServer(running.views.catalog, self.rows, running.views.wanted)
+        stack.callback(self.server.stop)
+
+    def show(self, names: dict[str, str | None], totals: dict[str, int] | None = None) -> None:
+        """A version: with these nodes and these numbers of descendants."""
+        self._number += 1
+        given = {"nodes": {k: None if v is None else v.encode() for k, v in names.items()}}
+        count = self._served["descendants"].value
+        given["descendants"] = {key: count.encode(value) for key, value in (totals or {}).items()}
+        changes = {
+            table: {table_prefix(table) + encode_key(self._served[table].key, key): data for key, data in rows.items()}
+            for table, rows in given.items()
+        }
+        self.rows.apply(changes, {}, {}, Version({}, {}, exact=True, number=self._number), [])
+        self.rows.say("")
+
+    def lose(self, table: str) -> None:
+        self.rows.forget(table, self._served[table].parts, "another")
+
+
+@pytest.fixture
+def loaded(running: Running) -> Iterator[Loaded]:
+    with ExitStack() as stack:
+        yield Loaded(running, stack)
+
+
+def test_patches_after_a_table_was_read_anew_are_of_whole_versions(loaded: Loaded) -> None:
+    """A listener never sees one table as it is now beside another one as it was."""
+    loaded.show({"a": "root"}, {"a": 1})
+    query = nodes.nest(total=lambda row: totals.where(totals.id == row.id).one())
+    seen: list[Any] = []
+    with LiveView(loaded.server, query, 100) as view:
+        view.listen(lambda patch: seen.append(view.rows))
+        loaded.lose("nodes")
+        with loaded.server.lock:  # both changes are there when it looks again
+            loaded.show({"a": "root", "b": "root"}, {"a": 2, "b": 3})
+        wait_for(lambda: len(view.rows) == 2, PATIENCE_S)
+        wait_for(lambda: view.rows[0]["total"]["count"] == 2, PATIENCE_S)
+    assert [[row["total"]["count"] for row in rows] for rows in seen] == [[2, 3]]
+
+
+def test_query_opened_while_a_table_is_read_anew_shows_its_new_rows(loaded: Loaded) -> None:
+    loaded.show({"a": "root"})
+    with LiveView(loaded.server, nodes, 100) as view, loaded.server.lock:
+        loaded.lose("nodes")
+        loaded.show({"b": "root"})
+        with LiveView(loaded.server, nodes, 100) as other:
+            assert ([row["id"] for row in other.rows], other.state) == (["b"], "complete")
+            assert view.rows == other.rows
+
+
+def test_query_whose_listener_fails_ends_and_is_told_nothing_more(loaded: Loaded) -> None:
+    calls: list[int] = []
+
+    def fails(patch: eddy.serve.live.view.Patch) -> None:
+        calls.append(len(patch.ops))
+        raise ValueError("no")
+
+    with LiveView(loaded.server, nodes, 100) as view, LiveView(loaded.server, nodes, 100) as other:
+        view.listen(fails)
+        loaded.show({"a": "root"})
+        loaded.show({"b": "root"})
+        wait_for(lambda: len(other.rows) == 2, PATIENCE_S)
+        loaded.lose("nodes")
+        loaded.show({"a": "root", "b": "root", "c": "root"})
+        wait_for(lambda: len(other.rows) == 3, PATIENCE_S)
+        assert (len(calls), view.state, other.state) == (1, "error", "complete")
+        with pytest.raises(ValueError, match="no"):
+            _ = view.rows
+
+
+def test_listener_opens_no_query_and_moves_no_window_but_its_own(loaded: Loaded) -> None:
+    with LiveView(loaded.server, nodes, 100) as view, LiveView(loaded.server, nodes, 100) as other:
+        errors: list[str] = []
+
+        def meddles(patch: eddy.serve.live.view.Patch) -> None:
+            for meddle in (LiveView(loaded.server, totals, 100).open, other.window):
+                with pytest.raises(eddy.QueryError) as caught:
+                    meddle()
+                errors.append(str(caught.value))
+
+        stop = view.listen(meddles)
+        view.listen(lambda patch: stop() or view.window(limit=1))
+        loaded.show({"a": "root", "b": "root"})
+        wait_for(lambda: len(other.rows) == 2, PATIENCE_S)
+        assert [row["id"] for row in view.rows] == ["a"]
+        assert ["a listener opens one" in errors[0], "of another query moves it" in errors[1]] == [True, True]
+
+
+def test_server_that_has_failed_says_so_to_every_reader(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(*given: Any) -> Any:
+        raise ZeroDivisionError("broken")
+
+    with LiveView(loaded.server, nodes, 100) as view:
+        monkeypatch.setattr(loaded.server._engine, "apply", breaks)
+        loaded.show({"a": "root"})
+        for read in (lambda: view.next(PATIENCE_S), lambda: view.rows, LiveView(loaded.server, nodes, 100).open):
+            with pytest.raises(eddy.QueryError, match="broken"):
+                read()
+        with pytest.raises(eddy.QueryError, match="broken"):
+            view.wait({"nodes": {0: 1 << 40}}, timeout_s=PATIENCE_S)
+
+
+def test_reader_that_waits_for_a_version_is_told_when_the_views_are_closed(running: Running) -> None:
+    found: list[BaseException] = []
+    view = running.views.live(nodes).open()
+    waits = threading.Event()
+
+    def wait() -> None:
+        waits.set()
+        try:
+            view.wait({"nodes": {0: 1 << 40}}, timeout_s=10 * PATIENCE_S)
+        except eddy.EddyError as error:
+            found.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    waits.wait(PATIENCE_S)
+    running.views.close()
+    wait_for(lambda: not thread.is_alive(), PATIENCE_S)
+    assert "were closed" in str(found[0])
+
+
+def test_view_is_opened_once(running: Running) -> None:
+    running.write({"a": "root"})
+    view = running.views.live(nodes).open()
+    with pytest.raises(eddy.QueryError, match="it was opened before"):
+        view.open()
+    view.close()
+    with pytest.raises(eddy.QueryError, match="it was opened before"):
+        view.open()
+
+
+def test_cancelled_readers_and_openers_leave_nothing(loaded: Loaded) -> None:
+    async def follow() -> None:
+        async with LiveView(loaded.server, nodes, 100) as view:
+            for _ in range(3):
+                reading = asyncio.ensure_future(anext(aiter(view)))
+                await asyncio.sleep(0)
+                reading.cancel()
+                await asyncio.gather(reading, return_exceptions=True)
+            assert view._waiting == []
+        with loaded.server._loading:  # which opening needs
+            opening = asyncio.ensure_future(LiveView(loaded.server, nodes, 100).__aenter__())
+            await asyncio.sleep(0)
+            opening.cancel()
+            await asyncio.gather(opening, return_exceptions=True)
+            assert opening.cancelled()
+
+    asyncio.run(follow())  # it waits for the threads
+    assert (list(loaded.server._views), len(loaded.server._engine)) == ([], 0)
+
+
+def test_reader_whose_loop_has_closed_disturbs_nobody(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.new_event_loop()
+    with LiveView(loaded.server, nodes, 100) as view:
+        view._waiting.append((loop, loop.create_future()))
+        loop.close()
+        monkeypatch.setattr(loop, "is_closed", lambda: False)  # as it was a moment before
+        loaded.show({"a": "root"})
+        wait_for(lambda: view.rows != [], PATIENCE_S)

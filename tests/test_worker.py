@@ -1,13 +1,18 @@
-"""The worker between polls: what a log may do, and what must not be lost by it."""
+"""The worker between polls: what a log may do, what must not be lost by it, and what ends a trouble."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 
 import pytest
 
 import eddy
 from eddy.connectors.local import LocalLog
 from eddy.connectors.local.consumer import LocalConsumer
+from eddy.connectors.local.producer import LocalProducer
 from eddy.connectors.log import TopicPartition, TopicSpec
+from eddy.errors import IndeterminateCommitError
+from eddy.runtime.isolation import Isolation, Part
+from eddy.runtime.lifecycle import Event
 from eddy.state.memory import MemoryStore
 
 
@@ -18,10 +23,12 @@ def counts() -> eddy.Topology:
     return topology
 
 
-def write(log: LocalLog, *words: str) -> None:
+def write(log: LocalLog, *words: str, value: str = "", partition: int = 0) -> None:
     producer = log.producer(None)
     producer.begin()
-    producer.send("words", 0, [word.encode() for word in words], [b""] * len(words), [0] * len(words))
+    producer.send(
+        "words", partition, [word.encode() for word in words], [value.encode()] * len(words), [0] * len(words)
+    )
     producer.commit({}, None)
 
 
@@ -56,3 +63,190 @@ def pairs(keys: Iterable[bytes | None], values: Iterable[bytes | None]) -> Itera
         assert key is not None
         assert value is not None
         yield key.decode(), eddy.Int64.decode(value)
+
+
+@pytest.fixture
+def log() -> Iterator[LocalLog]:
+    with closing(LocalLog(None)) as made:
+        made.create_topics([TopicSpec("words", 2), TopicSpec("counted", 1)])
+        yield made
+
+
+class Once:
+    """Raises an error at one step of an epoch, once it is armed."""
+
+    def __init__(self, step: str, error: BaseException) -> None:
+        self._step, self._error, self.armed = step, error, False
+
+    def __call__(self, step: str) -> None:
+        if self.armed and step == self._step:
+            self.armed = False
+            raise self._error
+
+
+def lost_answer() -> Once:
+    return Once("committed", IndeterminateCommitError("no answer"))
+
+
+def in_turn(workers: Iterable[eddy.Worker], rounds: int = 6) -> None:
+    for _ in range(rounds):
+        for worker in workers:
+            worker.step()
+
+
+def interrupting(method: Callable[[LocalProducer], None]) -> Callable[[LocalProducer], None]:
+    """The method of transactional producers, interrupted the first time."""
+    interrupts = [KeyboardInterrupt()]
+
+    def interrupted(producer: LocalProducer) -> None:
+        if producer._id is not None and interrupts:
+            raise interrupts.pop()
+        method(producer)
+
+    return interrupted
+
+
+def test_epoch_whose_undoing_is_interrupted_is_undone(log: LocalLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    away = Once("begun", eddy.ConnectorError("away", retriable=True))
+    with closing(eddy.Worker(counts(), log, observe=away)) as worker:
+        worker.run_until_idle()
+        write(log, "a", "b")
+        away.armed = True
+        monkeypatch.setattr(LocalProducer, "abort", interrupting(LocalProducer.abort))
+        with pytest.raises(KeyboardInterrupt):
+            worker.run_until_idle()
+        worker.run_until_idle()
+        assert worker.statistics.written == 2
+    assert latest(log) == {"a": 1, "b": 1}
+
+
+def test_store_and_group_are_left_though_closing_the_producer_is_interrupted(
+    log: LocalLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Store(MemoryStore):
+        open = True
+
+        def close(self) -> None:
+            self.open = False
+
+    store = Store()
+    worker = eddy.Worker(counts(), log, member="a", store=store)
+    worker.step()
+    monkeypatch.setattr(LocalProducer, "close", interrupting(LocalProducer.close))
+    with pytest.raises(KeyboardInterrupt):
+        worker.close()
+    assert not store.open
+    with closing(eddy.Worker(counts(), log, member="b")) as other:
+        other.step()
+        assert len(other.positions.entry.positions) == 2, "the closed one owns nothing"
+
+
+def test_rows_that_are_cut_are_counted_once_though_their_epoch_is_undone(log: LocalLog) -> None:
+    topology = eddy.Topology("round")
+    words = topology.stream("words", key=eddy.String, value=eddy.String)
+    turns = words.recursively(
+        lambda rows: rows.filter(lambda key, value: True), name="turns", limit=2, on_limit="return"
+    )
+    turns.to("counted")
+    away = Once("flushed", eddy.ConnectorError("away", retriable=True))
+    with closing(eddy.Worker(topology, log, observe=away)) as worker:
+        worker.run_until_idle()
+        away.armed = True
+        write(log, "a")
+        worker.run_until_idle()
+        assert (worker.statistics.aborts, worker.statistics.cut_rows) == (1, 1)
+
+
+def test_error_after_the_commit_is_no_reason_to_take_the_records_again(log: LocalLog) -> None:
+    late = Once("stored", eddy.DataError("late"))
+    with closing(eddy.Worker(counts(), log, observe=late)) as worker:
+        worker.run_until_idle()
+        write(log, "a", "b")
+        late.armed = True
+        with pytest.raises(eddy.DataError, match="late"):
+            worker.run_until_idle()
+        worker.run_until_idle()
+    where = TopicPartition("counted", 0)
+    assert sorted(log.read(where, 0, log.end_offsets([where])[where], 10).keys) == [b"a", b"b"]  # type: ignore[type-var]
+
+
+def test_tables_are_those_of_the_log_when_a_worker_is_idle_after_a_lost_answer(log: LocalLog) -> None:
+    lost = lost_answer()
+    with closing(eddy.Worker(counts(), log, observe=lost)) as worker:
+        worker.run_until_idle()
+        lost.armed = True
+        write(log, "a")
+        worker.run_until_idle()
+        assert not lost.armed
+        assert worker.store("count").all() == {"a": 1}
+
+
+def test_trouble_ends_when_a_commit_of_unknown_end_is_found_in_the_log(log: LocalLog) -> None:
+    """A worker that does not lead has no cut to write, which would end it as well."""
+    lost = lost_answer()
+    with (
+        closing(eddy.Worker(counts(), log, member="a")) as leader,
+        closing(eddy.Worker(counts(), log, member="b", observe=lost)) as worker,
+    ):
+        in_turn([leader, worker])
+        assert {tp.partition for tp in worker.positions.entry.positions} == {1}
+        lost.armed = True
+        write(log, "a", partition=1)
+        in_turn([leader, worker])
+        assert worker.statistics.aborts == 1
+        assert worker.quiescent()
+        assert worker.trouble is None
+
+
+def test_trouble_ends_when_all_partitions_are_another_workers(log: LocalLog) -> None:
+    others: list[eddy.Worker] = []
+
+    def usurp(step: str) -> None:
+        if step == "begun" and worker.statistics.records and not others:
+            others.extend(eddy.Worker(counts(), log, member=member) for member in "ab")
+            in_turn(others)
+
+    worker = eddy.Worker(counts(), log, member="c", observe=usurp)
+    try:
+        write(log, "a")
+        worker.run_until_idle()
+        write(log, "b")
+        worker.step()
+        assert worker.trouble is not None
+        in_turn([worker, *others])
+        assert worker.statistics.fences == 1
+        assert not worker.positions.entry.positions
+        assert worker.trouble is None
+    finally:
+        for each in [worker, *others]:
+            each.close()
+
+
+def test_later_record_mends_one_that_took_long_to_be_found(log: LocalLog) -> None:
+    """Both in one epoch: a worker that retries few records would never take the later one in."""
+    topology = eddy.Topology("lengths")
+    words = topology.table("words", key=eddy.String, value=eddy.String)
+    words.map_values(lambda word: 1 // len(word)).to("counted", value=eddy.Int64)
+    now = 0.0
+    with closing(eddy.Worker(topology, log, eddy.Config(max_epoch_s=1.0), clock=lambda: now)) as worker:
+        write(log, "a", "b")
+        for _ in range(2):  # both together, then, as it took long, the first one alone
+            worker.step()
+            now += 2.0
+        with pytest.raises(eddy.DataError, match="offset 0 key b'a'"):
+            worker.step()
+        write(log, "a", "b", value="x")
+        worker.run_until_idle()
+    assert latest(log) == {"a": 1, "b": 1}
+
+
+def test_epoch_without_records_that_failed_gives_way_to_records(log: LocalLog) -> None:
+    now = 0.0
+    with closing(eddy.Worker(counts(), log, clock=lambda: now)) as worker:
+        worker.run_until_idle()
+        worker.lifecycle.on(Event.REJECTED)
+        worker._isolation = Isolation(Part([]), now)
+        now += 10.0
+        write(log, "a")
+        in_turn([worker], 3)
+        assert worker.statistics.records == 1

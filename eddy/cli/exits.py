@@ -16,6 +16,7 @@ from eddy.errors import (
     ConnectorError,
     EddyError,
     FencedError,
+    IndeterminateCommitError,
     InvariantError,
     NoFiniteAnswerError,
     SlotTakenError,
@@ -39,7 +40,7 @@ def exit_status(error: EddyError) -> int:
         return os.EX_CONFIG
     if isinstance(error, NoFiniteAnswerError):
         return os.EX_DATAERR
-    if isinstance(error, FencedError | StateInUseError):
+    if isinstance(error, FencedError | IndeterminateCommitError | StateInUseError):
         return os.EX_TEMPFAIL
     return os.EX_SOFTWARE if isinstance(error, InvariantError) else 1
 

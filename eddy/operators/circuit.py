@@ -257,6 +257,11 @@ class Circuit:
             mine = [m for m in memories.items() if m[0].step == aside.step and owns(m[0].partition, m[0].partitions)]
             aside.recall(mine)
 
+    @property
+    def kept_aside(self) -> int:
+        """The number of rows that are set aside and keys that are withheld."""
+        return sum(len(aside.kept) for aside in self.asides)
+
     def dropped(self) -> dict[str, int]:
         """The number of rows without a key or a value that steps have dropped in the current epoch, by step."""
         return {op.name: op.dropped for op in self._keyed if op.dropped}

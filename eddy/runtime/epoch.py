@@ -94,7 +94,7 @@ class Epoch:
         self._parts = parts
         self._rejected: list[Rejected] = []
         self._changes: Mapping[str, Changes] = {}
-        self._time = 0
+        self._time = self._cut_rows = 0
         self.computed = self.committed = False
 
     def compute(self, part: Part, settling: bool) -> None:
@@ -157,8 +157,10 @@ class Epoch:
 
     def undo(self) -> None:
         """Abort the transaction, and roll the states back. A transaction that was committed stays in the log."""
-        self._parts.producer.abort()
-        self._parts.circuit.rollback()
+        try:
+            self._parts.producer.abort()
+        finally:
+            self._parts.circuit.rollback()
 
     def _begin(self) -> Producer:
         parts = self._parts
@@ -174,7 +176,7 @@ class Epoch:
         leaving = [gate for gate in circuit.gates if gate.outbox]
         origins = parts.decoder.senders.of(records if leaving else ())
         sent = {gate.topic: out.exchange(gate, gate.outbox, origins) for gate in leaving}
-        parts.statistics.cut_rows += parts.rejections.beyond_limits(out, circuit)
+        self._cut_rows = parts.rejections.beyond_limits(out, circuit)
         owed = {f"{parts.internal.application}-{loop}-queued": moved for loop, moved in circuit.owed_moves.items()}
         return {topic: rows for topic, rows in sent.items() if rows} | owed
 
@@ -211,8 +213,9 @@ class Epoch:
         statistics.records += records
         statistics.written += written
         statistics.skipped += len(self._rejected)
+        statistics.cut_rows += self._cut_rows
         statistics.epochs += 1
         statistics.dropped += parts.dropping.report(parts.circuit.dropped())
         parts.circuit.commit()
         statistics.set_aside += set_aside
-        statistics.kept_aside = sum([len(aside.kept) for aside in parts.circuit.asides])
+        statistics.kept_aside = parts.circuit.kept_aside

@@ -155,6 +155,11 @@ class Positions:
         behind = [tp for tp, end in self._sent.items() if at.get(tp, end) < end]
         return {topic: frozenset(tp.partition for tp in behind if tp.topic == topic) for topic in self._exchanges}
 
+    def at_ends(self) -> bool:
+        """Whether everything in the partitions owned was taken in."""
+        ends = self._log.end_offsets(self.entry.positions)
+        return all(self.entry.positions[tp] >= end for tp, end in ends.items())
+
     def lag(self) -> int:
         """The number of offsets between the committed positions and the ends of inputs and loops."""
         return sum(self.lags().values())

@@ -26,11 +26,15 @@ class OwnProducer:
 
     def abort(self) -> None:
         """Abort the open transaction, if there is one."""
-        if self.current is not None:
-            try:
-                self.current.abort()
-            except ConnectorError:
-                self.drop()
+        if self.current is None:
+            return
+        try:
+            self.current.abort()
+        except ConnectorError:
+            self.drop()
+        except BaseException:  # interrupted: the transaction may be half ended
+            self.drop()
+            raise
 
     def drop(self) -> None:
         """After an unknown end of a transaction, only a new producer fences late requests of the old one."""

@@ -9,6 +9,7 @@ memory may differ from the log, the worker joins again.
 import logging
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -47,7 +48,7 @@ class Trouble:
         since: the clock's time of the first one.
         error: the last one's error as text.
         fenced: whether another worker had taken over at one of them.
-        owing: whether records were computed and not committed, so that only a commit ends the trouble.
+        owing: whether records were computed and not committed, so that only their commit ends the trouble.
     """
 
     since: float
@@ -257,8 +258,7 @@ class Worker:
             total += taken
             busy = (
                 taken
-                or self.restoring
-                or self.state is State.ISOLATING
+                or (self._has_joined and self.state is not State.PROCESSING)
                 or self._constants_wait
                 or self.circuit.unsettled
                 or (self._parts.new_plan and self.positions.entry.positions)
@@ -280,9 +280,10 @@ class Worker:
         if self.state is State.CLOSING:
             return
         self._on(Event.CLOSED)
-        self._producer.close()
-        self._consumer.close()
-        self.local_store.close()
+        with ExitStack() as ends:  # each is closed, though closing another one fails or is interrupted
+            ends.callback(self.local_store.close)
+            ends.callback(self._consumer.close)
+            ends.callback(self._producer.close)
 
     def _process(self, part: Part) -> int:
         """Compute and commit the records of a poll, or a part of them that is isolated."""
@@ -297,6 +298,8 @@ class Worker:
             epoch.compute(part, settling)
             self._commit(epoch, part.records)
         except DataError as error:
+            if epoch.committed:
+                raise
             self._undo()
             self._isolate(error, part)
             return 0
@@ -312,13 +315,17 @@ class Worker:
         self.doing = "poll"
 
     def _next_part(self) -> Part | None:
-        """The part to retry. After `max_epoch_s` a poll is due, for the group: with as many records."""
+        """The part to retry. After `max_epoch_s` a poll is due, for the group: with as many records.
+
+        An epoch without records is retried by a poll, too: there may be some by now.
+        """
         if self._isolation is None:
             return None
         part = self._isolation.next
-        if part.tries or self._clock() - self._isolation.began_s <= self.config.max_epoch_s:
+        in_time = self._clock() - self._isolation.began_s <= self.config.max_epoch_s
+        if len(part) and (part.tries or in_time):
             return part
-        self._room = len(part)
+        self._room = len(part) or self.config.max_epoch_records
         self._rewind()
         self._on(Event.REWOUND)
         return None
@@ -368,9 +375,11 @@ class Worker:
             owned[self._partitions[topic]].add(partition)
         ownership = self.circuit.ownership.partitions = {count: frozenset(mine) for count, mine in owned.items()}
         self._rewind()
+        self._room = self.config.max_epoch_records
         self.positions.reread_ends()
         self.recovery.begin(self.circuit.states.values(), ownership)
         self.circuit.recall(self.recovery.set_aside)
+        self.statistics.kept_aside = self.circuit.kept_aside
         self._holding.begin(self.recovery.held)
         if not self.recovery.done:
             self._consumer.pause(assignment)
@@ -433,16 +442,18 @@ class Worker:
         """
         entry = self.positions.after(records, {})
         if not entry.positions:
-            return  # it owns nothing
+            self.trouble = None  # it owns nothing, and owes nothing
+            return
         cut = self._cuts.quiescent()
         owed = self._cuts.owed(entry) or self._parts.new_plan or self._holding.changes()
         if cut or owed or self.positions.moves(entry):
             self._commit(self._begin(), records, cut)
         if self._parts.purging.due and self.quiescent():
             self._parts.purging.purge()
-        if self.trouble is None or not self.trouble.owing:  # otherwise the failed records are polled again
-            self.trouble = None
-            self._holding.check_stop(self.quiescent)
+        if self.trouble is not None and self.trouble.owing and not self.positions.at_ends():
+            return  # the failed records are polled again
+        self.trouble = None
+        self._holding.check_stop(self.quiescent)
 
     def _after_epoch(self) -> None:
         loops = self.circuit.statistics().values()

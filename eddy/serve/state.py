@@ -155,7 +155,7 @@ def _illness(facts: Facts) -> str:
     limit = facts.patience_s if facts.doing == _COMPUTING else max(facts.patience_s, LOG_PATIENCE_S)
     if facts.silent_s > limit:
         return f"stuck: {_silence(facts)}, more than {limit:,.0f} s"
-    if facts.fenced and (facts.failing_s or 0.0) > facts.patience_s:
+    if facts.fenced and facts.restoring is None and (facts.failing_s or 0.0) > facts.patience_s:
         return f"fenced: another worker has its name or its partitions, for {facts.failing_s:,.0f} s"
     return ""
 

@@ -13,7 +13,7 @@ from click.testing import Result
 import eddy
 from eddy.cli import main
 from eddy.cli.exits import exit_status
-from eddy.errors import ConfigurationError, InvariantError, SlotTakenError
+from eddy.errors import ConfigurationError, IndeterminateCommitError, InvariantError, SlotTakenError
 
 Command = Callable[..., Result]
 
@@ -63,6 +63,7 @@ def test_document_names_no_command_that_does_not_exist() -> None:
         (eddy.PlanChangedError("x"), 78),
         (eddy.ConnectorError("x", retriable=True), 75),
         (eddy.FencedError("x"), 75),
+        (IndeterminateCommitError("x"), 75),
         (ConfigurationError("x"), 78),
         (SlotTakenError("x"), 78),
         (InvariantError("x"), 70),

@@ -32,7 +32,7 @@ def upper(value: str) -> str:
 
 topology = eddy.Topology(NAME)
 topology.stream(f"{NAME}-in", eddy.String, eddy.String).map_values(upper, value=eddy.String).to(f"{NAME}-out")
-eddy.faust.host(app, topology)
+eddy.faust.host(app, topology, os.environ.get("MODE", "worker"))
 
 
 @app.agent(app.topic(f"{NAME}-out", value_type=str, value_serializer="raw"))

@@ -58,3 +58,13 @@ def test_control_records_move_the_position_without_a_record() -> None:
     assert (len(records), records.next_offset) == (0, 5)
     found.seek(5)
     assert found.first(100) is None
+
+
+def test_records_after_a_hole_at_the_beginning_wait_until_it_is_read() -> None:
+    found = backlog(3, 4)
+    assert (returned(found), found.wanted) == ([], 3)
+    found.extend(Records("in", 0, [0, 1], [0, 1], [b"k"] * 2, [b"v"] * 2, None, 2))
+    assert (returned(found), found.kept) == ([0, 1], 2)
+    found.add(Fed(WHERE, 6, 6, b"k", b"v", ()))
+    found.extend(Records("in", 0, [2], [2], [b"k"], [b"v"], None, 3))
+    assert returned(found) == [2, 3, 4, 6]

@@ -41,11 +41,14 @@ def test_it_goes_on_where_it_was_stopped(start: Start, topics: Topics) -> None:
 
 
 @pytest.mark.long
-def test_an_error_of_the_worker_takes_the_app_down_and_names_the_record(start: Start, topics: Topics) -> None:
+@pytest.mark.parametrize("mode", ["worker", "agents"])
+def test_an_error_of_the_worker_takes_the_app_down_and_names_the_record(
+    start: Start, topics: Topics, mode: str
+) -> None:
     name = unique("faust-poison")
     topics.make(1, f"{name}-in", f"{name}-out")
     topics.write(f"{name}-in", {b"k": b"poison"})
-    worker = start("apps", HERE, NAME=name)
+    worker = start("apps", HERE, NAME=name, MODE=mode)
     assert worker.ended() == 1
     assert f"'{name}-in' partition 0 offset 0" in worker.said.read_text()
 

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,10 @@ import eddy
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import TopicSpec
 from eddy.errors import IndeterminateCommitError, SlotTakenError
+from eddy.runtime.lifecycle import State as WorkerState
 from eddy.serve.endpoint import endpoint_of
 from eddy.serve.monitor import monitored
+from eddy.serve.state import Facts, Restoring, health, readiness
 from tests.holding import reaching, way_round
 from tests.serve.conftest import PATIENCE_S, Ward, produce
 
@@ -103,6 +106,15 @@ def test_worker_that_is_fenced_is_not_ready_and_in_the_end_dead(admit: Admit, lo
     assert ward.says("/healthz") == ward.says("/readyz") == (503, "RUNNING", reason)
     ward.step()
     assert (ward.says("/healthz"), ward.says("/readyz")) == (WELL, WELL)
+
+
+def test_worker_that_restores_for_long_after_a_fence_is_alive() -> None:
+    """Another worker has taken its partitions, and the group has given it others."""
+    progress = Restoring(position=10, end=1_000, offsets_per_s=1.0, eta_s=990.0)
+    facts = Facts(worker=WorkerState.RESTORING, owned=1, restoring=progress, fenced=True, failing_s=60.0)
+    assert health(facts).ok
+    assert not readiness(facts).ok
+    assert not health(replace(facts, restoring=None)).ok
 
 
 def test_worker_is_ready_again_when_a_commit_had_happened_of_which_it_did_not_know(admit: Admit, log: LocalLog) -> None:

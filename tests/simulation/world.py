@@ -20,7 +20,7 @@ answers, or while records are isolated. A worker may leave then, too.
 In two of three worlds some records cannot be processed: each worker leaves them out, or writes letters of them.
 
 After the turns of this safety phase comes liveness: faults off, the dead thrown out, everybody steps
-until nothing is left, within a bound.
+until nothing is left and no worker is in trouble, within a bound.
 
 Invariants, held by `Witness` against naive oracles:
 
@@ -510,7 +510,8 @@ class World:
         for _ in range(ROUNDS):
             self.now += 1.0
             taken = sum(self._step(actor) for actor in list(self.actors))
-            if not taken and not any(actor.worker.restoring for actor in self.actors) and self.witness.quiescent():
+            at_work = any(actor.worker.restoring or actor.worker.trouble for actor in self.actors)
+            if not taken and not at_work and self.witness.quiescent():
                 break
         else:
             raise AssertionError(f"not at rest after {ROUNDS} rounds: {self.witness.pending()}")

@@ -323,6 +323,7 @@ def test_a_retraction_finds_its_row_though_the_function_was_mended() -> None:
         assert driver.worker.statistics.kept_aside == 1
         unlucky.clear()
         driver.restart(lose_state=True)
+        assert driver.worker.statistics.kept_aside == 1
         driver.input("in").pipe("b", 2)
         assert driver.store("sums").all() == {"all": 3}
         assert driver.worker.statistics.kept_aside == 0

@@ -2,10 +2,12 @@
 
 Records come from Faust's consumer. Within a generation of the group it brings every record in order, so a hole in the
 offsets is a control record or a compacted one. Where a generation begins it may begin anywhere: earlier records are
-known already and left out, and a hole before the first one is read from the log.
+known already and left out. Records that Faust has left out before its first one, or is late with, are read from the
+log, up to `wanted` and in slices; until then Faust's records wait in `_later`, and count as under way (`Feed`).
 """
 
 from bisect import bisect_left
+from collections import deque
 
 from eddy.connectors.faust.feed import Fed
 from eddy.connectors.log import Headers, Records, TopicPartition
@@ -14,7 +16,10 @@ __all__ = ["Backlog"]
 
 
 class Backlog:
-    """Records from the committed position on. `next_offset` follows the last one; `position` the last one returned."""
+    """Records from the committed position on. `next_offset` follows the last one; `position` the last one returned.
+
+    `wanted`: records before this offset are to be read from the log.
+    """
 
     def __init__(self, partition: TopicPartition, start: int) -> None:
         self._partition = partition
@@ -26,18 +31,31 @@ class Backlog:
         self._keys: list[bytes | None] = []
         self._values: list[bytes | None] = []
         self._headers: list[Headers] = []
+        self._later: deque[Fed] = deque()
         self._cursor = 0
         self.joined = False
-        self.next_offset = self.position = start
+        self.next_offset = self.position = self.wanted = start
 
     def __len__(self) -> int:
         """The number of records to return."""
         return len(self._offsets) - self._cursor
 
+    @property
+    def kept(self) -> int:
+        """The number of records that are not committed yet, returned or not."""
+        return len(self._offsets)
+
     def add(self, fed: Fed) -> None:
-        """Append a record from Faust; one that is known is left out."""
+        """Append a record from Faust, or let it wait for those before it; one that is known is left out."""
         if fed.offset < self.next_offset:
             return
+        if self._later or (not self.joined and fed.offset > self.next_offset):
+            self._later.append(fed)
+            self.wanted = max(self.wanted, self._later[0].offset)
+            return
+        self._append(fed)
+
+    def _append(self, fed: Fed) -> None:
         self._offsets.append(fed.offset)
         self._timestamps.append(fed.timestamp)
         self._keys.append(fed.key)
@@ -54,6 +72,11 @@ class Backlog:
         self._values += records.values
         self._headers += records.headers or [()] * len(records)
         self.next_offset = records.next_offset
+        if self._later and self.next_offset >= self._later[0].offset:
+            later, self._later = self._later, deque()
+            for fed in later:
+                if fed.offset >= self.next_offset:
+                    self._append(fed)
 
     def first(self, max_records: int) -> Records | None:
         """The next records, at most so many; empty ones where only the position has moved; None if nothing has."""

@@ -5,9 +5,10 @@
                  a single one to the owner of a source's first
     positions    eddy's, in a group without members; Faust's member guards each transaction (`GuardedGroup`)
 
-Records at or below the stored positions are skipped: Faust's own positions follow eddy's, and are behind them after a
-crash. A partition that Faust does not fetch although it has records (faust#629) is read from the log, and a line of
-the log says so.
+Records at or below the stored positions are skipped, and acknowledged: Faust's own positions follow eddy's, and are
+behind them after a crash. Records that Faust has not brought for a while are read from the log: those of a partition
+that it has stopped to fetch (faust#629), and those of a backlog, of which it reads a few thousand in a second. A line
+of the log says so, once for each assignment. At most `_KEPT` records are read before the earlier ones are committed.
 """
 
 import logging
@@ -25,9 +26,10 @@ __all__ = ["FaustConsumer"]
 
 _log = logging.getLogger("eddy.faust")
 _SLICE_S = 0.01
-_READ = 10_000
+_KEPT = 20_000
+"""Records of all partitions, read from the log and not committed yet: no more are read while there are as many."""
 _LOOK_S = 0.5
-"""How often an idle consumer looks whether Faust has left something unread; the second look reads it."""
+"""How often the ends of the sources are looked at; what Faust has not brought by the next look is read."""
 
 
 class FaustConsumer:
@@ -48,7 +50,8 @@ class FaustConsumer:
         self._exchanged: dict[TopicPartition, int] = {}
         self._follower: Follower | None = None
         self._paused: set[TopicPartition] = set()
-        self._looked_at, self._unread = time.monotonic(), dict[TopicPartition, int]()
+        self._looked_at, self._unread, self._said = time.monotonic(), dict[TopicPartition, int](), False
+        self._committed: dict[TopicPartition, int] = {}
 
     def poll(self, max_records: int, timeout_s: float, max_bytes: int = UNBOUNDED) -> Poll:
         """As `Consumer.poll`."""
@@ -57,6 +60,7 @@ class FaustConsumer:
         if self._assignment is None or self._paused:
             time.sleep(min(timeout_s, _SLICE_S))
             return Poll()
+        self._look()
         deadline = time.monotonic() + timeout_s
         while True:
             found = self._exchanged_records(max_records, max_bytes) or self._source_records(max_records, max_bytes)
@@ -64,47 +68,53 @@ class FaustConsumer:
             if found or self._feed.assignment is not self._assignment:
                 return Poll(found)
             if left <= 0:
-                self._look()
                 return Poll()
             self._take_in(min(left, _SLICE_S))
 
     def _take_in(self, timeout_s: float) -> None:
-        """Sort the records that have come into backlogs."""
+        """Sort the records that have come into backlogs; those that are committed are acknowledged."""
         assert self._assignment is not None
+        repeated: set[TopicPartition] = set()
         try:
             for fed in self._feed.take(self._assignment, timeout_s):
-                backlog = self._backlogs[fed.partition]
-                if not backlog.joined and fed.offset > backlog.next_offset:
-                    self._fill(fed.partition, fed.offset)
-                backlog.add(fed)
+                self._backlogs[fed.partition].add(fed)
+                if fed.offset < self._committed[fed.partition]:
+                    repeated.add(fed.partition)
         except BaseException:
             for backlog in self._backlogs.values():
                 backlog.joined = False  # what was taken and not added has left a hole
             raise
+        if repeated:
+            self._feed.release({partition: self._committed[partition] for partition in repeated})
 
-    def _fill(self, partition: TopicPartition, end: int) -> int:
-        """Read records before `end` from the log, up to an open transaction. Returns their number."""
-        backlog, taken = self._backlogs[partition], 0
-        while backlog.next_offset < end:
-            records = self._log.read(partition, backlog.next_offset, end, _READ)
-            if records.next_offset == backlog.next_offset:
-                break
-            backlog.extend(records)
-            taken += len(records)
-        return taken
+    def _fill(self) -> None:
+        """Read a slice of the records that are to be read from the log, of each partition that has room."""
+        share = max(1, _KEPT // max(1, len(self._backlogs)))
+        for partition, backlog in self._backlogs.items():
+            if backlog.next_offset < backlog.wanted and backlog.kept < share:
+                records = self._log.read(partition, backlog.next_offset, backlog.wanted, share)
+                if records.next_offset == backlog.next_offset:
+                    backlog.wanted = backlog.next_offset  # an open transaction: the next look asks again
+                else:
+                    backlog.extend(records)
 
     def _look(self) -> None:
-        """Read the records that were there at the last look already, and that Faust has not brought since."""
+        """Have records read that were there at the last look already, and that Faust has not brought since."""
         if time.monotonic() - self._looked_at < _LOOK_S:
             return
         self._looked_at = time.monotonic()
         for partition, end in self._unread.items():
-            if self._backlogs[partition].next_offset < end and (taken := self._fill(partition, end)):
-                _log.info("%d records of '%s' partition %d were read without Faust", taken, *partition)
+            backlog = self._backlogs[partition]
+            if backlog.next_offset < end:
+                backlog.wanted = max(backlog.wanted, end)
+                if not self._said:
+                    _log.info("Faust is late with '%s' partition %d and maybe others: eddy reads, too", *partition)
+                    self._said = True
         self._unread = self._log.end_offsets(self._backlogs)
 
     def _source_records(self, room: int, max_bytes: int) -> list[Records]:
         self._take_in(0.0)
+        self._fill()
         polled = []
         backlogs = [backlog for backlog in self._backlogs.values() if backlog.position < backlog.next_offset]
         for backlog in sorted(backlogs, key=len):
@@ -131,6 +141,7 @@ class FaustConsumer:
         self._end_follower()
         self._backlogs, self._exchanged, self._unread = {}, {}, {}
         self._paused.clear()
+        self._said = False
         self._assignment = self._feed.adopted = None
         if assignment is None:
             return Poll(revoked=revoked)
@@ -139,6 +150,7 @@ class FaustConsumer:
         exchanges = [TopicPartition(t, p) for t, count in self._exchanges.items() for p in numbers.get(count, ())]
         starts = self._log.starts(self._group, [*sources, *exchanges])
         self._backlogs = {tp: Backlog(tp, starts[tp]) for tp in sources}
+        self._committed = {tp: starts[tp] for tp in sources}
         self._exchanged = {tp: starts[tp] for tp in exchanges}
         self._assignment = self._feed.adopted = assignment
         return Poll(revoked=revoked, assigned=self.assignment())
@@ -201,6 +213,7 @@ class FaustConsumer:
         done = {tp: at.offset for tp, at in positions.items() if tp in self._backlogs}
         for partition, offset in done.items():
             self._backlogs[partition].forget(offset)
+        self._committed |= done
         self._feed.release(done)
 
     def close(self) -> None:

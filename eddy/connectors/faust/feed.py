@@ -5,6 +5,9 @@
 
 Invariant: a record is acknowledged after the transaction that moved the position past it. At most `capacity` records
 are under way; `put` waits, and so does Faust's stream.
+
+Faust waits for the acknowledgement of all records before it rebalances or stops (`stream_wait_empty`). So records that
+this worker is not going to commit are dropped: Faust no longer waits for them, and its positions do not pass them.
 """
 
 import asyncio
@@ -55,17 +58,18 @@ class Feed:
         self._unacknowledged: dict[TopicPartition, deque[EventT[Any]]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._under_way = 0
+        self._ended = False
         self.assignment: Assignment | None = None
         self.adopted: Assignment | None = None
         """The assignment that the worker works with."""
 
     def assign(self, assignment: Assignment) -> None:
-        """Faust's group has assigned partitions; records of earlier generations are forgotten, and come again."""
+        """Faust's group has assigned partitions; records of earlier generations are dropped, and come again."""
         self._loop = asyncio.get_running_loop()
+        self._drop()
         with self._arrived:
-            self._records.clear()
-            self._unacknowledged = {partition: deque() for partition in assignment.partitions}
-            self._under_way = 0
+            if not self._ended:
+                self._unacknowledged = {partition: deque() for partition in assignment.partitions}
             self.assignment = assignment
             self._arrived.notify_all()
 
@@ -89,7 +93,8 @@ class Feed:
             waiting = self._unacknowledged.get(partition)
             current = self.assignment
             if waiting is None or current is None or message.generation_id != current.generation:
-                continue  # it comes again, here or elsewhere
+                message.acked = True  # it comes again, here or elsewhere
+                continue
             waiting.append(event)
             headers: Any = message.headers  # pairs, as aiokafka gives them
             time_ms = round((message.timestamp or 0.0) * 1_000)
@@ -121,3 +126,26 @@ class Feed:
             while waiting and waiting[0].message.offset < position:
                 waiting.popleft().ack()
                 self._under_way -= 1
+
+    def begin(self) -> None:
+        """A worker is about to start."""
+        self._ended = False
+
+    def end(self) -> None:
+        """The worker has ended: drop its records, and those that still come."""
+        self._ended = True
+        self.give_up()
+
+    def give_up(self) -> None:
+        """Drop the records under way, and those that still come in this generation."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._drop)
+
+    def _drop(self) -> None:
+        for waiting in self._unacknowledged.values():
+            for event in waiting:
+                event.message.acked = True  # for Faust's waiting only: its positions are moved by `ack`
+        with self._arrived:
+            self._records.clear()
+            self._unacknowledged = {}
+            self._under_way = 0

@@ -74,7 +74,8 @@ class HostedTopology:
     def _worker_log(self) -> KafkaLog:
         if self._feed is None:
             return self.open_log()
-        return FaustLog(self._settings(), self._feed, self.app.conf.id, source_topics(self.topology))
+        sources = source_topics(self.topology)
+        return FaustLog(self._settings(), self._feed, self.app.conf.id, sources, lambda: self.app.rebalancing)
 
     @property
     def group(self) -> str:
@@ -88,6 +89,8 @@ class HostedTopology:
     def worker_maker(self) -> WorkerMaker:
         """A function that makes a worker and its log, to be called in the worker's thread."""
         config, member = self.worker_config(), self._member or member_of(self.app)
+        if self._feed is not None:
+            self._feed.begin()
 
         def make() -> tuple[Log, Worker]:
             log = self._worker_log()
@@ -98,6 +101,11 @@ class HostedTopology:
                 raise
 
         return make
+
+    def ended(self) -> None:
+        """The worker's thread has ended: Faust has no acknowledgements to wait for."""
+        if self._feed is not None:
+            self._feed.end()
 
 
 def host(

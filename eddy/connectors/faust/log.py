@@ -1,6 +1,6 @@
 """The log of a worker whose sources Faust reads: Kafka, with another consumer."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from eddy.connectors.faust.consumer import FaustConsumer
 from eddy.connectors.faust.feed import Feed
@@ -13,11 +13,21 @@ __all__ = ["FaustLog"]
 
 
 class FaustLog(KafkaLog):
-    """A `KafkaLog` for one worker, whose `sources` come by a `Feed` from the members of `faust_group`."""
+    """A `KafkaLog` for one worker, whose `sources` come by a `Feed` from the members of `faust_group`.
 
-    def __init__(self, settings: KafkaSettings, feed: Feed, faust_group: str, sources: Collection[str]) -> None:
+    `rebalancing` tells whether Faust waits for a new assignment.
+    """
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        feed: Feed,
+        faust_group: str,
+        sources: Collection[str],
+        rebalancing: Callable[[], bool],
+    ) -> None:
         super().__init__(settings)
-        self._feed, self._faust_group, self._names = feed, faust_group, sources
+        self._feed, self._faust_group, self._names, self._rebalancing = feed, faust_group, sources, rebalancing
         self._member: FaustConsumer | None = None
 
     def consumer(self, group: str, topics: Sequence[str], member: str) -> Consumer:  # type: ignore[override]
@@ -35,7 +45,13 @@ class FaustLog(KafkaLog):
         return self._member
 
     def producer(self, transactional_id: str | None) -> KafkaProducer:
-        """As `Log.producer`; what it commits is acknowledged to Faust."""
+        """As `Log.producer`; what it commits is acknowledged to Faust.
+
+        Another one is asked for after a fence. If the group has gone on without this member, nothing can be committed
+        until Faust has joined again, for which it waits until nothing is under way.
+        """
+        if self._rebalancing():
+            self._feed.give_up()
         made = super().producer(transactional_id)
         made.observe(self._committed)
         return made

@@ -54,7 +54,9 @@ class WorkerService(Service):
             self.add_future(self._push(push))
         make, fail = self.hosted.worker_maker(), self._failing(asyncio.get_running_loop())
         name = f"eddy-worker-{self.hosted.topology.name}"
-        self._thread = threading.Thread(target=_work, args=(make, watch, asked, fail), name=name, daemon=True)
+        self._thread = threading.Thread(
+            target=_work, args=(make, watch, asked, fail, self.hosted.ended), name=name, daemon=True
+        )
         self._thread.start()
 
     async def on_stop(self) -> None:
@@ -84,10 +86,12 @@ def _work(
     watch: Watch,
     asked: threading.Event,
     fail: Callable[[BaseException], None],
+    ended: Callable[[], None],
 ) -> None:
     """The thread: make a worker and let it step until it is asked to stop."""
     try:
         with contextlib.ExitStack() as ends:
+            ends.callback(ended)
             ends.callback(watch.close)
             log, worker = make()
             ends.callback(log.close)

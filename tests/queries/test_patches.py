@@ -173,3 +173,27 @@ def test_late_patch_has_the_change_of_a_kind() -> None:
     old: dict[str, list[Entry]] = {"": [({"id": 1, "x": 1}, {})]}
     new: dict[str, list[Entry]] = {"": [({"id": 1, "x": True}, {})]}
     assert difference(old, new) == [Remove("", 0), Insert("", 0, {"id": 1, "x": True})]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_recursions_within_recursions_have_bounds_of_their_own(seed: int) -> None:
+    """Three, each inside of the other, that lead back further out: also to levels that had been left."""
+
+    def outer(row: Any) -> eddy.Query:
+        return nodes.where(nodes.parent == row.id).nest(again=outer).nest(depth=2, middle=middle)
+
+    def middle(row: Any) -> eddy.Query:
+        found = nodes.where(nodes.other == row.id).nest(again=middle)
+        return found.nest(depth=2, inner=inner).nest(out=outer)
+
+    def inner(row: Any) -> eddy.Query:
+        return nodes.where(nodes.other == row.parent).nest(again=inner).nest(middle=middle).nest(outer=outer)
+
+    draw = random.Random(seed)
+    rig = Rig({"nodes": ["id"]}, {"nodes": []})
+    query = nodes.where(nodes.id == 0).nest(depth=3, tree=outer)
+    followed = rig.follow(query)
+    for _ in range(6):
+        name, parent, other = (draw.randrange(4) for _ in range(3))
+        rig.apply([("nodes", None, {"id": name, "parent": parent, "other": other})])
+        assert followed.rows == evaluate(query.syntax, rig.rows())

@@ -36,6 +36,8 @@ class Nesting:
     """A nest of a level: rows lead to buckets of `below` by the values of `columns`.
 
     `begins` says that a recursion of `depth` levels begins here, `again` that it goes one level down; both by label.
+    `kept` are the bounded recursions around `below` where the nest goes back to a level further out: of those inside of
+    it nothing is left, so that each level has one number for each bounded recursion around it.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Nesting:
     below: "Level"
     begins: tuple[str, int] | None = None
     again: tuple[str, int] | None = None
+    kept: frozenset[str] | None = None
     key: Callable[[Row], Flat] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -55,9 +58,10 @@ class Nesting:
             return (*(pair for pair in levels if pair[0] != label), (label, 1))
         if self.again is not None:
             label, depth = self.again
-            at = dict(levels)[label]
-            return None if at >= depth else tuple((name, n + (name == label)) for name, n in levels)
-        return levels
+            if dict(levels)[label] >= depth:
+                return None
+            levels = tuple((name, n + (name == label)) for name, n in levels)
+        return levels if self.kept is None else tuple(pair for pair in levels if pair[0] in self.kept)
 
 
 @dataclass(slots=True, eq=False)

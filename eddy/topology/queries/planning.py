@@ -40,6 +40,9 @@ class Shape:
     """The row of aggregates over no rows; None where there are groups, or rows."""
 
 
+Around = dict[str, tuple[Level, Shape, frozenset[str]]]
+
+
 @dataclass(slots=True, eq=False)
 class View:
     """A query that is kept up to date. `operators` are to be released when it closes."""
@@ -116,7 +119,7 @@ def plan_view(select: Select, dataflow: Dataflow) -> "_Planner":
 
 
 class _Planner:
-    """Plans one query. `around` has the level and the shape of each labelled Select around."""
+    """Plans one query. `around` has each labelled Select around: its level, shape, and bounded recursions."""
 
     def __init__(self, dataflow: Dataflow) -> None:
         self._dataflow = dataflow
@@ -139,7 +142,7 @@ class _Planner:
         select: Select,
         by: tuple[str, ...],
         where: Condition | None,
-        around: dict[str, tuple[Level, Shape]],
+        around: Around,
         bounded: dict[str, int],
     ) -> tuple[Level, Shape]:
         """The level of a Select whose rows are in buckets by the columns `by`."""
@@ -162,7 +165,7 @@ class _Planner:
         level = Level(name, ordered, bounds_of(select, ordered.position), columns)
         shape = Shape(select, empty=_empty(select))
         if select.label is not None:
-            around = {**around, select.label: (level, shape)}
+            around = {**around, select.label: (level, shape, frozenset(bounded))}
         for nest in select.nests:
             self._nest(nest, level, shape, around, bounded)
         if select.pluck is not None and select.pluck not in shape.nests:
@@ -174,7 +177,7 @@ class _Planner:
         nest: Nest,
         level: Level,
         shape: Shape,
-        around: dict[str, tuple[Level, Shape]],
+        around: Around,
         bounded: dict[str, int],
     ) -> None:
         parents, own = tuple(parent for parent, _ in nest.on), tuple(own for _, own in nest.on)
@@ -182,9 +185,9 @@ class _Planner:
             label = nest.query.label
             if label not in around:
                 raise QueryBuildError(f"nest '{nest.name}': no enclosing query is called '{label}'")
-            below, shape.nests[nest.name] = around[label]
+            below, shape.nests[nest.name], kept = around[label]
             again = (label, bounded[label]) if label in bounded else None
-            level.nests.append(Nesting(nest.name, parents, below, again=again))
+            level.nests.append(Nesting(nest.name, parents, below, again=again, kept=kept))
             return
         label = nest.query.label or ""
         begins = None

@@ -1,6 +1,8 @@
 """Runs an application on an embedded log in a folder: records in, a worker until idle, tables out."""
 
 import random
+import time
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -33,11 +35,11 @@ def produce(folder: Path, application: Application, seed: int, events: int) -> N
         producer.close()
 
 
-def run(folder: Path, application: Application, **settings: Any) -> eddy.Worker:
-    """One worker, until all is taken in."""
+def run(folder: Path, application: Application, wall: Callable[[], float] = time.time, **settings: Any) -> eddy.Worker:
+    """One worker, until all is taken in. `wall`: seconds since 1970."""
     config = eddy.Config(state_dir=folder / "state", **settings)
     with closing(LocalLog(folder / "log")) as log:
-        worker = eddy.Worker(application.build(), log, config)
+        worker = eddy.Worker(application.build(), log, config, wall=wall)
         try:
             worker.run_until_idle()
             assert worker.quiescent()

@@ -27,10 +27,11 @@ def test_an_application_goes_on_and_comes_to_what_it_does_from_scratch(
     with tarfile.open(archive) as tar:
         tar.extractall(tmp_path, filter="data")
     kept, scratch = tmp_path / application.name, tmp_path / "scratch"
+    stopped_s = (kept / "log").stat().st_mtime  # states that slept for half a day are restored
     if states == "lost":
         shutil.rmtree(kept / "state")
     produce(kept, application, 2, EVENTS)
-    worker = run(kept, application, max_epoch_records=50)
+    worker = run(kept, application, wall=lambda: stopped_s + 60, max_epoch_records=50)
     assert worker.statistics.records == EVENTS
     assert bool(worker.statistics.restored) is (states == "lost")
     for seed in (1, 2):

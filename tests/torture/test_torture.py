@@ -72,4 +72,6 @@ def test_a_broker_that_ends_or_pauses_in_the_middle_of_transactions_loses_nothin
     [("write_the_store_before_the_commit", "kill at steps", 3), ("commit_for_nobody", "stop", 1)],
 )
 def test_a_planted_bug_is_found(broker: str, tmp_path: Path, planted: str, fault: str, times: int) -> None:
-    assert torture(broker, tmp_path, fault, "countdown", 2, times, planted=planted).failure
+    """The kills do not always come between the two things that have to go together, so there are more tries."""
+    tries = (torture(broker, tmp_path, fault, "countdown", seed, times, planted=planted) for seed in (2, 3, 4, 5))
+    assert any(outcome.failure for outcome in tries)

@@ -62,6 +62,24 @@ def epoch_options(command: F) -> F:
     return command
 
 
+def message_options(command: F) -> F:
+    """The form and the number of a command's messages."""
+    command = click.option(
+        "--log-level",
+        type=click.Choice(["debug", "info", "warning", "error"]),
+        default="info",
+        show_default=True,
+        help="The least urgent messages to show.",
+    )(command)
+    return click.option(
+        "--log-format",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        help="Messages on stderr as lines of text, or of JSON.",
+    )(command)
+
+
 def _type_option(what: str) -> Callable[[F], F]:
     return click.option(
         f"--{what}-type",

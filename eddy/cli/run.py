@@ -15,7 +15,7 @@ from eddy.cli.lifeline import watch_lifeline
 from eddy.cli.load import load
 from eddy.cli.logs import Target, log_options
 from eddy.cli.messages import LogFormat, messages_console, show_messages
-from eddy.cli.options import epoch_options, state_option, topology_argument
+from eddy.cli.options import epoch_options, message_options, state_option, topology_argument
 from eddy.cli.signals import Stopped, stop_on_signals
 from eddy.cli.supervise import Supervisor
 from eddy.cli.work import Work
@@ -142,20 +142,7 @@ def _address(context: click.Context, parameter: click.Parameter, address: str | 
     help="Start although states have come or gone since the last run. New ones start empty: what was read before is "
     "not in them, and results may be wrong.",
 )
-@click.option(
-    "--log-format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Messages on stderr as lines of text, or of JSON.",
-)
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="info",
-    show_default=True,
-    help="The least urgent messages to show.",
-)
+@message_options
 def command(
     program: str,
     target: Target,

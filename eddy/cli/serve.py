@@ -3,14 +3,13 @@
 import logging
 import pathlib
 import time
-from typing import Literal
 
 import click
 
 from eddy.cli.load import load
 from eddy.cli.logs import Target, log_options, opened
 from eddy.cli.messages import LogFormat, messages_console, show_messages
-from eddy.cli.options import state_option, topology_argument
+from eddy.cli.options import message_options, state_option, topology_argument
 from eddy.cli.patience import insisted
 from eddy.cli.signals import Stopped, StopRequest, stop_on_signals
 from eddy.config import Config
@@ -63,16 +62,7 @@ _STOP_S = 15.0
     metavar="S",
     help="Seconds that committed records wait for a cut before they are shown without one.",
 )
-@click.option(
-    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form of messages."
-)
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="info",
-    show_default=True,
-    help="The least urgent messages to show.",
-)
+@message_options
 def command(
     program: str,
     target: Target,
@@ -84,7 +74,7 @@ def command(
     tls_key: pathlib.Path | None,
     max_wait: float,
     log_format: LogFormat,
-    log_level: Literal["debug", "info", "warning", "error"],
+    log_level: str,
 ) -> None:
     """Read the tables of an application whole, and serve them over HTTP until it is stopped.
 

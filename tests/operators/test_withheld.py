@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 import eddy
 from eddy import TopologyTestDriver
+from eddy.operators.batch import Batch
 from tests import oracle
-from tests.operators.bench import MEMORIES, Bench, run_to_rest, stories
+from tests.operators.bench import MEMORIES, Bench, live, run_to_rest, stories
 from tests.operators.test_recursion import OPS, Cluster, Tables, as_facts, maker, program, seed_records
 
 N = eddy.Native
@@ -39,17 +40,15 @@ def answer(tables: Tables, name: str) -> tuple[Any, bool]:
 @given(name=st.sampled_from(FINITE), story=stories(seeds=seed_records, edges=any_edges))
 @example(name="join", story=MOVED_BELOW_ITSELF)
 def test_after_each_epoch_x_is_that_from_scratch(memory: str, name: str, story: Any) -> None:
-    bench, tables = Bench(maker(program(OPS[name])), MEMORIES[memory]), Tables()
-    for what, inputs in as_facts(story):
-        if what == "restart":
-            bench = bench.restarted()
-        if what == "undo":
-            bench.undone(**inputs)
+    tables = Tables()
+
+    def check(bench: Bench, inputs: dict[str, Batch]) -> None:
         tables.take(inputs)
-        bench.epoch(**inputs)
         rows, holds = answer(tables, name)
         assert bench.states()["rows"] == rows
         assert bool(bench.circuit.held()) == holds
+
+    live(maker(program(OPS[name])), MEMORIES[memory], as_facts(story), check, wired=False)
 
 
 @given(name=st.sampled_from(FINITE), budget=st.integers(1, 4), story=stories(seeds=seed_records, edges=any_edges))
@@ -114,18 +113,16 @@ def counted_steps(tables: Tables) -> oracle.Bag | None:
 @example(story=[*MOVED_BELOW_ITSELF, ("restart", {"seeds": [("q", (3, 0))], "edges": []})])
 @example(story=[("commit", {"seeds": [("p", (1, 0))], "edges": [("s", (1, 2)), ("t", (2, 2))]}), CUT])
 def test_nothing_leaves_while_rows_are_ever_new(memory: str, story: Any) -> None:
-    bench, tables = Bench(maker(ever_new()), MEMORIES[memory]), Tables()
-    for what, inputs in as_facts(story):
-        if what == "restart":
-            bench = bench.restarted()
-        if what == "undo":
-            bench.undone(**inputs)
+    tables = Tables()
+
+    def check(bench: Bench, inputs: dict[str, Batch]) -> None:
         tables.take(inputs)
-        bench.epoch(**inputs)
         rows = counted_steps(tables)
         assert bench.states()["rows"] == (rows or {})
         told = list(bench.circuit.held().values())
         assert told == [] if rows is not None else "does not end" in told[0]
+
+    live(maker(ever_new()), MEMORIES[memory], as_facts(story), check, wired=False)
 
 
 def test_access_ends_when_a_folder_moves_below_one_of_its_own() -> None:

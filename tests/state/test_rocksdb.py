@@ -2,7 +2,6 @@
 
 import gc
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from rocksdict import Options, Rdict
 
 from eddy.errors import StateError, StateInUseError
 from eddy.state.rocksdb import RocksDBStore, remove_store
+from tests.disk import files_no_longer_than
 
 ROWS_A_BATCH = 50
 CACHE_BYTES = 1 << 20  # memtables of 64 kB, so that a few batches reach an SST file
@@ -327,17 +327,6 @@ def test_a_process_that_took_no_lock_but_that_of_rocksdb_itself_has_the_store_al
             open_store(path)
         holder.communicate()
     open_store(path).close()
-
-
-@contextmanager
-def files_no_longer_than(size: int) -> Iterator[None]:
-    """A full disk that needs no rights: a write past `size` of a file fails, here with EFBIG."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def fill(store: RocksDBStore) -> int:

@@ -4,8 +4,7 @@ The records left out are read from the dead-letter topic. The oracle is the same
 one epoch each: none of them may fail. Of a table a record that is replaced at once is not looked at, so it may.
 """
 
-import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
@@ -19,14 +18,7 @@ from eddy import Config, DataError, TopologyTestDriver
 S, N = eddy.String, eddy.Int64
 BAD = 13
 Row = tuple[str, int]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _quiet() -> Iterator[None]:
-    """Records left out are logged by the thousand."""
-    logging.getLogger("eddy.worker").setLevel("ERROR")
-    yield
-    logging.getLogger("eddy.worker").setLevel("NOTSET")
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 def check(n: int) -> int:

@@ -5,7 +5,6 @@ latest records, failing rows left out and keys whose values cannot be written ab
 set aside is what one worker remembers that reads the latest records alone.
 """
 
-import logging
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -26,13 +25,7 @@ S, N, J = eddy.String, eddy.Int64, eddy.Json()
 BAD, BIG = 13, 2**63 - 1
 Values = dict[str, tuple[str, int]]
 """The latest (group, number) of each key."""
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _quiet() -> Iterator[None]:
-    logging.getLogger("eddy.worker").setLevel("ERROR")
-    yield
-    logging.getLogger("eddy.worker").setLevel("NOTSET")
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 def check(n: int) -> int:

@@ -3,15 +3,16 @@
 Invariant: the positions move exactly with the records that are returned.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, groupby
 from typing import Any, cast
 
-from confluent_kafka import Message
+import confluent_kafka
+from confluent_kafka import KafkaError, Message
 
 from eddy.connectors.log import Headers, Records, TopicPartition
 
-__all__ = ["CHUNK", "Columns", "fitting", "records_of", "take", "within"]
+__all__ = ["CHUNK", "Columns", "fitting", "gather", "records_of", "take", "within"]
 
 CHUNK = 500  # larger chunks cost more a record: the client fills a queue of its own first
 
@@ -92,6 +93,34 @@ def fitting(columns: Mapping[tuple[str, int], Columns], max_bytes: int) -> int:
     left = max_bytes - sum(column.bytes for column in columns.values())
     records = sum(len(column.offsets) for column in columns.values())
     return 0 if left <= 0 else max(1, left * records // (max_bytes - left or 1)) if records else CHUNK
+
+
+def gather(
+    client: confluent_kafka.Consumer,
+    columns: dict[tuple[str, int], Columns],
+    ends: dict[TopicPartition, int],
+    room: int,
+    max_bytes: int,
+    timeout_s: float,
+    event: Callable[[Message, KafkaError], None],
+) -> None:
+    """Wait for one message, and read those that are there already: `room` records at most, and about `max_bytes`.
+
+    `ends` get the ends of partitions; `event` is called with each other message that is no record.
+    """
+    first = client.poll(max(timeout_s, 0.0))
+    batch = [] if first is None else [first]
+    while batch:
+        events = take(batch, columns)
+        for message in events:
+            error: KafkaError = message.error()  # type: ignore[assignment]
+            if error.code() == KafkaError._PARTITION_EOF:
+                ends[TopicPartition(message.topic(), message.partition())] = message.offset()  # type: ignore
+            else:
+                event(message, error)
+        room -= len(batch) - len(events)
+        more = min(room, CHUNK, fitting(columns, max_bytes))
+        batch = client.consume(more, 0.0) if more > 0 else []
 
 
 def records_of(

@@ -29,7 +29,7 @@ import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from eddy.connectors.closing import close_within, free_within
-from eddy.connectors.kafka.columns import CHUNK, Columns, fitting, records_of, take, within
+from eddy.connectors.kafka.columns import Columns, gather, records_of, within
 from eddy.connectors.kafka.errors import kafka_error, the_error
 from eddy.connectors.kafka.slices import in_slices
 from eddy.connectors.kafka.trouble import Trouble
@@ -160,30 +160,14 @@ class KafkaConsumer:
         """Read the available messages. An event alone does not end the wait."""
         deadline = time.monotonic() + timeout_s
         while not columns and not self._revoked and not self._assigned:
-            first = self._client.poll(max(deadline - time.monotonic(), 0.0))
-            batch = [] if first is None else [first]
-            while batch:
-                room -= self._take(batch, columns, ends)
-                more = min(room, CHUNK, fitting(columns, max_bytes))
-                batch = self._client.consume(more, 0.0) if more else []
+            gather(self._client, columns, ends, room, max_bytes, deadline - time.monotonic(), self._event)
             if any(end > self._positions.get(tp, end) for tp, end in ends.items()) or time.monotonic() >= deadline:
                 return
 
-    def _take(
-        self, batch: list[Message], columns: dict[tuple[str, int], Columns], ends: dict[TopicPartition, int]
-    ) -> int:
-        """Sort messages into columns. Returns the number of records."""
-        events = take(batch, columns)
-        for message in events:
-            self._event(message, message.error(), ends)  # type: ignore[arg-type]
-        return len(batch) - len(events)
-
-    def _event(self, message: Message, error: KafkaError, ends: dict[TopicPartition, int]) -> None:
-        """Handle a message that is no record: the end of a partition, or an error."""
+    def _event(self, message: Message, error: KafkaError) -> None:
+        """Handle an error among the messages."""
         code = error.code()
-        if code == KafkaError._PARTITION_EOF:
-            ends[TopicPartition(message.topic(), message.partition())] = message.offset()  # type: ignore
-        elif code == KafkaError._MAX_POLL_EXCEEDED:
+        if code == KafkaError._MAX_POLL_EXCEEDED:
             _log.warning("%s: %s; rejoining. Smaller epochs help: max_epoch_records", self._where, error.str())
         elif code == KafkaError._AUTO_OFFSET_RESET:
             self._out_of_range(message)

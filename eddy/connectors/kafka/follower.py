@@ -10,7 +10,7 @@ import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from eddy.connectors.closing import close_within
-from eddy.connectors.kafka.columns import CHUNK, Columns, fitting, records_of, take
+from eddy.connectors.kafka.columns import Columns, gather, records_of
 from eddy.connectors.kafka.errors import kafka_error, the_error
 from eddy.connectors.kafka.slices import in_slices
 from eddy.connectors.kafka.trouble import Trouble
@@ -79,29 +79,13 @@ class KafkaFollower:
     ) -> None:
         client, deadline = self._open(), time.monotonic() + timeout_s
         while not columns:
-            first = client.poll(max(deadline - time.monotonic(), 0.0))
-            batch = [] if first is None else [first]
-            while batch:
-                room -= self._take(batch, columns, ends)
-                more = min(room, CHUNK, fitting(columns, max_bytes))
-                batch = client.consume(more, 0.0) if more > 0 else []
+            gather(client, columns, ends, room, max_bytes, deadline - time.monotonic(), self._event)
             if any(end > self._positions.get(tp, end) for tp, end in ends.items()) or time.monotonic() >= deadline:
                 return
 
-    def _take(
-        self, batch: list[Message], columns: dict[tuple[str, int], Columns], ends: dict[TopicPartition, int]
-    ) -> int:
-        """Sort messages into columns. Returns the number of records."""
-        events = take(batch, columns)
-        for message in events:
-            self._event(message, message.error(), ends)  # type: ignore[arg-type]
-        return len(batch) - len(events)
-
-    def _event(self, message: Message, error: KafkaError, ends: dict[TopicPartition, int]) -> None:
+    def _event(self, message: Message, error: KafkaError) -> None:
         code = error.code()
-        if code == KafkaError._PARTITION_EOF:
-            ends[TopicPartition(message.topic(), message.partition())] = message.offset()  # type: ignore
-        elif code == KafkaError._AUTO_OFFSET_RESET:
+        if code == KafkaError._AUTO_OFFSET_RESET:
             self._out_of_range(TopicPartition(message.topic(), message.partition()))  # type: ignore[arg-type]
         elif code not in _IGNORED:
             raise kafka_error(f"following '{message.topic()}'", error)

@@ -18,8 +18,9 @@ from eddy.connectors.log import Log
 from eddy.serve.endpoint import endpoint_of
 from eddy.serve.views.server import served
 from eddy.state.rocksdb import RocksDBStore
+from tests.serve.views.topologies import ledger
 
-__all__ = ["BEFORE_WRITE", "WRITTEN", "Order", "Shown", "ledger"]
+__all__ = ["BEFORE_WRITE", "WRITTEN", "Order", "Shown"]
 
 BEFORE_WRITE, WRITTEN = "before a write to the store", "after a write to the store"
 """Moments of a server; those of a worker are the steps of an epoch."""
@@ -45,25 +46,6 @@ class Shown(msgspec.Struct):
     inputs: dict[str, list[int]]
     tables: dict[str, dict[str, int | str]]
     counts: dict[str, int]
-
-
-def ledger(name: str) -> eddy.Topology:
-    """Transfers between the rows of two tables; and people, a table of a topic, counted by their teams."""
-    topology = eddy.Topology(name)
-    transfers = topology.stream(f"{name}-transfers", key=eddy.String, value=eddy.Json())
-
-    def side(index: int, sign: int, table: str) -> None:
-        (
-            transfers.map(lambda _, transfer: (transfer[index], sign * transfer[2]))
-            .group_by_key()
-            .aggregate(lambda: 0, lambda key, amount, total: total + amount, name=table, value=eddy.Int64)
-        )
-
-    side(0, -1, "payers")
-    side(1, 1, "payees")
-    people = topology.table(f"{name}-people", key=eddy.String, value=eddy.String, name="people")
-    people.to_relation().map(lambda key, team: (team, 1)).group_by_key().count("teams")
-    return topology
 
 
 class _Fate:

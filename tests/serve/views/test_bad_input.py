@@ -3,9 +3,7 @@
 import contextlib
 import itertools
 import logging
-import resource
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,21 +15,12 @@ from eddy.connectors.log import TopicSpec
 from eddy.serve.endpoint import endpoint_of
 from eddy.serve.views import rows as rows_module
 from eddy.serve.views.server import served
+from tests.disk import files_no_longer_than
 from tests.kafka import OwnBroker
 from tests.serve.conftest import fetch
-from tests.serve.views.conftest import PATIENCE_S, people, produce
+from tests.serve.views.conftest import PATIENCE_S, produce
+from tests.serve.views.topologies import people
 from tests.waiting import wait_for
-
-
-@contextlib.contextmanager
-def files_no_longer_than(size: int) -> Iterator[None]:
-    """A full disk that needs no rights: a write past `size` of a file fails, here with EFBIG."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @pytest.fixture

@@ -20,7 +20,8 @@ from eddy.serve.views.tables import TableView
 from eddy.state.memory import MemoryStore
 from eddy.state.rocksdb import RocksDBStore
 from eddy.state.store import Store
-from tests.serve.views.conftest import bank, people, produce
+from tests.serve.views.conftest import produce
+from tests.serve.views.topologies import bank, people
 
 COMPACT = {"cleanup.policy": "compact"}
 

@@ -10,7 +10,8 @@ import pytest
 import eddy
 from eddy.connectors.log import Log, TopicSpec
 from eddy.serve.views.version import Version
-from tests.serve.views.conftest import PATIENCE_S, bank, people, produce
+from tests.serve.views.conftest import PATIENCE_S, produce
+from tests.serve.views.topologies import bank, people
 from tests.waiting import Deadline
 
 

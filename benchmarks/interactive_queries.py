@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from benchmarks.workloads import ROOT
 
 __all__ = ["InteractiveQueries"]
 
+_PATIENCE_S = 600.0  # for one answer
 _HEAP, _NO_DELAY = "-Xmx2g", "-Dsun.net.httpserver.nodelay=true"
 """Without the second one an answer over HTTP waits 40 ms for an acknowledgement."""
 
@@ -58,7 +60,12 @@ class InteractiveQueries:
 
     def _answer(self) -> dict[str, Any]:
         assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+        deadline = threading.Timer(_PATIENCE_S, self._process.kill)
+        deadline.start()
+        try:
+            line = self._process.stdout.readline()
+        finally:
+            deadline.cancel()
         if not line:
             words = self._errors.read_text(errors="replace").strip()[-600:]
             raise RuntimeError(f"exit status {self._process.wait()}: {words}")

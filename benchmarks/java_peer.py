@@ -17,7 +17,7 @@ from eddy.connectors.broker.jars import Jar, check, find_jars
 from eddy.connectors.broker.java import find_java
 from eddy.errors import ConnectorError
 
-__all__ = ["java", "kafka_streams_version"]
+__all__ = ["java"]
 
 _FOLDER = ROOT / "benchmarks" / "kafka_streams"
 _SETTINGS = """\
@@ -38,11 +38,6 @@ def java() -> tuple[str, str]:
     classes = CACHE / "kafka_streams" / "classes"
     _compile(found, os.pathsep.join(map(str, jars)), classes)
     return found, os.pathsep.join(map(str, [classes, *jars]))
-
-
-def kafka_streams_version() -> str:
-    """Which Kafka Streams is fetched."""
-    return next(jar.revision for jar in _locked() if jar.artifact == "kafka-streams")
 
 
 def _locked() -> list[Jar]:

@@ -4,7 +4,6 @@ On the embedded log eddy alone; on a broker beside interactive queries of Kafka 
 """
 
 import contextlib
-import math
 import random
 import shutil
 import statistics
@@ -226,8 +225,8 @@ def _beside(section: Section, bootstrap: str, log: Log, topology: eddy.Topology,
         command = [sys.executable, "-c", _SERVER, bootstrap, topology.name, str(folder / "beside")]
         server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) if with_server else None
         try:
-            if server is not None and server.stdout is not None:
-                server.stdout.readline()
+            if server is not None and server.stdout is not None and not server.stdout.readline():
+                section.wrong.append("with a server beside it: the server did not start")
             cpu = time.process_time()
             with eddy.run(topology, log, eddy.Config(state_dir=folder / "worker")) as worker:
                 worker.wait_idle(_PATIENCE_S)
@@ -274,9 +273,10 @@ def _latency(
     before: int,
     readable: Callable[[int, int, float], float],
 ) -> Figures:
-    """From the commit of a record to its count. `readable` waits for that count, and for an end of the topic.
+    """From the commit of a record to its count.
 
-    `before` are the records that were sent like that before; it tells the seconds since a moment.
+    `before` is the number of such records sent earlier. `readable(count, end, since)` waits for this count and this end
+    of the topic, and returns the seconds since `since`.
     """
     taken = []
     with contextlib.closing(log.producer(None)) as producer:
@@ -286,7 +286,7 @@ def _latency(
             ends = producer.flush()
             producer.commit({}, None)
             taken.append(readable(count, ends[TopicPartition(topic, 0)], time.perf_counter()) * 1e3)
-    taken = sorted(taken[_WARM_UP:]) or [math.nan]
+    taken = sorted(taken[_WARM_UP:])
     p50, p99 = taken[len(taken) // 2], taken[len(taken) * 99 // 100]
     section.rows.append(["record to row", store, number(p50), number(p99)])
     return {"readable p50 ms": p50, "readable p99 ms": p99}

@@ -46,6 +46,10 @@ public final class Queries {
     private Queries() {}
 
     public static void main(String[] arguments) throws Exception {
+        Thread.setDefaultUncaughtExceptionHandler((thread, failure) -> {
+            failure.printStackTrace();
+            Runtime.getRuntime().halt(1);
+        });
         long begun = System.nanoTime();
         KafkaStreams streams = new KafkaStreams(topology(arguments[2]), settings(arguments));
         CountDownLatch running = new CountDownLatch(1);

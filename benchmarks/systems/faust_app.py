@@ -7,15 +7,13 @@ Says when it owns partitions anew and has their states, as `benchmarks.applicati
 
 import asyncio
 import json
-import os
 import sys
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-import faust
-
 import eddy
+from benchmarks.systems.faust_process import answers, app_named, run
 from benchmarks.systems.kafka_worker import family
 
 _LOOK_S = 0.05
@@ -23,17 +21,7 @@ _LOOK_S = 0.05
 
 def main(bootstrap: str, application: str, nodes: str, loop: str, counts: str, state_dir: str, mode: str) -> None:
     begun = perf_counter()
-    said = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # Faust prints a table of its settings
-    app = faust.App(
-        f"{application}-app",
-        broker=f"kafka://{bootstrap}",
-        topic_disable_leader=True,
-        web_enabled=False,
-        worker_redirect_stdouts=False,
-        consumer_auto_offset_reset="earliest",
-        datadir=state_dir,
-    )
+    said, app = answers(), app_named(f"{application}-app", bootstrap, state_dir)
     topology = family(application, nodes, counts)
     hosted = eddy.faust.host(app, topology, mode, config=eddy.Config(state_dir=Path(state_dir) / "eddy"))
 
@@ -55,8 +43,7 @@ def main(bootstrap: str, application: str, nodes: str, loop: str, counts: str, s
                 ready = {"ready": perf_counter() - begun, "partitions": owned, "restored": worker.statistics.restored}
                 print(json.dumps(ready), file=said, flush=True)
 
-    sys.argv = [sys.argv[0], "worker", "-l", "error", "--without-web"]
-    app.main()
+    run(app)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ It needs parents before children, and is at least once. Says that it is ready on
 
 import asyncio
 import json
-import os
 import struct
 import sys
 from time import perf_counter
@@ -16,24 +15,14 @@ from typing import Any
 import faust
 
 from benchmarks.cluster import PARTITIONS
+from benchmarks.systems.faust_process import answers, app_named, run
 
 _LOOK_S = 0.05
 
 
 def main(bootstrap: str, application: str, nodes: str, loop: str, counts: str, state_dir: str) -> None:
     begun = perf_counter()
-    said = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # Faust prints a table of its settings
-    app = faust.App(
-        application,
-        broker=f"kafka://{bootstrap}",
-        topic_disable_leader=True,
-        web_enabled=False,
-        worker_redirect_stdouts=False,
-        consumer_auto_offset_reset="earliest",
-        datadir=state_dir,
-        topic_partitions=PARTITIONS,
-    )
+    said, app = answers(), app_named(application, bootstrap, state_dir, topic_partitions=PARTITIONS)
     raw: dict[str, Any] = {"key_type": bytes, "value_type": bytes, "key_serializer": "raw", "value_serializer": "raw"}
     node_topic, loop_topic, count_topic = (app.topic(name, **raw) for name in (nodes, loop, counts))
     parents, totals = (
@@ -65,8 +54,7 @@ def main(bootstrap: str, application: str, nodes: str, loop: str, counts: str, s
             flush=True,
         )
 
-    sys.argv = [sys.argv[0], "worker", "-l", "error", "--without-web"]
-    app.main()
+    run(app)
 
 
 if __name__ == "__main__":

@@ -28,29 +28,29 @@ def checked(n: int) -> int:
     return n
 
 
-def mapped(topology: eddy.Topology, facts: Any) -> Any:
+def mapped(facts: Any) -> Any:
     """Facts are checked before they are added up."""
     numbers = facts.map_values(checked, value=eddy.Int64)
     return numbers.group_by_key().reduce(lambda total, n: total + n, "sums")
 
 
-def added(topology: eddy.Topology, facts: Any) -> Any:
+def added(facts: Any) -> Any:
     """Facts are checked as they are added."""
     return facts.group_by_key().aggregate(lambda: 0, lambda _, n, total: total + checked(n), "sums", eddy.Int64)
 
 
-def joined(topology: eddy.Topology, facts: Any) -> Any:
+def joined(facts: Any) -> Any:
     """Sums are checked as they are joined with counts of the same facts."""
     least = facts.group_by_key().aggregate(lambda: 0, lambda _, n, total: min(total, n), "least", eddy.Int64)
     sums = facts.group_by_key().reduce(lambda total, n: total + n, "all")
     return sums.join(least, lambda total, least: total + checked(least), name="sums", value=eddy.Int64)
 
 
-PROGRAMS: dict[str, Callable[[eddy.Topology, Any], Any]] = {"function": mapped, "adder": added, "join": joined}
+PROGRAMS: dict[str, Callable[[Any], Any]] = {"function": mapped, "adder": added, "join": joined}
 
 
 def numbers_of(facts: int, bad: int) -> list[int]:
-    """As many facts, of which every so many-th is bad."""
+    """The values of `facts` facts; `bad` of them, at equal distances, are -1, which `checked` refuses."""
     return [-1 if bad and n % (facts // bad) == facts // bad // 2 else n for n in range(facts)]
 
 
@@ -91,7 +91,7 @@ def main(where: str, what: str, bad: int, facts: int) -> None:
     producer.commit({}, None)
     producer.close()
     topology = eddy.Topology(name)
-    table = PROGRAMS[what](topology, topology.stream(source, key=eddy.String, value=eddy.Int64))
+    table = PROGRAMS[what](topology.stream(source, key=eddy.String, value=eddy.Int64))
     table.to(sink, key=eddy.String, value=eddy.Int64)
     worker = eddy.Worker(topology, log, eddy.Config(on_error="skip"))
     while not worker.positions.entry.positions:

@@ -52,16 +52,16 @@ def check_function(where: str, function: Any, *parameters: str, what: str = "") 
 
     A function without a known signature, such as some written in C, passes. `what` names the argument.
     """
-    given = f"{what}={function!r}" if what else repr(function)
+    prefix = f"{what}=" if what else ""
     if not callable(function):
-        raise TopologyError(f"{where}: {given} is no function; a callable is needed")
+        raise TopologyError(f"{where}: {prefix}{function!r} is no function; a callable is needed")
     written = function
     while isinstance(written, functools._lru_cache_wrapper):
         written = written.__wrapped__
-    named = _named(written) if not what else f"{what}={_named(written)}"
     if inspect.iscoroutinefunction(written):
         raise TopologyError(
-            f"{where}: {named} is a coroutine function; a plain one is needed. Write def, not async def"
+            f"{where}: {prefix}{_named(written)} is a coroutine function; a plain one is needed. Write def, not async "
+            "def"
         )
     try:
         signature = inspect.signature(written, follow_wrapped=False)
@@ -73,8 +73,9 @@ def check_function(where: str, function: Any, *parameters: str, what: str = "") 
         takes = f"({', '.join(map(_parameter, signature.parameters.values()))})"
         called = f"({', '.join(parameters)})" if parameters else "() without arguments"
         raise TopologyError(
-            f"{where}: {named} takes {takes} and is called with {called}; a function of {len(parameters)} "
-            f"argument{'s'[: len(parameters) != 1]} is needed. Write: lambda{''.join(_listed(parameters))}: …"
+            f"{where}: {prefix}{_named(written)} takes {takes} and is called with {called}; a function of "
+            f"{len(parameters)} argument{'s'[: len(parameters) != 1]} is needed. "
+            f"Write: lambda{''.join(_listed(parameters))}: …"
         ) from None
     return function
 

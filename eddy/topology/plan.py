@@ -301,9 +301,9 @@ class HeldErrors(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Reachable(Node):
-    """The nodes reachable from roots over edges, by ranked supports, in a single partition:
+    """The nodes reachable from roots over edges, by ranked supports, in a single partition.
 
-    `inputs` are roots, edges.
+    `inputs` are the roots and the edges.
     """
 
     derived = ("roots", "out", "in", "edges", "ties", "sizes", "cycles", "beyond")

@@ -378,3 +378,17 @@ class TestSerdes:
 def test_a_setting_of_another_type_is_refused(field: Any, value: Any) -> None:
     with pytest.raises(TopologyError, match=f"config: {field.name}="):
         eddy.Config(**{field.name: value})
+
+
+def test_a_function_that_fits_is_not_asked_for_its_text() -> None:
+    """It may be long, or not there yet: that of an object with a model in it, of a partial with a table."""
+
+    class Unconnected:
+        def __call__(self, value: Any) -> Any:
+            return value
+
+        def __repr__(self) -> str:
+            raise RuntimeError("not connected yet")
+
+    numbers = eddy.Topology("app").stream("in", key=S, value=S)
+    numbers.map_values(Unconnected()).map_values(functools.partial(Unconnected()))

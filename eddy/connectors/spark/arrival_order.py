@@ -102,7 +102,8 @@ def tainted(plan: Plan, names: Collection[str]) -> dict[Node, str]:
             found[node] = sources[0]
         elif isinstance(node, Recursion | Block):
             inside = [found[step] for step in scopes.deep(scopes.body[node]) if step in found]
-            found.update(dict.fromkeys([node], inside[0]) if inside else {})
+            if inside:
+                found[node] = inside[0]
         if node in found and isinstance(node, Recursion | Block):
             for step in (*node.variables, *scopes.deep(scopes.body[node])):
                 found.setdefault(step, found[node])

@@ -22,11 +22,11 @@ from eddy.connectors.log import Headers
 from eddy.errors import DataError, EddyError
 from eddy.operators.batch import EMPTY, Batch, Row
 from eddy.operators.operator import Operator
+from eddy.operators.set_aside import reason_in
 from eddy.operators.stateless import check_rows
 from eddy.runtime.decoding import decoded, note_unhashable
 from eddy.runtime.encoding import encoded, repeated
 from eddy.serde import Native, Serde
-from eddy.source_lines import describe_exception
 
 __all__ = [
     "FACTS",
@@ -127,7 +127,7 @@ def stepped(step: Operator, *batches: Batch) -> Batch:
     except EddyError:
         raise
     except Exception as error:
-        raise DataError(f"step '{step.name}': the function raised {describe_exception(error)}") from error
+        raise DataError(reason_in(step.name, error)) from error
 
 
 def _pylist(column: Any) -> list[Any]:
@@ -269,7 +269,7 @@ def _called(name: str, function: Callable[..., Any], *columns: list[Any]) -> lis
     except EddyError:
         raise
     except Exception as error:
-        raise DataError(f"step '{name}': the function raised {describe_exception(error)}") from error
+        raise DataError(reason_in(name, error)) from error
 
 
 @dataclass(frozen=True)

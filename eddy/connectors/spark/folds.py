@@ -16,8 +16,8 @@ from eddy.errors import DataError, EddyError
 from eddy.operators.aggregate import Aggregate
 from eddy.operators.batch import Row
 from eddy.operators.nested_operators import Function
+from eddy.operators.set_aside import reason_in
 from eddy.serde import Serde
-from eddy.source_lines import describe_exception
 from eddy.state.spec import StateSpec
 from eddy.state.table import Table
 
@@ -93,7 +93,7 @@ class FoldFunction(_ByKey):
             except EddyError:
                 raise
             except Exception as error:
-                raise DataError(f"step '{self.name}': the function raised {describe_exception(error)}") from error
+                raise DataError(reason_in(self.name, error)) from error
             number += weight
         if began:
             yield next(iter(group.items())), 1, number
@@ -135,7 +135,7 @@ class GroupFunction(_ByKey):
         except EddyError:
             raise
         except Exception as error:
-            raise DataError(f"step '{self.name}': the function raised {describe_exception(error)}") from error
+            raise DataError(reason_in(self.name, error)) from error
         for value, weight in made.items():
             if weight:
                 yield (key, value), weight, 0

@@ -82,7 +82,11 @@ def run(compiler: StepCompiler, node: Recursion) -> None:
 
 
 class _Loop:
-    """One run of a recursion, at most once: `reached` are rows at which it ends, or those at which it would have to."""
+    """One run of a recursion; an object runs once.
+
+    `reached` are the rows that cycles reach. Given to `waves`, they are not expanded; else they are set if the waves
+    cannot end.
+    """
 
     def __init__(self, compiler: StepCompiler, node: Recursion) -> None:
         self._compiler, self._node, self._frames = compiler, node, compiler.frames

@@ -238,10 +238,12 @@ class Verify:
 
     def _unreadable(self, part: ExpectedTopic, cut: Cut) -> str:
         """Why a topic does not hold all records of the cut; empty if it does."""
-        spec = self.log.topics([part.topic])[part.topic]
+        spec = self.log.topics([part.topic]).get(part.topic)
         partitions = [TopicPartition(part.topic, p) for p in range(part.partitions)]
         if part.topic not in cut.outputs:
             return "the cut does not name its topic"
+        if spec is None:
+            return "its topic does not exist"
         if part.facts and spec.compacted:
             return "its topic is compacted, and so does not hold every record of a stream"
         begins = self.log.begin_offsets(partitions)

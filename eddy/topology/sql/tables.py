@@ -26,12 +26,10 @@ from eddy.topology.sql.casts import LIMITS, cast_function
 from eddy.topology.sql.rows import row_serde
 from eddy.topology.sql.types import BIGINT, PYTHON_TYPES, TEXT, TYPE_NAMES, Type, parse_type
 
-__all__ = ["Columns", "TableSource", "as_relation", "columns_named", "reader_of", "rows_relation"]
+__all__ = ["Columns", "as_relation", "columns_named", "reader_of", "rows_relation"]
 
 Columns = Mapping[str, "str | type"] | Sequence[str]
 """Names with their types, in SQL's words or in Python's; or names alone, where the types are known."""
-
-TableSource = "KTable[Any, Any] | KStream[Any, Any] | Relation[Any, Any] | tuple[Any, Columns]"
 
 
 def columns_named(table: str, columns: Columns, known: Sequence[Column] | None = None) -> tuple[Column, ...]:

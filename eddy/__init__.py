@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from eddy.serve.views.version import Version
     from eddy.serve.views.views import Views, views
     from eddy.topology.grouped import KGroupedStream, KGroupedTable
+    from eddy.topology.queries.named import Claims, Queries
     from eddy.topology.queries.query import LiveTable, Query, live_table, query_from_json
     from eddy.topology.relation import RecursiveRelation, Relation
     from eddy.topology.sql.answer import Answer
@@ -56,6 +57,7 @@ __all__ = [
     "Answer",
     "Bytes",
     "Child",
+    "Claims",
     "Config",
     "ConfigurationError",
     "ConnectorError",
@@ -81,6 +83,7 @@ __all__ = [
     "Patch",
     "Plain",
     "PlanChangedError",
+    "Queries",
     "Query",
     "QueryBuildError",
     "QueryError",
@@ -143,6 +146,7 @@ _HOMES = {
     "eddy.serve.views.version": ("Version",),
     "eddy.serve.views.views": ("Views", "views"),
     "eddy.topology.grouped": ("KGroupedStream", "KGroupedTable"),
+    "eddy.topology.queries.named": ("Claims", "Queries"),
     "eddy.topology.queries.query": ("LiveTable", "Query", "live_table", "query_from_json"),
     "eddy.topology.relation": ("RecursiveRelation", "Relation"),
     "eddy.topology.sql.answer": ("Answer",),

@@ -28,6 +28,7 @@ from eddy.serve.views.tables import TableView
 from eddy.serve.views.version import Version, Wanted, wanted_of
 from eddy.state.memory import MemoryStore
 from eddy.state.rocksdb import RocksDBStore
+from eddy.topology.queries.named import Queries
 from eddy.topology.queries.planning import MAX_ROWS
 from eddy.topology.queries.query import Query
 from eddy.topology.topology import Topology
@@ -74,6 +75,7 @@ class Views:
         state_dir: where rows are kept on disk, to go on from after a restart; None keeps them in memory.
         max_wait_s: seconds that committed records wait for a cut before they are shown without one.
         cache_bytes: memory for blocks of the store on disk.
+        queries: the named queries that clients may ask for.
 
     Raises: ConfigurationError where topics of the user's do not exist; StateError; TopologyError.
     """
@@ -86,7 +88,9 @@ class Views:
         state_dir: str | Path | None = None,
         max_wait_s: float = 2.0,
         cache_bytes: int = 64 << 20,
+        queries: Queries | None = None,
     ) -> None:
+        self.queries = queries or Queries()
         self._given, self._log = log, log.reopened()
         try:
             self.catalog = catalog_of(topology, self._log)
@@ -217,14 +221,15 @@ class Views:
 
         `max_rows` bounds the rows that it holds, with those of its nests; one that has more ends with an error.
         """
-        return LiveView(self._live_server(), query, max_rows)
+        return LiveView(self.live_server(), query, max_rows)
 
     def read(self, query: Query, *, max_rows: int = MAX_ROWS) -> Any:
         """The result of a query, once. Raises: QueryError."""
         with self.live(query, max_rows=max_rows) as view:
             return view.rows
 
-    def _live_server(self) -> LiveServer:
+    def live_server(self) -> LiveServer:
+        """The server of live queries over these tables, begun by the first call."""
         with self._live_lock:
             if self._live is None:
                 self._live = LiveServer(self.catalog, self.rows, self.wanted)
@@ -261,6 +266,7 @@ def views(
     state_dir: str | Path | None = None,
     max_wait_s: float = 2.0,
     cache_bytes: int = 64 << 20,
+    queries: Queries | None = None,
 ) -> Views:
     """Read the tables of an application: see `Views`, which has the arguments.
 
@@ -274,4 +280,4 @@ def views(
     ...     views.wait().exact, views["names"].get("ada")
     (True, None)
     """
-    return Views(topology, log, state_dir=state_dir, max_wait_s=max_wait_s, cache_bytes=cache_bytes)
+    return Views(topology, log, state_dir=state_dir, max_wait_s=max_wait_s, cache_bytes=cache_bytes, queries=queries)

@@ -4,6 +4,7 @@ hosting.py      `host`: a topology becomes a part of an app
 service.py      the service that runs eddy's worker beside Faust's event loop
 connection.py   from an app's settings to a log
 serdes.py       serdes for models and codecs
+tables.py       tables of an app as tables of a topology
 pages.py, commands.py, command_group.py, sensors.py    the worker in Faust's web server, command line and sensors
 """
 
@@ -19,5 +20,6 @@ except ImportError as error:
 
 from eddy.connectors.faust.hosting import HostedTopology, host
 from eddy.connectors.faust.serdes import codec, record
+from eddy.connectors.faust.tables import table
 
-__all__ = ["HostedTopology", "codec", "host", "record"]
+__all__ = ["HostedTopology", "codec", "host", "record", "table"]

@@ -21,6 +21,7 @@ from eddy.connectors.faust.log import FaustLog
 from eddy.connectors.faust.pages import add_pages
 from eddy.connectors.faust.service import WorkerMaker, service_class
 from eddy.connectors.faust.source_agent import add_agent, check_app, source_topics
+from eddy.connectors.faust.tables import changelogs, wait_for_changelogs
 from eddy.connectors.faust.transport import read_committed
 from eddy.connectors.kafka import KafkaLog, KafkaSettings
 from eddy.connectors.log import Log
@@ -74,7 +75,7 @@ class HostedTopology:
     def _worker_log(self) -> KafkaLog:
         if self._feed is None:
             return self.open_log()
-        sources = source_topics(self.topology)
+        sources = source_topics(self.app, self.topology)
         return FaustLog(self._settings(), self._feed, self.app.conf.id, sources, lambda: self.app.rebalancing)
 
     @property
@@ -95,6 +96,8 @@ class HostedTopology:
         def make() -> tuple[Log, Worker]:
             log = self._worker_log()
             try:
+                own = changelogs(self.app) & {source.topic for source in self.topology.plan.sources()}
+                wait_for_changelogs(log, own, lambda: self.app.should_stop)
                 return log, Worker(self.topology, log, config, member=member)
             except BaseException:
                 log.close()

@@ -1,6 +1,7 @@
 """Faust, by faust-streaming: the only place that imports it.
 
 hosting.py      `host`: a topology becomes a part of an app
+hosted.py       such a topology: its settings, its log, its worker
 service.py      the service that runs eddy's worker beside Faust's event loop
 connection.py   from an app's settings to a log
 serdes.py       serdes for models and codecs
@@ -18,7 +19,8 @@ except ImportError as error:
         "Install it: pip install 'eddy-streams[faust]'"
     ) from error
 
-from eddy.connectors.faust.hosting import HostedTopology, host
+from eddy.connectors.faust.hosted import HostedTopology
+from eddy.connectors.faust.hosting import host
 from eddy.connectors.faust.serdes import codec, record
 from eddy.connectors.faust.tables import table
 

@@ -8,7 +8,7 @@ import click
 from eddy.cli.reset import reset
 from eddy.cli.status import print_status
 from eddy.cli.wait import wait_until_quiescent
-from eddy.connectors.faust.hosting import HostedTopology, hosted_topologies
+from eddy.connectors.faust.hosted import HOSTED, HostedTopology
 from eddy.errors import ConnectorError
 
 __all__ = ["COMMANDS"]
@@ -71,7 +71,7 @@ COMMANDS = {command.name: command for command in (describe, status, wait, reset_
 
 def _chosen(name: str | None) -> HostedTopology:
     """The hosted topology with this name, or the only one. Raises: click.UsageError."""
-    found = {hosted.topology.name: hosted for hosted in hosted_topologies()}
+    found = {hosted.topology.name: hosted for hosted in HOSTED}
     if name is None and len(found) == 1:
         return next(iter(found.values()))
     if name is None or name not in found:

@@ -5,23 +5,21 @@ pages may read these; data of records is not shown. With several topologies in a
 """
 
 from collections.abc import MutableMapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import faust
 from faust.web import Request, Response, View
 
+from eddy.connectors.faust.hosted import HostedTopology
 from eddy.serve.pages import pages_for_anybody
 from eddy.serve.watch import Watch
-
-if TYPE_CHECKING:
-    from eddy.connectors.faust.hosting import HostedTopology
 
 __all__ = ["add_pages"]
 
 _PAGES = ("healthz", "readyz", "metrics", "topology")
 
 
-def add_pages(app: faust.App, hosted: "HostedTopology", prefix: str) -> None:
+def add_pages(app: faust.App, hosted: HostedTopology, prefix: str) -> None:
     """Add the pages of a hosted topology below `prefix`, which ends with a slash."""
 
     async def overview(view: View, request: Request) -> Response:
@@ -33,7 +31,7 @@ def add_pages(app: faust.App, hosted: "HostedTopology", prefix: str) -> None:
         app.page(f"{prefix}{page}", name=f"eddy:{prefix}{page}")(_handler(hosted, page))
 
 
-def _handler(hosted: "HostedTopology", page: str) -> Any:
+def _handler(hosted: HostedTopology, page: str) -> Any:
     async def answer(view: View, request: Any) -> Response:
         # before Faust has started the service there is nothing to watch: the state is CREATED
         pages = pages_for_anybody(hosted.watch or Watch(), hosted.topology)

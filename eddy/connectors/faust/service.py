@@ -12,23 +12,17 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mode import Service
 from mode.utils.logging import get_logger
 
+from eddy.connectors.faust.hosted import HostedTopology, WorkerMaker
 from eddy.connectors.faust.sensors import reports
-from eddy.connectors.log import Log
-from eddy.runtime.worker import Worker
 from eddy.serve.monitor import Monitor
 from eddy.serve.watch import Watch
 
-if TYPE_CHECKING:
-    from eddy.connectors.faust.hosting import HostedTopology
-
-__all__ = ["WorkerMaker", "service_class"]
-
-WorkerMaker = Callable[[], tuple[Log, Worker]]
+__all__ = ["service_class"]
 
 _POLL_S = 0.1
 _PUSH_S = 10.0
@@ -37,7 +31,7 @@ _PUSH_S = 10.0
 class WorkerService(Service):
     """Runs the worker of one hosted topology, from the app's start to its stop."""
 
-    hosted: "HostedTopology"
+    hosted: HostedTopology
     logger = get_logger("eddy.faust")
 
     def __post_init__(self) -> None:
@@ -106,7 +100,7 @@ def _work(
         fail(error)
 
 
-def service_class(hosted: "HostedTopology") -> type[Service]:
+def service_class(hosted: HostedTopology) -> type[Service]:
     """The class of a service for one topology; Faust makes the service of it."""
     attributes: dict[str, Any] = {"hosted": hosted, "__module__": __name__, "__doc__": WorkerService.__doc__}
     return type(f"EddyWorker({hosted.topology.name})", (WorkerService,), attributes)

@@ -100,7 +100,7 @@ class Bucket:
 
     def positions(self) -> Sequence[Flat]:
         """The positions of its rows."""
-        return self.window.rows(self.level.ordered.buckets.get(self.values, []))
+        return self.window.rows()
 
 
 class ViewOperator(Operator):
@@ -110,9 +110,11 @@ class ViewOperator(Operator):
     stays as it is until it is opened anew.
     """
 
+    is_output = True
+
     def __init__(self, root: Level, values: Flat, max_rows: int) -> None:
         super().__init__()
-        self._max_rows = max_rows
+        self.max_rows = max_rows
         self.pending: list[tuple[Bucket, WindowDelta]] = []
         self.ops: list[Op] = []
         self.failure: QueryError | None = None
@@ -137,7 +139,7 @@ class ViewOperator(Operator):
     def move_window(self, bounds: Bounds, schedule: Schedule) -> None:
         """Show the rows through another window at the root."""
         root = self.root
-        delta = root.window.moved(root.level.ordered.buckets.get(root.values, []), bounds)
+        delta = root.window.moved(bounds)
         if delta:
             self.pending.append((root, delta))
             schedule(self)
@@ -148,18 +150,18 @@ class ViewOperator(Operator):
         if self.failure is not None:
             return
         gone: list[tuple[Bucket, Row]] = []
-        bound = self.rows + self._max_rows  # those that go are still counted when others come
+        bound = self.rows + self.max_rows  # those that go are still counted when others come
         for bucket, delta in pending:
             self._show(bucket, delta, gone)
         is_whole = self._route_news(bound)
         for bucket, row in gone:
             self._unroute(bucket, row)
         self._settle()
-        if not is_whole or self.rows > self._max_rows:
+        if not is_whole or self.rows > self.max_rows:
             self.fail(self._too_many())
 
     def _too_many(self) -> QueryError:
-        return QueryError(f"query: its view has more than {self._max_rows:,} rows; a limit or a depth is needed")
+        return QueryError(f"query: its view has more than {self.max_rows:,} rows; a limit or a depth is needed")
 
     def fail(self, error: QueryError) -> None:
         """Keep nothing any more."""

@@ -23,8 +23,10 @@ __all__ = [
     "descending",
     "flat_key",
     "has_null",
+    "join_key",
     "like_pattern",
     "order_key",
+    "order_of",
     "plain",
     "restored",
     "same_row",
@@ -108,6 +110,17 @@ def flat_key(columns: Sequence[str]) -> Callable[[Row], Flat]:
     return lambda row: tuple(part for column in columns for part in ascending(row.get(column)))
 
 
+def join_key(columns: Sequence[str]) -> Callable[[Row], Flat | None]:
+    """The same, None where one of the values is null: then it joins with nothing."""
+    if not columns:
+        return lambda row: ()
+    if len(columns) == 1:
+        (column,) = columns
+        return lambda row: None if (value := row.get(column)) is None else ascending(value)
+    key = flat_key(columns)
+    return lambda row: None if has_null(found := key(row)) else found
+
+
 def has_null(key: Flat) -> bool:
     """Whether one of the values is null: then it joins with nothing."""
     return 0 in key[::2]
@@ -117,12 +130,19 @@ def order_key(order: Sequence[tuple[str, bool]], key: Callable[[Row], Flat]) -> 
     """A function from a row to what it is sorted by: (column, whether descending) in turn, and the key at last."""
     if not order:
         return key
+    before = order_of(order)
+    return lambda row: before(row) + key(row)
+
+
+def order_of(order: Sequence[tuple[str, bool]]) -> Callable[[Row], Flat]:
+    """The same without the key."""
+    if not order:
+        return lambda row: ()
     if len(order) == 1:
         ((column, falls),) = order
-        of = descending if falls else ascending
-        return lambda row: of(row.get(column)) + key(row)
+        return (lambda row: descending(row.get(column))) if falls else lambda row: ascending(row.get(column))
     parts = [(column, descending if falls else ascending) for column, falls in order]
-    return lambda row: tuple(item for column, of in parts for item in of(row.get(column))) + key(row)
+    return lambda row: tuple(item for column, of in parts for item in of(row.get(column)))
 
 
 def same_row(old: Row | None, new: Row | None) -> bool:

@@ -33,7 +33,6 @@ class LiveQueries:
     def __init__(self) -> None:
         self._dataflow = Dataflow()
         self._shared: dict[tuple[int, str], View] = {}
-        self._users: dict[View, int] = {}
         self._by_operator: dict[ViewOperator, View] = {}
 
     @property
@@ -59,22 +58,24 @@ class LiveQueries:
 
         Raises: QueryError for a table that is not loaded, a query that does not fit, or too many rows.
         """
-        identity = max_rows, repr(select)  # not its JSON: a row of `start` may have values that JSON has not
+        identity = _identity(select, max_rows)
         view = self._shared.get(identity) if shared else None
         if view is None or view.operator.failure is not None:
             view = open_view(select, self._dataflow, max_rows)
             self._by_operator[view.operator] = view
             if shared:
                 self._shared[identity] = view
-        self._users[view] = self._users.get(view, 0) + 1
+        view.users += 1
         return view
 
     def close(self, view: View) -> None:
         """Keep a view up to date no more, once all that opened it have closed it."""
-        self._users[view] -= 1
-        if not self._users[view]:
-            del self._users[view], self._by_operator[view.operator]
-            self._shared = {identity: other for identity, other in self._shared.items() if other is not view}
+        view.users -= 1
+        if not view.users:
+            del self._by_operator[view.operator]
+            identity = _identity(view.shape.select, view.operator.max_rows)
+            if self._shared.get(identity) is view:
+                del self._shared[identity]
             view.close()
 
     def apply(self, deltas: Mapping[str, Delta]) -> list[tuple[View, list[Op]]]:
@@ -101,3 +102,8 @@ class LiveQueries:
         ops = view.operator.ops
         view.operator.end()
         return ops
+
+
+def _identity(select: Select, max_rows: int) -> tuple[int, str]:
+    """Equal for equal queries; not by JSON, as a row of `start` may have values that JSON has not."""
+    return max_rows, repr(select)

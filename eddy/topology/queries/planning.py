@@ -45,13 +45,14 @@ Around = dict[str, tuple[Level, Shape, frozenset[str]]]
 
 @dataclass(slots=True, eq=False)
 class View:
-    """A query that is kept up to date. `operators` are to be released when it closes."""
+    """A query that is kept up to date for `users`. `operators` are to be released when it closes."""
 
     operator: ViewOperator
     shape: Shape
     order: Callable[[Row], Flat]
     operators: list[Operator]
     dataflow: Dataflow
+    users: int = 0
 
     def close(self) -> None:
         """Keep it up to date no more."""
@@ -101,8 +102,6 @@ def open_view(select: Select, dataflow: Dataflow, max_rows: int = MAX_ROWS) -> V
         for each in reversed(planner.operators):
             dataflow.release(each)
         raise
-    dataflow.add(operator)
-    operator.rank += 1 << 60  # after all others, those that are made later too
     return View(operator, planner.shape, root.ordered.position, planner.operators, dataflow)
 
 

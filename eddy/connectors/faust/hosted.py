@@ -1,0 +1,98 @@
+"""A topology that an app hosts: its settings, its log, its worker; and those of all apps of this process."""
+
+from collections.abc import Callable
+from typing import Any
+
+import faust
+
+from eddy.config import Config
+from eddy.connectors.faust.connection import config_of, member_of, settings_of
+from eddy.connectors.faust.feed import Feed
+from eddy.connectors.faust.log import FaustLog
+from eddy.connectors.faust.source_agent import source_topics
+from eddy.connectors.faust.tables import changelogs, wait_for_changelogs
+from eddy.connectors.kafka import KafkaLog, KafkaSettings
+from eddy.connectors.log import Log
+from eddy.runtime.worker import Worker
+from eddy.serve.watch import Watch
+from eddy.topology.topology import Topology
+
+__all__ = ["HOSTED", "HostedTopology", "WorkerMaker"]
+
+WorkerMaker = Callable[[], tuple[Log, Worker]]
+
+
+class HostedTopology:
+    """A topology in an app. Made by `host`.
+
+    `watch` has the worker's figures, from the app's start on. `registry` is Prometheus's, None for the process's.
+    """
+
+    def __init__(
+        self,
+        app: faust.App,
+        topology: Topology,
+        config: Config | None,
+        member: str | None,
+        log: KafkaLog | None,
+        registry: Any,
+        feed: Feed | None,
+    ) -> None:
+        self.app, self.topology, self.registry, self._feed = app, topology, registry, feed
+        self._config, self._member, self._log = config, member, log
+        self.watch: Watch | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether the worker takes steps: it was started, has not been stopped, and has not failed."""
+        return self.watch is not None and not self.watch.over
+
+    def open_log(self) -> KafkaLog:
+        """The app's brokers, by clients of their own; close it. Raises: ConfigurationError."""
+        return KafkaLog(self._settings())
+
+    def _settings(self) -> KafkaSettings:
+        self.app.finalize()
+        return self._log.settings if self._log is not None else settings_of(self.app)
+
+    def _worker_log(self) -> KafkaLog:
+        if self._feed is None:
+            return self.open_log()
+        sources = source_topics(self.app, self.topology)
+        return FaustLog(self._settings(), self._feed, self.app.conf.id, sources, lambda: self.app.rebalancing)
+
+    @property
+    def group(self) -> str:
+        """The group whose members run the worker: the topology's own, or Faust's."""
+        return self.topology.name if self._feed is None else self.app.conf.id
+
+    def worker_config(self) -> Config:
+        """The worker's settings."""
+        return self._config or config_of(self.app)
+
+    def worker_maker(self) -> WorkerMaker:
+        """A function that makes a worker and its log, to be called in the worker's thread."""
+        config, member = self.worker_config(), self._member or member_of(self.app)
+        if self._feed is not None:
+            self._feed.begin()
+
+        def make() -> tuple[Log, Worker]:
+            log = self._worker_log()
+            try:
+                own = changelogs(self.app) & {source.topic for source in self.topology.plan.sources()}
+                wait_for_changelogs(log, own, lambda: self.app.should_stop)
+                return log, Worker(self.topology, log, config, member=member)
+            except BaseException:
+                log.close()
+                raise
+
+        return make
+
+    def ended(self) -> None:
+        """The worker's thread has ended: Faust has no acknowledgements to wait for."""
+        if self._feed is not None:
+            self._feed.end()
+
+
+HOSTED: list[HostedTopology] = []
+"""Those of all apps of this process, in the order of their `host`."""

@@ -1,0 +1,674 @@
+/**
+ * Live queries of an eddy view server: one ES module without dependencies, for browsers, Node, Deno and workers.
+ *
+ *   import { live } from "https://views.example/client.js";
+ *   const view = live("https://views.example", "tree", { root: 1 });
+ *   view.subscribe(() => console.log(view.rows, view.version.exact));
+ *
+ * The server sends patches of buckets; rows are nested from them when they are read. Rows and nests that have not
+ * changed are the same objects as before, so that comparing references tells what is new. All queries of one server
+ * share a connection, which is made again, with back-off, whenever it ends, and goes on from the last version seen.
+ */
+
+const FIRST_RETRY_MS = 250;
+const MAX_RETRY_MS = 30_000;
+const HEARTBEAT_S = 15;
+const MAX_ROWS = 1_000_000;
+const MAX_QUERY_CHARS = 6_000; // of all queries in a URL; servers and proxies refuse longer ones
+const FEW = 64;
+const FATAL = new Set([400, 401, 403, 404, 405]);
+
+/** The buckets of a view, made of patches alone: lists of rows by id, each with the ids of the buckets below it. */
+export class Buckets {
+  #buckets = new Map();
+
+  get size() {
+    return this.#buckets.size;
+  }
+
+  /** The entries `{row, below}` of a bucket, in order. Not to be changed. */
+  entries(id) {
+    return this.#buckets.get(id)?.entries ?? [];
+  }
+
+  /** Apply one patch; returns the ids of the buckets that it changed. */
+  apply(ops) {
+    const found = new Map();
+    const dropped = [];
+    for (const op of ops) {
+      if (op.type === "drop") {
+        this.#touch(op.bucket);
+        this.#buckets.delete(op.bucket);
+        dropped.push(op.bucket);
+        continue;
+      }
+      const list = found.get(op.bucket);
+      if (list === undefined) found.set(op.bucket, [op]);
+      else list.push(op);
+    }
+    for (const [id, list] of found) {
+      applyTo(this.#bucket(id), list);
+      this.#touch(id);
+    }
+    return [...found.keys(), ...dropped];
+  }
+
+  /** The nested rows of a view, from its root bucket and the shape that the server sent. */
+  nested(root, shape, maxRows = MAX_ROWS) {
+    const whole = this.#buckets.get(root)?.made;
+    if (whole !== undefined) return whole;
+    const path = new Set();
+    let left = maxRows;
+    const frames = [this.#frame(root, 0, shape, null, null)];
+    for (;;) {
+      const frame = frames[frames.length - 1];
+      if (frame.next === 0) {
+        if (frame.id !== null) path.add(placeOf(frame.id));
+        if ((left -= frame.found.length) < 0) throw new Error("the nested form of this view has too many rows");
+      }
+      if (frame.next < frame.tasks.length) {
+        const [index, name, id, level] = frame.tasks[frame.next++];
+        const values = (frame.values[index] ??= {});
+        const known = id === null ? undefined : this.#buckets.get(id);
+        if (id !== null && path.has(placeOf(id))) {
+          values.$cycle = true;
+          frame.pure = false;
+        } else if (known?.made !== undefined) {
+          values[name] = known.made;
+          addAbove(known, frame.id);
+        } else {
+          frames.push(this.#frame(id, level, shape, values, name));
+        }
+        continue;
+      }
+      const made = madeOf(frame, shape);
+      frames.pop();
+      if (frame.id !== null) path.delete(placeOf(frame.id));
+      const above = frames[frames.length - 1];
+      this.#keep(frame, made, above);
+      if (above === undefined) return made;
+      frame.target[frame.name] = made;
+      above.pure &&= frame.pure;
+    }
+  }
+
+  #bucket(id) {
+    let bucket = this.#buckets.get(id);
+    if (bucket === undefined) {
+      bucket = { entries: [], made: undefined, above: null };
+      this.#buckets.set(id, bucket);
+    }
+    return bucket;
+  }
+
+  /** A bucket has changed: neither its nested form nor those that contain it are of use. */
+  #touch(id) {
+    const todo = [id];
+    while (todo.length) {
+      const bucket = this.#buckets.get(todo.pop());
+      if (bucket === undefined) continue;
+      bucket.made = undefined;
+      if (bucket.above instanceof Set) todo.push(...bucket.above);
+      else if (bucket.above !== null) todo.push(bucket.above);
+      bucket.above = null;
+    }
+  }
+
+  /** Keep what was made of a bucket, unless the path to it has a part in it: in a cycle, or below a bounded depth. */
+  #keep(frame, made, above) {
+    if (frame.id === null) return;
+    const pure = frame.pure && placeOf(frame.id) === frame.id;
+    frame.pure = pure;
+    for (const id of frame.through) addAbove(this.#bucket(id), frame.id);
+    const bucket = this.#bucket(frame.id);
+    if (pure) bucket.made = made;
+    if (above !== undefined) addAbove(bucket, above.id);
+  }
+
+  #frame(id, level, shape, target, name) {
+    const through = [];
+    const found = this.#found(id, level, shape, through);
+    const tasks = [];
+    for (let index = 0; index < found.length; index++) {
+      const { entry, level: own } = found[index];
+      for (const nest in entry.below) tasks.push([index, nest, entry.below[nest], shape[own].nests[nest]]);
+    }
+    return { id, level, found, tasks, values: [], next: 0, pure: true, target, name, through };
+  }
+
+  /** The rows of a bucket; where a nest is plucked, the rows of the nest, each once and in its order. */
+  #found(id, level, shape, through) {
+    const entries = id === null ? [] : this.entries(id);
+    const { pluck, nests } = shape[level];
+    if (pluck == null) return entries.map((entry) => ({ entry, level }));
+    const below = nests[pluck];
+    const rows = [];
+    for (const entry of entries) {
+      const next = entry.below[pluck] ?? null;
+      if (next !== null) through.push(next);
+      rows.push(...this.#found(next, below, shape, through));
+    }
+    const compare = comparison(shape[below]);
+    rows.sort((one, other) => compare(one.entry.row, other.entry.row));
+    return rows.filter((each, index) => !index || compare(rows[index - 1].entry.row, each.entry.row));
+  }
+}
+
+/** Note that the nested form of `id` contains that of a bucket. Most buckets are in one other: then no set is made. */
+function addAbove(bucket, id) {
+  if (bucket.above === null || bucket.above === id) bucket.above = id;
+  else if (bucket.above instanceof Set) bucket.above.add(id);
+  else bucket.above = new Set([bucket.above, id]);
+}
+
+function applyTo(bucket, ops) {
+  const leaving = new Map();
+  const arriving = [];
+  for (const op of ops) {
+    if (op.type === "remove") leaving.set(op.index, -1);
+    else if (op.type === "move") leaving.set(op.before, op.index);
+    else if (op.type === "insert") arriving.push([op.index, { row: op.row, below: op.below ?? {}, made: undefined }]);
+  }
+  const { entries } = bucket;
+  if (leaving.size) {
+    for (const [before, index] of leaving) if (index >= 0) arriving.push([index, entries[before]]);
+    if (leaving.size <= FEW) for (const at of [...leaving.keys()].sort((a, b) => b - a)) entries.splice(at, 1);
+    else bucket.entries = entries.filter((_, at) => !leaving.has(at));
+  }
+  arriving.sort((one, other) => one[0] - other[0]);
+  if (arriving.length <= FEW) for (const [index, entry] of arriving) bucket.entries.splice(index, 0, entry);
+  else bucket.entries = merged(bucket.entries, arriving);
+  for (const op of ops)
+    if (op.type === "set") bucket.entries[op.index] = { row: op.row, below: op.below ?? {}, made: undefined };
+}
+
+/** Entries, with others put in at their final indexes, which rise. */
+function merged(entries, arriving) {
+  const all = [];
+  let next = 0;
+  for (const [index, entry] of arriving) {
+    while (all.length < index) all.push(entries[next++]);
+    all.push(entry);
+  }
+  while (next < entries.length) all.push(entries[next++]);
+  return all;
+}
+
+/** The nested value of a bucket whose nests are made: rows, one of them, or a value. */
+function madeOf({ found, level, values }, shape) {
+  const { empty, value, columns, one } = shape[level];
+  if (empty != null) {
+    const row = found.length ? found[0].entry.row : empty;
+    if (value != null) return row[value];
+    return [columns ? Object.fromEntries(columns.map((column) => [column, row[column]])) : row];
+  }
+  const rows = found.map(({ entry }, index) => rowOf(entry, values[index]));
+  return one ? (rows[0] ?? null) : rows;
+}
+
+/** A row with its nests: the same object as the last time where nothing in it is new. */
+function rowOf(entry, nests) {
+  if (nests === undefined) return entry.row;
+  const old = entry.made;
+  if (old !== undefined) {
+    let same = old.$cycle === nests.$cycle;
+    for (const name in nests) same &&= old[name] === nests[name];
+    if (same) return old;
+  }
+  return (entry.made = { ...entry.row, ...nests });
+}
+
+/** The id of a bucket without the level that it is at: its place in the data. */
+function placeOf(id) {
+  const bracket = id.indexOf("[");
+  const end = bracket < 0 ? id.length : bracket;
+  const at = id.indexOf("@");
+  return at < 0 || at > end ? id : id.slice(0, at) + id.slice(end);
+}
+
+const RANKS = { boolean: 1, number: 3, string: 4, object: 6 };
+
+/** How values order: null, false, true, numbers, strings by code points, all else as JSON. */
+function compareValues(one, other) {
+  const rank = one == null ? 0 : RANKS[typeof one];
+  const otherRank = other == null ? 0 : RANKS[typeof other];
+  if (rank !== otherRank) return rank - otherRank;
+  if (rank === 0) return 0;
+  if (rank < 4) return one - other;
+  return rank === 4 ? comparePoints(one, other) : comparePoints(sortedJson(one), sortedJson(other));
+}
+
+function comparePoints(one, other) {
+  const length = Math.min(one.length, other.length);
+  for (let at = 0; at < length; at++) {
+    if (one[at] !== other[at]) return one.codePointAt(at) - other.codePointAt(at);
+  }
+  return one.length - other.length;
+}
+
+function sortedJson(value) {
+  const sorted = (_, each) =>
+    each && typeof each === "object" && !Array.isArray(each) ? Object.fromEntries(Object.entries(each).sort()) : each;
+  return JSON.stringify(value, sorted);
+}
+
+function comparison({ order = [], key = [] }) {
+  const columns = [...order, ...key.map((column) => [column, false])];
+  return (one, other) => {
+    for (const [column, descending] of columns) {
+      const found = compareValues(one[column], other[column]);
+      if (found) return descending ? -found : found;
+    }
+    return 0;
+  };
+}
+
+/** An error of a server, with its `code`. */
+export class QueryError extends Error {
+  constructor(message, code) {
+    super(message);
+    this.name = "QueryError";
+    this.code = code;
+  }
+}
+
+/**
+ * A query that is kept up to date. `state` is "connecting", "complete", "unknown" while the server reads a table anew,
+ * "offline" while there is no connection (its rows stay), "error" or "closed".
+ */
+export class View {
+  #connection;
+  #listeners = new Set();
+  #buckets = new Buckets();
+  #staged = null;
+  #rows;
+  #first = Promise.withResolvers?.() ?? deferred();
+
+  constructor(connection, id, name, args, { skip = 0, limit = null } = {}) {
+    this.#connection = connection;
+    this.id = id;
+    this.name = name;
+    this.args = args;
+    this.skip = skip;
+    this.limit = limit;
+    this.state = "connecting";
+    this.error = null;
+    this.version = null;
+    this.root = "";
+    this.shape = null;
+    /** Whether the buckets are those of the connection's last version, so that patches may follow. */
+    this.whole = false;
+    this.#first.promise.catch(() => {});
+  }
+
+  /** Resolves with the view when its first rows are here; rejects if the server refuses it. */
+  get ready() {
+    return this.#first.promise;
+  }
+
+  /** The nested rows, null before the first are here. Equal parts of two versions are the same objects. */
+  get rows() {
+    if (this.#rows === undefined && this.shape) this.#rows = this.#buckets.nested(this.root, this.shape);
+    return this.#rows ?? null;
+  }
+
+  /** The entries `{row, below}` of a bucket: `entries(view.root)`, then those of the ids in `below`. */
+  entries(bucket) {
+    return this.#buckets.entries(bucket);
+  }
+
+  /** Call a function after each change, with the ids of the buckets that changed; returns a function that ends it. */
+  subscribe = (listener) => {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  };
+
+  /** Show other rows at the root. */
+  window({ skip = 0, limit = null }) {
+    if (skip === this.skip && limit === this.limit) return;
+    this.skip = skip;
+    this.limit = limit;
+    this.#connection.moveWindow(this);
+  }
+
+  /** End it. */
+  close() {
+    if (this.state === "closed") return;
+    this.#connection.remove(this);
+    this.#set("closed");
+  }
+
+  /** @internal A page of a snapshot. */
+  takeSnapshot({ ops, version, more, root, shape }) {
+    if (shape) {
+      this.#staged = { buckets: new Buckets(), root, shape };
+      this.whole = false;
+    }
+    this.#staged.buckets.apply(ops);
+    if (more) return;
+    ({ buckets: this.#buckets, root: this.root, shape: this.shape } = this.#staged);
+    this.#staged = null;
+    this.#rows = undefined;
+    this.whole = true;
+    this.version = version;
+    this.#set("complete", null);
+    this.#first.resolve(this);
+  }
+
+  /** @internal The operations of a version, if any. */
+  takePatch(ops, version) {
+    if (this.#staged) {
+      if (ops) this.#staged.buckets.apply(ops);
+      return;
+    }
+    if (!this.whole) return;
+    this.version = version;
+    let changed = [];
+    if (ops) {
+      changed = this.#buckets.apply(ops);
+      this.#rows = undefined;
+    }
+    this.#tell(changed);
+  }
+
+  /** @internal The state as the server or the connection says. */
+  takeState(state, error = null) {
+    if (this.state === "closed" || this.state === "error") return;
+    if (state === "offline" && this.#staged) this.#staged = null;
+    this.error = error;
+    if (error) this.#first.reject(error);
+    this.#set(state, []);
+  }
+
+  #set(state, changed = []) {
+    this.state = state;
+    this.#tell(changed);
+  }
+
+  #tell(changed) {
+    for (const listener of [...this.#listeners]) {
+      try {
+        listener(changed);
+      } catch (error) {
+        queueMicrotask(() => {
+          throw error;
+        });
+      }
+    }
+  }
+}
+
+function deferred() {
+  const made = {};
+  made.promise = new Promise((resolve, reject) => Object.assign(made, { resolve, reject }));
+  return made;
+}
+
+/** One connection to a server, with any number of live queries. It is open while it has any. */
+export class Connection {
+  #url;
+  #token;
+  #fetch;
+  #retryMs;
+  #views = new Map();
+  #count = 0;
+  #name = null;
+  #lastId = null;
+  #abort = null;
+  #running = false;
+  #pending = null;
+  #posts = Promise.resolve();
+  #wake = () => {};
+  #sent = new Set();
+
+  /** `url` is that of the server, without `/v1`; `token` is shown to it, if it asks for one. */
+  constructor(url, { token, fetch = globalThis.fetch, retryMs = FIRST_RETRY_MS } = {}) {
+    this.#url = String(url).replace(/\/+$/, "");
+    this.#token = token;
+    this.#fetch = fetch.bind(globalThis);
+    this.#retryMs = retryMs;
+  }
+
+  /** Open a named query; see `View`. */
+  live(name, args = {}, options = {}) {
+    const view = new View(this, `q${++this.#count}`, name, args, options);
+    if (options.onChange) view.subscribe(() => options.onChange(view));
+    this.#views.set(view.id, view);
+    if (this.#name !== null) this.#change("open", view.id);
+    else if (!this.#running) this.#run();
+    return view;
+  }
+
+  /** Close all queries, and with them the connection. */
+  close() {
+    for (const view of [...this.#views.values()]) view.close();
+  }
+
+  /** Try at once instead of waiting for the next attempt. */
+  retry() {
+    this.#wake();
+  }
+
+  /** @internal */
+  remove(view) {
+    if (!this.#views.delete(view.id)) return;
+    if (this.#name !== null && this.#sent.has(view.id)) this.#change("close", view.id);
+    if (!this.#views.size) {
+      this.#abort?.abort();
+      this.#wake();
+    }
+  }
+
+  /** @internal */
+  moveWindow(view) {
+    if (this.#name !== null && this.#sent.has(view.id)) this.#change("window", view.id);
+    else view.whole = false; // another window than the one that a resumed connection would go on with
+  }
+
+  async #run() {
+    this.#running = true;
+    let failures = 0;
+    while (this.#views.size) {
+      try {
+        await this.#stream(() => (failures = 0));
+      } catch (error) {
+        if (error instanceof QueryError) {
+          for (const view of [...this.#views.values()]) this.#end(view, error);
+        }
+      }
+      this.#name = null;
+      this.#sent.clear();
+      for (const view of this.#views.values()) view.takeState("offline");
+      if (!this.#views.size) break;
+      const ms = Math.min(MAX_RETRY_MS, this.#retryMs * 2 ** failures++) * (0.5 + Math.random() / 2);
+      await new Promise((resolve) => {
+        const timer = setTimeout(resolve, ms);
+        this.#wake = () => {
+          clearTimeout(timer);
+          resolve();
+        };
+      });
+    }
+    this.#running = false;
+    this.#lastId = null;
+    if (this.#views.size) this.#run(); // one was opened meanwhile
+  }
+
+  /** Read one connection to its end. */
+  async #stream(isUp) {
+    const abort = (this.#abort = new AbortController());
+    const resumed = [...this.#views.values()].filter((view) => view.whole && this.#lastId !== null);
+    const parameters = new URLSearchParams();
+    const sent = new Set();
+    let size = 0;
+    for (const view of resumed.length ? resumed : this.#views.values()) {
+      const text = JSON.stringify(asked(view));
+      if ((size += encodeURIComponent(text).length) > MAX_QUERY_CHARS && sent.size) break;
+      parameters.append("query", text);
+      sent.add(view.id);
+    }
+    if (resumed.length) parameters.set("last_event_id", this.#lastId);
+    let timer = null;
+    let heartbeatS = HEARTBEAT_S;
+    const alive = () => {
+      clearTimeout(timer);
+      timer = setTimeout(() => abort.abort(), heartbeatS * 3_000);
+    };
+    try {
+      alive();
+      const answer = await this.#request(`/v1/live?${parameters}`, { signal: abort.signal });
+      if (!answer.ok) await refuse(answer);
+      await readEvents(answer.body, alive, (id, event, data) => {
+        if (event === "hello") {
+          heartbeatS = data.heartbeat_s ?? HEARTBEAT_S;
+          isUp();
+          this.#opened(data.connection, sent);
+        } else if (event === "bye") abort.abort();
+        else this.#take(event, data);
+        if (id) this.#lastId = id;
+      });
+    } finally {
+      clearTimeout(timer);
+      abort.abort();
+    }
+  }
+
+  /** The server has named the connection: ask it for the queries that the URL had no place for. */
+  #opened(name, sent) {
+    this.#name = name;
+    this.#sent = sent;
+    for (const id of sent) {
+      const view = this.#views.get(id);
+      if (view === undefined) this.#change("close", id);
+      else if (view.whole) view.takeState("complete");
+    }
+    for (const id of this.#views.keys()) if (!sent.has(id)) this.#change("open", id);
+  }
+
+  #take(event, data) {
+    if (event === "patch") {
+      for (const view of [...this.#views.values()]) view.takePatch(data.queries[view.id], data.version);
+      return;
+    }
+    const view = this.#views.get(data.query);
+    if (view === undefined) return;
+    if (event === "snapshot") view.takeSnapshot(data);
+    else if (event === "state") view.takeState(data.state);
+    else if (event === "error") this.#end(view, new QueryError(data.error.message, data.error.code));
+  }
+
+  #end(view, error) {
+    this.#views.delete(view.id);
+    view.takeState("error", error);
+    if (!this.#views.size) this.#abort?.abort();
+  }
+
+  /** Changes of the open queries; those of one turn of the event loop are one request. */
+  #change(kind, id) {
+    if (this.#pending === null) {
+      this.#pending = { open: new Set(), close: new Set(), window: new Set() };
+      queueMicrotask(() => {
+        const { open, close, window } = this.#pending;
+        this.#pending = null;
+        const views = (ids) => [...ids].map((each) => this.#views.get(each)).filter(Boolean);
+        const opened = views(open);
+        const body = {
+          open: opened.map(asked),
+          close: [...close].filter((each) => !open.has(each)),
+          window: views(window)
+            .filter((view) => !open.has(view.id))
+            .map(({ id: own, skip, limit }) => ({ id: own, skip, limit })),
+        };
+        const name = this.#name;
+        for (const view of opened) this.#sent.add(view.id);
+        if (name !== null && body.open.length + body.close.length + body.window.length)
+          this.#posts = this.#posts.then(() => this.#post(name, body));
+      });
+    }
+    if (kind === "close" && this.#pending.open.delete(id)) return;
+    this.#pending[kind].add(id);
+  }
+
+  async #post(name, body) {
+    if (name !== this.#name) return;
+    try {
+      const headers = { "Content-Type": "application/json" };
+      const answer = await this.#request(`/v1/live/${name}`, { method: "POST", headers, body: JSON.stringify(body) });
+      if (answer.ok) return;
+      if (answer.status !== 404 && answer.status < 500) await refuse(answer, true);
+    } catch (error) {
+      if (error instanceof QueryError) {
+        for (const { id } of body.open) if (this.#views.has(id)) this.#end(this.#views.get(id), error);
+        return;
+      }
+    }
+    if (name === this.#name) this.#abort?.abort(); // it is gone, or the network is: it is made anew
+  }
+
+  #request(path, { headers = {}, ...options }) {
+    const shown = this.#token ? { Authorization: `Bearer ${this.#token}` } : {};
+    return this.#fetch(this.#url + path, { cache: "no-store", headers: { ...headers, ...shown }, ...options });
+  }
+}
+
+function asked({ id, name, args, skip, limit }) {
+  return { id, name, args, skip, limit };
+}
+
+/** Raise a refusal of the server; one that may pass is another error, unless it is `final`. */
+async function refuse(answer, final = FATAL.has(answer.status)) {
+  const text = await answer.text().catch(() => "");
+  let said = {};
+  try {
+    said = JSON.parse(text);
+  } catch {
+    // not of our server, or no JSON
+  }
+  const message = said.error ?? (text.slice(0, 200) || answer.statusText);
+  if (final) throw new QueryError(message, said.code ?? `HTTP_${answer.status}`);
+  throw new Error(message);
+}
+
+/** Read the events of a body: `take(id, event, data)` for each, `alive()` for whatever comes. */
+async function readEvents(body, alive, take) {
+  const decoder = new TextDecoder();
+  const reader = body.getReader();
+  let parts = [];
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    alive();
+    const text = decoder.decode(value, { stream: true });
+    if (!text.includes("\n")) {
+      parts.push(text);
+      continue;
+    }
+    const whole = parts.join("") + text;
+    const end = whole.lastIndexOf("\n\n");
+    if (end < 0) {
+      parts = [whole];
+      continue;
+    }
+    parts = [whole.slice(end + 2)];
+    for (const block of whole.slice(0, end).split("\n\n")) takeEvent(block, take);
+  }
+}
+
+function takeEvent(block, take) {
+  const fields = { id: "", event: "message", data: "" };
+  for (const line of block.split("\n")) {
+    const colon = line.indexOf(":");
+    if (colon > 0) fields[line.slice(0, colon)] = line.slice(line[colon + 1] === " " ? colon + 2 : colon + 1);
+  }
+  if (fields.data) take(fields.id, fields.event, JSON.parse(fields.data));
+}
+
+const connections = new Map();
+
+/** A live query: see `View`. Queries of one server and token share a connection. */
+export function live(url, name, args = {}, { token, ...options } = {}) {
+  const key = `${url} ${token ?? ""}`;
+  let connection = connections.get(key);
+  if (connection === undefined) connections.set(key, (connection = new Connection(url, { token })));
+  return connection.live(name, args, options);
+}

@@ -1,0 +1,84 @@
+"""The shape of a view as data: how a client that knows the buckets alone makes nested rows of them.
+
+A list of levels; the first is the root's. A level names the levels of its nests by their index, so that a recursion is
+a level that leads back to itself. The conditions and the tables of a query are no part of it.
+"""
+
+from typing import Any
+
+import msgspec
+
+from eddy.operators.views.values import Row
+from eddy.topology.queries.planning import Shape
+from eddy.topology.queries.syntax import Aggregate, Order, Select, Table
+
+__all__ = ["LevelShape", "levels_of", "shape_of"]
+
+
+class LevelShape(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One level. `nests` has the index of the level below, by name.
+
+    Args:
+        one: the rows are shown as the first of them, or None.
+        empty: of aggregates without groups, the row over no rows; None for all other queries.
+        value: the column whose value stands for the row.
+        columns: those that are shown of a row of aggregates.
+        pluck: the nest whose rows are shown instead, each once.
+        order, key: how rows are sorted, as pairs (column, whether descending), and by their key at last.
+    """
+
+    nests: dict[str, int] = {}
+    one: bool = False
+    empty: Row | None = None
+    value: str | None = None
+    columns: tuple[str, ...] | None = None
+    pluck: str | None = None
+    order: tuple[tuple[str, bool], ...] = ()
+    key: tuple[str, ...] = ()
+
+
+def levels_of(shape: Shape) -> list[LevelShape]:
+    """The levels of a view, each once."""
+    found: dict[Shape, int] = {shape: 0}
+    todo = [shape]
+    for each in todo:  # grows meanwhile
+        for below in each.nests.values():
+            if below not in found:
+                found[below] = len(found)
+                todo.append(below)
+    return [_level(each, found) for each in todo]
+
+
+def _level(shape: Shape, found: dict[Shape, int]) -> LevelShape:
+    select = shape.select
+    return LevelShape(
+        {name: found[below] for name, below in shape.nests.items()},
+        select.one,
+        shape.empty,
+        select.aggregates[0].name if select.scalar else None,
+        select.columns,
+        select.pluck,
+        tuple((each.column, each.descending) for each in select.order),
+        select.table.key,
+    )
+
+
+def shape_of(levels: list[LevelShape]) -> Shape:
+    """The shape that these levels are of, for `nested`; its tables have no names."""
+    shapes = [Shape(_select(level), empty=level.empty) for level in levels]
+    for level, shape in zip(levels, shapes, strict=True):
+        shape.nests.update((name, shapes[index]) for name, index in level.nests.items())
+    return shapes[0]
+
+
+def _select(level: LevelShape) -> Select:
+    value: Any = level.value
+    return Select(
+        Table("", level.key),
+        order=tuple(Order(*pair) for pair in level.order),
+        one=level.one,
+        columns=level.columns,
+        pluck=level.pluck,
+        aggregates=() if value is None else (Aggregate(value, "count"),),
+        scalar=value is not None,
+    )

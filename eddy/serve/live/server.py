@@ -14,8 +14,10 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from eddy.errors import EddyError, NotReadyError, QueryError
+from eddy.operators.views.action import Action
 from eddy.operators.views.patch import Op
 from eddy.operators.views.values import Flat, Row
+from eddy.serve.live.check import check_answer
 from eddy.serve.live.feed import Feed
 from eddy.serve.live.naming import Naming, check_columns
 from eddy.serve.live.view import LiveView
@@ -26,6 +28,7 @@ from eddy.serve.views.tables import end_of
 from eddy.serve.views.version import Version, Wanted
 from eddy.topology.queries.columns_read import columns_read
 from eddy.topology.queries.engine import LiveQueries
+from eddy.topology.queries.explain import QueryPlan, explain
 from eddy.topology.queries.planning import View, tables_of
 from eddy.topology.queries.syntax import Select, Table
 
@@ -86,6 +89,7 @@ class LiveServer:
                 live._begin(view, view.operator.snapshot())
                 self._follow(live, view)
                 live.state = self._state
+                self._recomputed(live)
 
     def close(self, live: LiveView) -> None:
         """Keep it up to date no more."""
@@ -96,6 +100,12 @@ class LiveServer:
         """From now on it gets the patches of a view."""
         self._views[live] = live.view = view
         self._lives.setdefault(view, {})[live] = None
+
+    def _recomputed(self, live: LiveView) -> None:
+        """Its rows were computed from the tables. From now on its actions are kept, where they are asked for."""
+        if live.checks.actions is not None:
+            self._engine.log(self._views[live])
+            self._call(live, live._act, [Action("recompute")], self.version)
 
     def _unfollow(self, live: LiveView) -> View:
         """It gets no more patches; returns the view that it had."""
@@ -131,6 +141,12 @@ class LiveServer:
             self._end(live, own.operator.failure)
         elif ops:
             self._show(live, ops, self.version)
+        if live in self._views:
+            self._recomputed(live)
+
+    def explain(self, live: LiveView) -> QueryPlan:
+        """The plan of an open view."""
+        return explain(self._views[live])
 
     def wait(self, at_least: Any, exact: bool, timeout_s: float) -> Version:
         """Wait until all views are of a version. Raises: NotReadyError."""
@@ -281,6 +297,7 @@ class LiveServer:
         state = self._state
         self._state = "unknown" if self._feed.stale & self._namings.keys() else "complete"
         self._publish(deltas, version)
+        self._check_answers()
         if state != self._state:
             for live in self._views:
                 live.state = self._state
@@ -297,13 +314,37 @@ class LiveServer:
                 else:
                     self._show(live, ops, version)
         self._moved.notify_all()
+        if deltas:
+            self._tell_actions(version)
+
+    def _tell_actions(self, version: Version) -> None:
+        """Tell the actions of a batch to those that asked for them."""
+        for view, actions in self._engine.actions.items():
+            for live in list(self._lives.get(view, ())):
+                if self._views.get(live) is view:
+                    self._call(live, live._act, actions, version)
+
+    def _check_answers(self) -> None:
+        """Compare rows with the answer from scratch, where that is asked for and due. One that differs ends."""
+        for live in [live for live in self._views if live.checks.every is not None]:
+            live.versions += 1
+            if live.versions % (live.checks.every or 1) == 0:
+                try:
+                    check_answer(live.rows, self._views[live].shape.select, self._engine.tables, self.version)
+                except QueryError as error:
+                    _log.error("live query: %s", error)
+                    self._end(live, error)
 
     def _show(self, live: LiveView, ops: list[Op], version: Version) -> None:
-        """Give a view its patch. One whose listener fails ends."""
+        """Give a view its patch."""
+        self._call(live, live._take, ops, version)
+
+    def _call(self, live: LiveView, function: Callable[[Any, Version], None], found: Any, version: Version) -> None:
+        """Call listeners of a view. One whose listener fails ends."""
         outer = self._publisher, self._showing
         self._publisher, self._showing = threading.get_ident(), live
         try:
-            live._take(ops, version)
+            function(found, version)
         finally:
             self._publisher, self._showing = outer
         if live.error is not None:

@@ -14,20 +14,23 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import msgspec
 
 from eddy.errors import NotReadyError, QueryError
+from eddy.operators.views.action import Action
 from eddy.operators.views.patch import Buckets, Op
 from eddy.serve.live.difference import difference
 from eddy.serve.views.version import Version
+from eddy.topology.queries.explain import QueryPlan
 from eddy.topology.queries.nested import nested
 from eddy.topology.queries.planning import View
 from eddy.topology.queries.query import Query
 from eddy.topology.queries.syntax import Select
 
-__all__ = ["LiveView", "Patch", "Server"]
+__all__ = ["Checks", "LiveView", "Patch", "Server"]
 
 _MAX_OPS = 10_000
 
@@ -37,6 +40,23 @@ class Patch(msgspec.Struct, frozen=True):
 
     ops: tuple[Op, ...]
     version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class Checks:
+    """The means to look into a view.
+
+    Attributes:
+        actions: called with the actions of each batch on the view, as `listen` calls with patches.
+        every: after so many versions compare the rows with the answer from scratch; None never does.
+    """
+
+    actions: Callable[[list[Action], Version], object] | None = None
+    every: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.every is not None and (type(self.every) is not int or self.every < 1):
+            raise QueryError(f"live query: check_every={self.every!r}; a number of versions of at least 1 is needed")
 
 
 class Server(Protocol):
@@ -53,6 +73,9 @@ class Server(Protocol):
     def move_window(self, view: "LiveView", skip: int, limit: int | None) -> None:
         """Show other rows."""
 
+    def explain(self, view: "LiveView") -> QueryPlan:
+        """The plan of an open view."""
+
     @property
     def version(self) -> Version:
         """The version that all views are at."""
@@ -68,15 +91,16 @@ class LiveView:
     `error` says why it has ended.
     """
 
-    def __init__(self, server: Server, query: Query, max_rows: int) -> None:
+    def __init__(self, server: Server, query: Query, max_rows: int, checks: "Checks | None" = None) -> None:
         self._server, self.max_rows = server, max_rows
+        self.checks = Checks() if checks is None else checks
         self.select: Select = query.syntax
         self.view: View | None = None
         self.state: Literal["unknown", "complete", "error"] = "unknown"
         self.error: Exception | None = None
         self._buckets, self._seen = Buckets(), Buckets()
         self._queue: deque[Patch] = deque()
-        self._queued = 0
+        self._queued = self.versions = 0
         self._late = False
         self._opened = self._closed = False
         self._changed = threading.Condition(server.lock)
@@ -124,6 +148,15 @@ class LiveView:
                 raise QueryError("window: a query of one row has no window to move")
             self._server.move_window(self, skip, limit)
 
+    def explain(self) -> QueryPlan:
+        """How the query is kept up to date: its operators with their rows and costs, and which choices were made.
+
+        Raises: QueryError where it is not open.
+        """
+        with self._server.lock:
+            self._check()
+            return self._server.explain(self)
+
     def listen(self, function: Callable[[Patch], None]) -> Callable[[], None]:
         """Call a function with each patch, in the thread that makes it; returns a function that ends it.
 
@@ -161,13 +194,22 @@ class LiveView:
             self._late = True
         else:
             self._queue.append(patch)
-        for listener in list(self._listeners):
-            try:
-                listener(patch)
-            except Exception as error:
-                self._fail(error)
-                return
-        self._wake()
+        if all(self._calls(listener, patch) for listener in list(self._listeners)):
+            self._wake()
+
+    def _calls(self, function: Callable[..., object], *arguments: Any) -> bool:
+        """Call a function of the user's: an error that it raises ends this query. Whether it raised none."""
+        try:
+            function(*arguments)
+        except Exception as error:
+            self._fail(error)
+            return False
+        return True
+
+    def _act(self, actions: list[Action], version: Version) -> None:
+        """The actions of a batch. The caller holds the lock."""
+        if actions and self.checks.actions is not None:
+            self._calls(self.checks.actions, actions, version)
 
     def _fail(self, error: Exception) -> None:
         """It has ended: readers get the error."""

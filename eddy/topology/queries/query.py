@@ -8,13 +8,14 @@ Calls are clauses, not steps: their order is free, `where` adds up, a later `ord
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Union
+from typing import Any, Protocol, Union
 
 import msgspec
 
 from eddy.errors import QueryBuildError
 from eddy.topology.queries.columns import Column, Described, Expression, Has, Measure, RowProxy, condition_of
 from eddy.topology.queries.conditions import conjunction, resolve
+from eddy.topology.queries.explain import QueryPlan
 from eddy.topology.queries.nesting import build_nest
 from eddy.topology.queries.syntax import Aggregate, Function, Nest, Order, Select, Start, Table, from_json, to_json
 from eddy.topology.queries.validity import check_select
@@ -23,6 +24,13 @@ from eddy.topology.queries.written import written
 __all__ = ["LiveTable", "Query", "live_table", "query_from_json"]
 
 Nested = Union["Query", Callable[..., "Query"]]
+
+
+class Explainer(Protocol):
+    """Tables that a query can be opened over: `eddy.views`."""
+
+    def explain(self, query: "Query") -> QueryPlan:
+        """The plan of a query."""
 
 
 class Query(Described):
@@ -52,6 +60,13 @@ class Query(Described):
     def to_json(self) -> bytes:
         """The query as JSON: equal queries have equal JSON, and `eddy.query_from_json` reads it."""
         return to_json(self.syntax)
+
+    def explain(self, views: "Explainer") -> QueryPlan:
+        """How the query is answered by these views, and kept up to date: operators, rows, costs, choices.
+
+        Raises: QueryError for a query that does not fit the tables; NotReadyError.
+        """
+        return views.explain(self)
 
     def _changed(self, **fields: Any) -> "Query":
         return Query(msgspec.structs.replace(self._select, **fields), self._columns, self._links)

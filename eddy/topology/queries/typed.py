@@ -21,7 +21,8 @@ def check_kind(kind: Any, table: str) -> Any:
         is_known = False
     if not is_known:
         raise QueryBuildError(
-            f"into of table '{table}': rows cannot become {kind!r}; a dataclass, a msgspec.Struct or a TypedDict is needed"
+            f"into of table '{table}': rows cannot become {kind!r}; "
+            "a dataclass, a msgspec.Struct or a TypedDict is needed"
         )
     return kind
 

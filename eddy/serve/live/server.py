@@ -12,11 +12,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from eddy.errors import EddyError, NotReadyError, QueryError
+from eddy.operators.views.action import Action
 from eddy.operators.views.patch import Op
 from eddy.operators.views.values import Flat, Row
+from eddy.serve.live.check import check_answer
 from eddy.serve.live.feed import Feed
 from eddy.serve.live.naming import Naming, check_columns
 from eddy.serve.live.view import LiveView
@@ -27,7 +29,8 @@ from eddy.serve.views.tables import end_of
 from eddy.serve.views.version import Version, Wanted
 from eddy.topology.queries.columns_read import columns_read
 from eddy.topology.queries.engine import LiveQueries
-from eddy.topology.queries.planning import tables_of
+from eddy.topology.queries.explain import QueryPlan, explain
+from eddy.topology.queries.planning import View, tables_of
 from eddy.topology.queries.syntax import Select, Table
 
 __all__ = ["LiveServer"]
@@ -72,11 +75,13 @@ class LiveServer:
         self._engine = LiveQueries()
         self._feed = Feed(rows)
         self._namings: dict[str, Naming] = {}
-        self._views: dict[LiveView, None] = {}
         self._filters: dict[str, _Filter] = {}
         self._unused: set[str] = set()
         self._filter_number = 0
         self._followers: list[Follower] = []
+        self._views: dict[LiveView, View] = {}
+        self._lives: dict[View, dict[LiveView, None]] = {}
+        self._state: Literal["unknown", "complete"] = "complete"
         self.version = rows.version
         self._stop = False
         self._failure: Exception | None = None
@@ -109,16 +114,14 @@ class LiveServer:
                     raise QueryError("live query: it was closed while it was opened; an open one is needed")
                 view = self._engine.open(live.select, max_rows=live.max_rows)
                 live._begin(view, view.operator.snapshot())
-                self._views[live] = None
-                if self._feed.stale & self._namings.keys():
-                    live.state = "unknown"
+                self._follow(live, view)
+                live.state = self._state
+                self._recomputed(live)
 
     def close(self, live: LiveView) -> None:
         """Keep it up to date no more."""
         if live in self._views:
-            del self._views[live]
-            assert live.view is not None
-            self._engine.close(live.view)
+            self._engine.close(self._unfollow(live))
             self._unused |= tables_of(live.select) & self._filters.keys()
 
     def follow(self, follower: Follower) -> None:
@@ -168,6 +171,26 @@ class LiveServer:
         finally:
             self._loading.release()
 
+    def _follow(self, live: LiveView, view: View) -> None:
+        """From now on it gets the patches of a view."""
+        self._views[live] = live.view = view
+        self._lives.setdefault(view, {})[live] = None
+
+    def _recomputed(self, live: LiveView) -> None:
+        """Its rows were computed from the tables. From now on its actions are kept, where they are asked for."""
+        if live.checks.actions is not None:
+            self._engine.log(self._views[live])
+            self._call(live, live._act, [Action("recompute")], self.version)
+
+    def _unfollow(self, live: LiveView) -> View:
+        """It gets no more patches; returns the view that it had."""
+        view = self._views.pop(live)
+        lives = self._lives[view]
+        del lives[live]
+        if not lives:
+            del self._lives[view]
+        return view
+
     def _check(self) -> None:
         """Raises: the error that ended all queries; NotReadyError once they were stopped."""
         failure = self._failure or self._rows.failure
@@ -185,15 +208,20 @@ class LiveServer:
         """Show other rows of a view; from then on it is no longer shared with equal queries."""
         if self._showing not in {None, live}:
             raise QueryError("window: the listener of another query moves it; its own one, or a thread, is needed")
-        assert live.view is not None
-        own = self._engine.open(live.view.shape.select, max_rows=live.max_rows, shared=False)
-        self._engine.close(live.view)
-        live.view = own
+        own = self._engine.open(self._views[live].shape.select, max_rows=live.max_rows, shared=False)
+        self._engine.close(self._unfollow(live))
+        self._follow(live, own)
         ops = self._engine.move_window(own, skip, limit)
         if own.operator.failure is not None:
             self._end(live, own.operator.failure)
         elif ops:
             self._show(live, ops, self.version)
+        if live in self._views:
+            self._recomputed(live)
+
+    def explain(self, live: LiveView) -> QueryPlan:
+        """The plan of an open view."""
+        return explain(self._views[live])
 
     def wait(self, at_least: Any, exact: bool, timeout_s: float) -> Version:
         """Wait until all views are of a version. Raises: NotReadyError."""
@@ -258,6 +286,7 @@ class LiveServer:
             if table is None:  # perhaps in the middle of a batch: nothing of it is used again
                 self._failure, self._engine = error, LiveQueries()
                 self._views.clear()
+                self._lives.clear()
                 self._namings.clear()
             self._moved.notify_all()
 
@@ -345,32 +374,60 @@ class LiveServer:
             except QueryError as error:
                 deltas.pop(name, None)
                 self._forget(name, error)
-        state: Any = "unknown" if self._feed.stale & self._namings.keys() else "complete"
+        state = self._state
+        self._state = "unknown" if self._feed.stale & self._namings.keys() else "complete"
         self._publish(deltas, version)
-        for live in self._views:
-            live.state = state
+        self._check_answers()
+        if state != self._state:
+            for live in self._views:
+                live.state = self._state
         for follower in self._followers:
-            follower.moved(version, state)
+            follower.moved(version, self._state)
         self._tidy()
 
     def _publish(self, deltas: Deltas, version: Version) -> None:
-        found = dict(self._engine.apply(deltas)) if deltas else {}
+        found = self._engine.apply(deltas) if deltas else []
         self.version = version
-        for live in list(self._views) if found else ():
-            if live.view in found:
-                failure = live.view.operator.failure
-                if failure is not None:
-                    self._end(live, failure)
+        for view, ops in found:
+            for live in list(self._lives.get(view, ())):
+                if self._views.get(live) is not view:  # a listener has closed it, or moved its window
+                    continue
+                if view.operator.failure is not None:
+                    self._end(live, view.operator.failure)
                 else:
-                    self._show(live, found[live.view], version)
+                    self._show(live, ops, version)
         self._moved.notify_all()
+        if deltas:
+            self._tell_actions(version)
+
+    def _tell_actions(self, version: Version) -> None:
+        """Tell the actions of a batch to those that asked for them."""
+        for view, actions in self._engine.actions.items():
+            for live in list(self._lives.get(view, ())):
+                if self._views.get(live) is view:
+                    self._call(live, live._act, actions, version)
+
+    def _check_answers(self) -> None:
+        """Compare rows with the answer from scratch, where that is asked for and due. One that differs ends."""
+        for live in [live for live in self._views if live.checks.every is not None]:
+            live.versions += 1
+            if live.versions % (live.checks.every or 1) == 0:
+                try:
+                    check_answer(live._plain_rows(), self._views[live].shape.select, self._engine.tables, self.version)
+                except QueryError as error:
+                    _log.error("live query: %s", error)
+                    self._end(live, error)
 
     def _show(self, live: LiveView, ops: list[Op], version: Version) -> None:
-        """Give a view its patch. One whose listener fails ends."""
+        """Give a view its patch."""
+        self._call(live, live._take, ops, version)
+
+    def _call(self, live: LiveView, function: Callable[[Any, Version], None], found: Any, version: Version) -> None:
+        """Call listeners of a view. One whose listener fails ends."""
         outer = self._publisher, self._showing
         self._publisher, self._showing = threading.get_ident(), live
         try:
-            live._take(ops, version)
+            function(found, version)
         finally:
             self._publisher, self._showing = outer
         if live.error is not None:

@@ -47,6 +47,7 @@ def served(
     from starlette.types import ASGIApp
 
     from eddy.serve.guard import Guard
+    from eddy.serve.page.routes import with_page
     from eddy.serve.server import Server
     from eddy.serve.views.http import METHODS, tables_app
 
@@ -60,11 +61,12 @@ def served(
     with views:
         host, port = listener.getsockname()[:2]
         tables = tables_app(views, limits=limits)
-        app: ASGIApp = Guard(tables, endpoint)
+        app: ASGIApp = Guard(with_page(tables, topology), endpoint)
         if cors:  # around the guard: a browser asks for leave without the token
             app = CORSMiddleware(app, allow_origins=cors, allow_methods=METHODS, allow_headers=["*"])
         server = Server(app, listener, connections=_CONNECTIONS, connection_s=_CONNECTION_S, keep_alive=True, tls=tls)
         server.start()
+        _log.info("page on %s://%s/", "http" if tls is None else "https", Endpoint(host, port))
         _log.info("tables on %s://%s/v1/tables", "http" if tls is None else "https", Endpoint(host, port))
         try:
             yield Served(views, port)

@@ -18,8 +18,9 @@ from typing import Any
 
 from eddy.connectors.log import Log
 from eddy.errors import ConnectorError, EddyError, QueryError
+from eddy.operators.views.action import Action
 from eddy.serve.live.server import LiveServer
-from eddy.serve.live.view import LiveView
+from eddy.serve.live.view import Checks, LiveView
 from eddy.serve.views.catalog import Catalog, catalog_of
 from eddy.serve.views.reader import TableReader
 from eddy.serve.views.rows import Rows
@@ -28,9 +29,10 @@ from eddy.serve.views.tables import TableView
 from eddy.serve.views.version import Version, Wanted, wanted_of
 from eddy.state.memory import MemoryStore
 from eddy.state.rocksdb import RocksDBStore
+from eddy.topology.queries.explain import QueryPlan
 from eddy.topology.queries.named import Queries
 from eddy.topology.queries.planning import MAX_ROWS
-from eddy.topology.queries.query import Query
+from eddy.topology.queries.query import Query, R
 from eddy.topology.topology import Topology
 
 __all__ = ["Snapshot", "Views", "views"]
@@ -216,17 +218,34 @@ class Views:
                 number = version.number
                 yield version
 
-    def live(self, query: Query, *, max_rows: int = MAX_ROWS) -> LiveView:
+    def live(
+        self,
+        query: Query[R],
+        *,
+        max_rows: int = MAX_ROWS,
+        actions: Callable[[list[Action], Version], object] | None = None,
+        check_every: int | None = None,
+    ) -> LiveView[R]:
         """A query that is kept up to date, to be opened by `with` or `async with`: see `LiveView`.
 
-        `max_rows` bounds the rows that it holds, with those of its nests; one that has more ends with an error.
+        Args:
+            query: the query.
+            max_rows: the rows that it may hold, with those of its nests; one that has more ends with an error.
+            actions: called with the actions of each batch of changes on it, and the version: see `Action`.
+            check_every: compare its rows after so many versions with the answer from scratch, for tests: one that
+                differs ends with an error that names the first difference. None compares nothing.
         """
-        return LiveView(self.live_server(), query, max_rows)
+        return LiveView(self.live_server(), query, max_rows, Checks(actions, check_every))
 
-    def read(self, query: Query, *, max_rows: int = MAX_ROWS) -> Any:
+    def read(self, query: Query[R], *, max_rows: int = MAX_ROWS) -> R:
         """The result of a query, once. Raises: QueryError."""
         with self.live(query, max_rows=max_rows) as view:
             return view.rows
+
+    def explain(self, query: Query, *, max_rows: int = MAX_ROWS) -> QueryPlan:
+        """How a query is answered and kept up to date: it is opened for it. Raises: QueryError, NotReadyError."""
+        with self.live(query, max_rows=max_rows) as view:
+            return view.explain()
 
     def live_server(self) -> LiveServer:
         """The server of live queries over these tables, begun by the first call."""

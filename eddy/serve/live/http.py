@@ -18,7 +18,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -234,7 +233,11 @@ class LivePages:
         """Open, close and move queries of a stream."""
         self._claims(request)
         found = self._streams.get(request.path_params["stream"])
-        change = _decoded(_change, await _body(request))
+        body = await _body(request)
+        if body is None:
+            error = f"live queries: a body of at most {_MAX_BODY_BYTES:,} bytes is needed"
+            return answer({"code": QueryLimitError.code, "error": error}, 413)
+        change = _decoded(_change, body)
         if found is None or found.stream.is_gone:
             return answer({"code": "NOT_FOUND", "error": "there is no such stream; connect again"}, 404)
         if found.stream.loop is not asyncio.get_running_loop():
@@ -287,11 +290,11 @@ def _decoded(decode: Callable[[bytes], T], data: bytes) -> T:
         raise QueryArgumentError(f"live queries: this is no request: {error}") from error
 
 
-async def _body(request: Request) -> bytes:
-    """The body of a request. Raises: HTTPException where it is too large."""
+async def _body(request: Request) -> bytes | None:
+    """The body of a request; None where it is too large."""
     data = bytearray()
     async for chunk in request.stream():
         data += chunk
         if len(data) > _MAX_BODY_BYTES:
-            raise HTTPException(413, f"a body of at most {_MAX_BODY_BYTES:,} bytes is needed")
+            return None
     return bytes(data)

@@ -167,8 +167,9 @@ class Client:
                 try:
                     self.step()
                 except TornError:
-                    if not again:
+                    if not again or not watch.is_alive():
                         raise
-                    self.connect()
+                    with contextlib.suppress(TornError):
+                        self.connect()
         finally:
             watch.cancel()

@@ -9,7 +9,9 @@ import pytest
 
 import eddy
 from eddy.serve.endpoint import endpoint_of
+from eddy.serve.live.http import LivePages
 from eddy.serve.live.limits import Limits
+from eddy.serve.live.publisher import Publisher
 from eddy.serve.views.server import Served, served
 from eddy.topology.queries.naive import evaluate
 from tests.serve.conftest import Page, fetch
@@ -51,6 +53,17 @@ class Site:
         self.written: dict[str, str] = {}
         self._stack = stack
         self.server.views.wait(timeout_s=PATIENCE_S)
+
+    @property
+    def live(self) -> LivePages:
+        """The pages of live queries."""
+        return self.server.live
+
+    @property
+    def publisher(self) -> Publisher:
+        """The queries that are published."""
+        assert self.live.publisher is not None
+        return self.live.publisher
 
     def client(self, *questions: dict[str, Any], **headers: str) -> Client:
         client = Client(self.server.port, PATIENCE_S, headers)

@@ -200,7 +200,10 @@ class LivePages:
         for each in asked:
             stream.connection.asked[each.id] = each
         last = LastEvent.of(request.headers.get("last-event-id") or request.query_params.get("last_event_id", ""))
-        left = asked if last is None else await self._resumed(stream, last, asked)
+        left = asked
+        if last is not None:
+            left = await self._resumed(stream, last, asked)
+            stream.connection.unknown += [each.id for each in left]
         stream.work(*left)
 
     def _admit(self, stream: Stream, change: Change) -> None:
@@ -248,13 +251,13 @@ class LivePages:
 
     async def _publish(self) -> Publisher:
         """The queries that are published; made by the first request."""
-        if self.publisher is None:
-            self.publisher = await asyncio.to_thread(self._made)
-        return self.publisher
+        return self.publisher or await asyncio.to_thread(self._made)
 
     def _made(self) -> Publisher:
         with self._making:
-            return self.publisher or Publisher(self._views.live_server(), self.limits)
+            if self.publisher is None:
+                self.publisher = Publisher(self._views.live_server(), self.limits)
+        return self.publisher
 
     def _caller(self, request: Request, claims: Claims, publisher: Publisher) -> Caller:
         return Caller(self._queries, claims, lambda table: self._authorize(request, table), publisher.server)

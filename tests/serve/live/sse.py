@@ -62,7 +62,10 @@ class Client:
         except (OSError, http.client.HTTPException) as error:
             raise TornError from error
         if response.status != 200:
-            raise AssertionError((response.status, response.read()))
+            body = response.read()
+            response.close()
+            self.close()
+            raise AssertionError((response.status, body))
         self._lines = iter(response)
         self.reason = ""
 
@@ -144,6 +147,10 @@ class Client:
 
     def _state(self, data: Any) -> None:
         self.states[data["query"]] = data["state"]
+        if data["state"] == "unknown":
+            self.whole.discard(data["query"])
+        else:
+            self.whole.add(data["query"])
 
     def _error(self, data: Any) -> None:
         self.errors[data["query"]] = data["error"]

@@ -530,7 +530,6 @@ class Tree {
 // Why a value is what it is
 
 function whyLink(table, key) {
-  if (!topology?.traces) return "";
   return make("p", {}, make("a", { href: `#/why/${encodeURIComponent(table)}?key=${encodeURIComponent(shown(key))}` }, "Why is it so?"));
 }
 

@@ -54,7 +54,7 @@ def served(
         raise
     with views:
         host, port = listener.getsockname()[:2]
-        app: ASGIApp = Guard(with_page(tables_app(views), topology), endpoint)
+        app: ASGIApp = Guard(with_page(tables_app(views), topology, views), endpoint)
         if cors:  # around the guard: a browser asks for leave without the token
             app = CORSMiddleware(app, allow_origins=cors, allow_methods=["GET"], allow_headers=["*"])
         server = Server(app, listener, connections=_CONNECTIONS, connection_s=_CONNECTION_S, keep_alive=True, tls=tls)

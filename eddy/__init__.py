@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from eddy.topology.grouped import KGroupedStream, KGroupedTable
     from eddy.topology.queries.explain import QueryPlan
     from eddy.topology.queries.query import LiveTable, Query, live_table, query_from_json
-    from eddy.topology.relation import RecursiveRelation, Relation
+    from eddy.topology.relation import RecursiveRelation, Relation, RelationTable
     from eddy.topology.sql.answer import Answer
     from eddy.topology.sql.one_off import query
     from eddy.topology.sql.view import View
@@ -92,6 +92,7 @@ __all__ = [
     "RecordRefusedError",
     "RecursiveRelation",
     "Relation",
+    "RelationTable",
     "Serde",
     "SlotTakenError",
     "StateError",
@@ -150,7 +151,7 @@ _HOMES = {
     "eddy.topology.grouped": ("KGroupedStream", "KGroupedTable"),
     "eddy.topology.queries.explain": ("QueryPlan",),
     "eddy.topology.queries.query": ("LiveTable", "Query", "live_table", "query_from_json"),
-    "eddy.topology.relation": ("RecursiveRelation", "Relation"),
+    "eddy.topology.relation": ("RecursiveRelation", "Relation", "RelationTable"),
     "eddy.topology.sql.answer": ("Answer",),
     "eddy.topology.sql.one_off": ("query",),
     "eddy.topology.sql.view": ("View",),

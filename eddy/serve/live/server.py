@@ -330,7 +330,7 @@ class LiveServer:
             live.versions += 1
             if live.versions % (live.checks.every or 1) == 0:
                 try:
-                    check_answer(live.rows, self._views[live].shape.select, self._engine.tables, self.version)
+                    check_answer(live._plain_rows(), self._views[live].shape.select, self._engine.tables, self.version)
                 except QueryError as error:
                     _log.error("live query: %s", error)
                     self._end(live, error)

@@ -31,7 +31,7 @@ from eddy.state.memory import MemoryStore
 from eddy.state.rocksdb import RocksDBStore
 from eddy.topology.queries.explain import QueryPlan
 from eddy.topology.queries.planning import MAX_ROWS
-from eddy.topology.queries.query import Query
+from eddy.topology.queries.query import Query, R
 from eddy.topology.topology import Topology
 
 __all__ = ["Snapshot", "Views", "views"]
@@ -216,12 +216,12 @@ class Views:
 
     def live(
         self,
-        query: Query,
+        query: Query[R],
         *,
         max_rows: int = MAX_ROWS,
         actions: Callable[[list[Action], Version], object] | None = None,
         check_every: int | None = None,
-    ) -> LiveView:
+    ) -> LiveView[R]:
         """A query that is kept up to date, to be opened by `with` or `async with`: see `LiveView`.
 
         Args:
@@ -233,7 +233,7 @@ class Views:
         """
         return LiveView(self._live_server(), query, max_rows, Checks(actions, check_every))
 
-    def read(self, query: Query, *, max_rows: int = MAX_ROWS) -> Any:
+    def read(self, query: Query[R], *, max_rows: int = MAX_ROWS) -> R:
         """The result of a query, once. Raises: QueryError."""
         with self.live(query, max_rows=max_rows) as view:
             return view.rows

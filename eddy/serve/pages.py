@@ -45,7 +45,15 @@ class _Answer(msgspec.Struct, omit_defaults=True):
 
 def pages(watch: Watch, topology: Topology, endpoint: Endpoint, tables: TablesLater) -> ASGIApp:
     """The ASGI application of these pages, for one worker. The figures of its tables are among its own."""
-    return Guard(_routes(watch, topology, [*page_routes(), trace_route(topology, lambda: tables.views), Mount("/v1", tables)], tables.figures), endpoint)
+    return Guard(
+        _routes(
+            watch,
+            topology,
+            [*page_routes(), trace_route(topology, lambda: tables.views), Mount("/v1", tables)],
+            tables.figures,
+        ),
+        endpoint,
+    )
 
 
 def pages_for_anybody(watch: Watch, topology: Topology) -> ASGIApp:

@@ -108,6 +108,17 @@ def test_rows_follow_the_table(visit: Visit, site: Site) -> None:
     assert page.locator(".row").all_inner_texts() == ["b\n3", "c\n1"]
 
 
+def test_row_is_traced(visit: Visit, site: Site, screenshots: Callable[[Any, str], None]) -> None:
+    url = site.serve()
+    site.write({"leaf": "twig", "twig": "branch", "branch": "tree"})
+    page = visit(f"{url}#/tables/descendants")
+    page.click(".row:has-text('tree')")
+    page.click("text=Why is it so?")
+    page.wait_for_selector('pre:has-text(\'⋈ "twig" = "branch"\')')
+    assert "served at this version: 3, as computed here from the inputs" in page.locator("pre").inner_text()
+    screenshots(page, "trace")
+
+
 def test_phone_shows_all_without_scrolling_aside(
     visit: Visit, site: Site, screenshots: Callable[[Any, str], None]
 ) -> None:

@@ -75,10 +75,12 @@ class TablesLater:
 
     def __init__(self) -> None:
         self._app: Starlette | None = None
+        self.views: Views | None = None
         self._registry = CollectorRegistry()
 
     def serve(self, views: Views) -> None:
         """Serve the tables of these views."""
+        self.views = views
         self._registry.register(Figures(views))
         self._app = tables_app(views)
 

@@ -7,7 +7,7 @@ states, so that its answer is a second opinion on that of the operators.
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from eddy.topology.plan import Aggregate, Join, Node, Reduce, TableJoin, Transform, WeightFunction
+from eddy.topology.plan import Aggregate, Join, Node, OneRow, Reduce, TableJoin, TopK, Transform, WeightFunction
 
 __all__ = ["RULES", "Bag", "Row", "groups", "made_of", "pairs"]
 
@@ -143,6 +143,13 @@ def _reduce(step: Reduce, rows: Bag) -> Weighted:
             yield (key, value), 1
 
 
+def _selection(step: TopK | OneRow, rows: Bag) -> Weighted:
+    for found in groups(rows).values():
+        key = found[0][0][0]
+        for value, weight in step.grouping.function(key, {value: weight for (_, value), weight in found}).items():
+            yield (key, value), weight
+
+
 def _weight_function(step: WeightFunction, rows: Bag) -> Weighted:
     once = step.form == "distinct"
     return ((row, 1 if once else weight) for row, weight in rows if weight > 0 and row[0] is not None)
@@ -162,6 +169,8 @@ RULES: dict[str, Callable[..., Weighted]] = {
     "Count": _count,
     "Aggregate": _aggregate,
     "Reduce": _reduce,
+    "TopK": _selection,
+    "OneRow": _selection,
     "WeightFunction": _weight_function,
 }
 """By the class of a step, its rule. Others are evaluated by `evaluation.py`, or not at all."""

@@ -21,12 +21,14 @@ from eddy.topology.plan import (
     Join,
     Merge,
     Node,
+    OneRow,
     Plan,
     Recursion,
     Reduce,
     Sink,
     Source,
     TableJoin,
+    TopK,
     Transform,
     Variable,
     WeightFunction,
@@ -38,6 +40,7 @@ __all__ = ["Derivation", "derive"]
 
 Input = tuple[Node, Row]
 _SHOWN_EACH = 20
+_GROUPED = (Count, Aggregate, Reduce, TopK, OneRow)
 
 
 class Derivation(msgspec.Struct, omit_defaults=True):
@@ -140,7 +143,7 @@ class _Ways:
             return [[self._origin(node, row)]]
         if node not in self._indexes:
             self._indexes[node] = self._index(node)
-        by_key = isinstance(node, Count | Aggregate | Reduce | TableJoin)
+        by_key = isinstance(node, (*_GROUPED, TableJoin))
         return self._indexes[node].get(identity(row[0] if by_key else row), [])
 
     def _index(self, node: Node) -> dict[Any, list[list[Input]]]:
@@ -158,7 +161,7 @@ class _Ways:
             for source in node.inputs:
                 for row, _ in self._bags[source]:
                     found.setdefault(identity(row[0]), [[]])[0].append((source, row))
-        elif isinstance(node, Count | Aggregate | Reduce):
+        elif isinstance(node, _GROUPED):
             (source,) = node.inputs
             for key, rows in groups(self._bags[source]).items():
                 found[key] = [[(source, row)] for row, _ in rows]
@@ -179,6 +182,8 @@ def _does(node: Node) -> str:
         Count: "count",
         Aggregate: "aggregate",
         Reduce: "reduce",
+        TopK: "selection",
+        OneRow: "only row",
         Recursion: "recursion",
         Merge: "union",
     }

@@ -61,12 +61,21 @@ def parity() -> eddy.Topology:
     return topology
 
 
+def dearest() -> eddy.Topology:
+    """The two dearest orders of each customer."""
+    topology = eddy.Topology("dearest")
+    placed = topology.table("placed", key=S, value=eddy.Json()).to_relation()
+    by = placed.map(lambda order, row: (row["by"], row["sum"] * 100 + int(order[1:])))
+    by.group_by_key().top_k(2, "best")
+    return topology
+
+
 def rows_for(topology: eddy.Topology, draw: random.Random) -> Tables:
     names = [f"n{number}" for number in range(9)]
-    if topology.name == "orders":
+    if topology.name in {"orders", "dearest"}:
         cities = {name: draw.choice(["rome", "oslo"]) for name in names[:6]}
         placed = {f"o{n}": {"by": draw.choice(names), "sum": draw.randrange(5)} for n in range(15)}
-        return {"customers": cities, "placed": placed}
+        return {"placed": placed} if topology.name == "dearest" else {"customers": cities, "placed": placed}
     if topology.name == "family":
         return {"nodes": {name: draw.choice(["root", *names[:at]]) for at, name in enumerate(names)}}
     return {"links": {name: draw.choice(names) for name in names}}
@@ -77,6 +86,7 @@ CASES: list[tuple[Callable[[], eddy.Topology], str]] = [
     (reach, "sizes"),
     (orders, "totals"),
     (parity, "odds"),
+    (dearest, "best"),
 ]
 
 

@@ -8,11 +8,13 @@ from typing import Any
 
 import eddy
 from eddy.serve.endpoint import endpoint_of
+from eddy.serve.live.limits import Limits
 from eddy.serve.views.server import served
 from tests.serve.views.conftest import produce
 
 __all__ = ["Site", "folders_site", "queries"]
 
+_LIMITS = Limits(rows=200_000)
 folders = eddy.live_table("folders", key="id")
 queries = eddy.Queries()
 
@@ -55,7 +57,9 @@ class Site:
     def serve(self) -> str:
         """Serve, at the port of the last time; returns the address."""
         endpoint = endpoint_of(str(self.port), self.token)
-        found = self.serving.enter_context(served(endpoint, self.topology, self.log, queries=self.queries))
+        found = self.serving.enter_context(
+            served(endpoint, self.topology, self.log, queries=self.queries, limits=_LIMITS)
+        )
         self.port, self.views = found.port, found.views
         return f"http://127.0.0.1:{self.port}/"
 

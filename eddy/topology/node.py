@@ -3,7 +3,7 @@
 A step declares its properties here, once. No other module asks for the type of a node where a property can tell.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
@@ -102,6 +102,16 @@ class Node:
         """The topic through which its rows reach the owners of their keys, where they are not here already."""
         return None
 
+    def headline(self, application: str, stores: Sequence[str]) -> str:
+        """The step in `describe()`, with the stores of its own."""
+        topic = self.internal_topic(application)
+        return f"Processor: {self.name} (stores: [{', '.join(stores)}]{f', topic: {topic}' if topic else ''})"
+
+    @property
+    def shape(self) -> str:
+        """The step in a Mermaid flowchart, without its number."""
+        return f'["{self.name}"]'
+
     # Placement
 
     tells_key: ClassVar[bool] = True
@@ -126,6 +136,8 @@ class Node:
     """Whether its rows may come of no record of the epoch, or of another worker's."""
     sends: ClassVar[bool] = False
     """Whether it sends rows to the owners of their keys."""
+    reads: ClassVar[bool] = False
+    """Whether it reads a topic of the user's."""
     writes: ClassVar[bool] = False
     """Whether it writes to a topic of the user's."""
     keeps_last: ClassVar[bool] = False

@@ -8,12 +8,14 @@ Keys keep their place: a node that is not `rekeyed` has its rows where its input
 that needs rows by key takes a rekeyed input through an `Exchange`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from eddy.errors import TopologyError
-from eddy.topology.node import MIXED, NO_PLACE, Arrival, Kind, Node
+from eddy.operators import stateless, tables
+from eddy.operators.operator import Operator
+from eddy.topology.node import MIXED, NO_PLACE, Arrival, Kept, Kind, Node, States
 from eddy.topology.recursions import Binding, Block, HeldErrors, Reachable, Recursion, TreeTotals, Variable
 from eddy.topology.reductions import Aggregate, Count, OneRow, Reduce, TopK, WeightFunction
 
@@ -60,7 +62,19 @@ REKEYING = frozenset({"map", "flat-map", "select-key"})
 class Source(Node):
     """The records of a topic, as facts or as the table of their latest values."""
 
+    reads = True
+
     topic: str
+
+    def headline(self, application: str, stores: Sequence[str]) -> str:
+        """Its topic."""
+        store = f", store: {', '.join(stores)}" if stores else ""
+        return f"Source: {self.name} (topics: [{self.topic}]{store})"
+
+    @property
+    def shape(self) -> str:
+        """A cylinder."""
+        return f"[({self.topic})]"
 
     def partition_count(self, topic_partitions: Mapping[str, int]) -> int | None:
         """That of its topic."""
@@ -74,10 +88,6 @@ class Constant(Node):
     crosses = True
 
     rows: tuple[tuple[Any, Any], ...]
-
-    def internal_topic(self, application: str) -> str:
-        """Its position says that the rows were sent."""
-        return f"{application}-{self.name}"
 
     def partition_count(self, topic_partitions: Mapping[str, int]) -> int | None:
         """One: they have one owner."""
@@ -120,6 +130,10 @@ class Merge(Node):
         """With its inputs, unless some of them have other keys than their place says."""
         return [] if self.rekeyed else super().co_partitioned
 
+    def operator(self, states: States) -> Operator:
+        """The sum of the inputs."""
+        return stateless.Union(self.name)
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Latest(Node):
@@ -133,6 +147,10 @@ class Latest(Node):
             "into epochs"
         )
 
+    def operator(self, states: States) -> Operator:
+        """Replacements become facts."""
+        return stateless.Latest(self.name)
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Upsert(Node):
@@ -140,6 +158,7 @@ class Upsert(Node):
 
     linear = False
     keeps_last = True
+    keeps = (Kept("", "table", "results"),)
 
     @property
     def arrival(self) -> Arrival:
@@ -150,6 +169,10 @@ class Upsert(Node):
     def refused_in_nested_time(self) -> str:
         """The last record is a matter of arrival."""
         return f"step '{self.name}' joins or makes tables, {NO_PLACE}"
+
+    def operator(self, states: States) -> Operator:
+        """The table."""
+        return tables.Upsert(self.name, states.table(self, self.name))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -256,6 +279,15 @@ class Sink(Node):
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
         """The user's topic has its own partitions."""
         return ()
+
+    def headline(self, application: str, stores: Sequence[str]) -> str:
+        """Its topic."""
+        return f"Sink: {self.name} (topic: {self.topic})"
+
+    @property
+    def shape(self) -> str:
+        """A cylinder."""
+        return f"[({self.topic})]"
 
 
 @dataclass

@@ -18,9 +18,25 @@ class Variable(Node):
     crosses = True
     tells_key = False
 
+    @property
+    def shape(self) -> str:
+        """A rounded box."""
+        return f'(["{self.label}"])'
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Recursion(Node):
+class _Loop(Node):
+    drops = True
+    linear = False
+
+    @property
+    def shape(self) -> str:
+        """A hexagon."""
+        return f'{{{{"recursively {self.name}"}}}}'
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Recursion(_Loop):
     """X = seed + op(X): `inputs` is the seed, `result` is op(`variable`); by waves, or by `nested` time."""
 
     variable: Variable
@@ -30,8 +46,6 @@ class Recursion(Node):
     nested: str = ""
     """Why it is computed by nested time; empty if by waves."""
     crosses = True
-    drops = True
-    linear = False
 
     def internal_topic(self, application: str) -> str | None:
         """The loop topic, if it is computed by waves."""
@@ -78,7 +92,7 @@ class Recursion(Node):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Block(Node):
+class Block(_Loop):
     """Bindings that are defined by one another: `results` are the definitions of `variables`, in turn."""
 
     derived = ("errors", "held", "queued", "given")
@@ -87,8 +101,6 @@ class Block(Node):
     results: tuple[Node, ...] = ()
     bound: Bound
     iterations: int
-    drops = True
-    linear = False
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:

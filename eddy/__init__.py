@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from eddy.serve.views.views import Views, views
     from eddy.topology.grouped import KGroupedStream, KGroupedTable
     from eddy.topology.queries.explain import QueryPlan
+    from eddy.topology.queries.named import Claims, Queries
     from eddy.topology.queries.query import LiveTable, Query, live_table, query_from_json
     from eddy.topology.relation import RecursiveRelation, Relation, RelationTable
     from eddy.topology.sql.answer import Answer
@@ -59,6 +60,7 @@ __all__ = [
     "Answer",
     "Bytes",
     "Child",
+    "Claims",
     "Config",
     "ConfigurationError",
     "ConnectorError",
@@ -84,6 +86,7 @@ __all__ = [
     "Patch",
     "Plain",
     "PlanChangedError",
+    "Queries",
     "Query",
     "QueryBuildError",
     "QueryError",
@@ -150,6 +153,7 @@ _HOMES = {
     "eddy.serve.views.views": ("Views", "views"),
     "eddy.topology.grouped": ("KGroupedStream", "KGroupedTable"),
     "eddy.topology.queries.explain": ("QueryPlan",),
+    "eddy.topology.queries.named": ("Claims", "Queries"),
     "eddy.topology.queries.query": ("LiveTable", "Query", "live_table", "query_from_json"),
     "eddy.topology.relation": ("RecursiveRelation", "Relation", "RelationTable"),
     "eddy.topology.sql.answer": ("Answer",),

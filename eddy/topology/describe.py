@@ -6,7 +6,7 @@ from eddy.operators.recursion import Waves
 from eddy.topology.compile import Environment, compile_plan
 from eddy.topology.plan import Node, Plan
 
-__all__ = ["describe", "mermaid", "successors"]
+__all__ = ["describe", "mermaid", "stores_of", "successors"]
 
 
 def stores_of(plan: Plan) -> dict[str, list[str]]:

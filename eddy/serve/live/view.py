@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Generic, Literal, Protocol
 
 import msgspec
 
@@ -27,8 +27,9 @@ from eddy.serve.views.version import Version
 from eddy.topology.queries.explain import QueryPlan
 from eddy.topology.queries.nested import nested
 from eddy.topology.queries.planning import View
-from eddy.topology.queries.query import Query
+from eddy.topology.queries.query import Query, R, kind_of
 from eddy.topology.queries.syntax import Select
+from eddy.topology.queries.typed import typed
 
 __all__ = ["Checks", "LiveView", "Patch", "Server"]
 
@@ -64,16 +65,16 @@ class Server(Protocol):
 
     lock: threading.RLock
 
-    def open(self, view: "LiveView") -> None:
+    def open(self, view: "LiveView[Any]") -> None:
         """Begin. Raises: QueryError."""
 
-    def close(self, view: "LiveView") -> None:
+    def close(self, view: "LiveView[Any]") -> None:
         """End."""
 
-    def move_window(self, view: "LiveView", skip: int, limit: int | None) -> None:
+    def move_window(self, view: "LiveView[Any]", skip: int, limit: int | None) -> None:
         """Show other rows."""
 
-    def explain(self, view: "LiveView") -> QueryPlan:
+    def explain(self, view: "LiveView[Any]") -> QueryPlan:
         """The plan of an open view."""
 
     @property
@@ -84,17 +85,18 @@ class Server(Protocol):
         """Wait for a version."""
 
 
-class LiveView:
+class LiveView(Generic[R]):
     """A query that is kept up to date while it is open. Made by `views.live`; for any thread.
 
     `state` is "unknown" until it is opened, while its tables are read anew, and after it was closed; "error" where
     `error` says why it has ended.
     """
 
-    def __init__(self, server: Server, query: Query, max_rows: int, checks: "Checks | None" = None) -> None:
+    def __init__(self, server: Server, query: Query[R], max_rows: int, checks: "Checks | None" = None) -> None:
         self._server, self.max_rows = server, max_rows
         self.checks = Checks() if checks is None else checks
         self.select: Select = query.syntax
+        self._kind = kind_of(query)
         self.view: View | None = None
         self.state: Literal["unknown", "complete", "error"] = "unknown"
         self.error: Exception | None = None
@@ -115,18 +117,22 @@ class LiveView:
         return self._server.version
 
     @property
-    def rows(self) -> Any:
+    def rows(self) -> R:
         """The result as it is now: rows with their nests, a row or None of `one`, or the value of an aggregate.
 
-        Raises: QueryError where it is closed or has ended with an error.
+        Raises: QueryError where it is closed, has ended with an error, or has a row that is not of its type.
         """
         with self._server.lock:
             self._check()
-            assert self.view is not None
             if self._rows is None:
-                root = self.view.operator.root.id
-                self._rows = nested(self._buckets.entries, self.view.shape, root, self.max_rows)
-            return self._rows
+                self._rows = typed(self._plain_rows(), self._kind)
+            found: R = self._rows
+            return found
+
+    def _plain_rows(self) -> Any:
+        """The result as plain data. The caller holds the lock."""
+        assert self.view is not None
+        return nested(self._buckets.entries, self.view.shape, self.view.operator.root.id, self.max_rows)
 
     def _check(self) -> None:
         if self.error is not None:
@@ -281,7 +287,7 @@ class LiveView:
                     if (loop, future) in self._waiting:
                         self._waiting.remove((loop, future))
 
-    def open(self) -> "LiveView":
+    def open(self) -> "LiveView[R]":
         """Begin; `with` does it. Raises: QueryError for a query that does not fit the tables; NotReadyError."""
         with self._server.lock:
             if self._opened or self._closed:
@@ -304,13 +310,13 @@ class LiveView:
                 self.state = "error" if self.error is not None else "unknown"
                 self._wake()
 
-    def __enter__(self) -> "LiveView":
+    def __enter__(self) -> "LiveView[R]":
         return self.open()
 
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    async def __aenter__(self) -> "LiveView":
+    async def __aenter__(self) -> "LiveView[R]":
         try:
             return await asyncio.to_thread(self.open)
         except asyncio.CancelledError:  # the thread goes on opening it

@@ -30,8 +30,9 @@ from eddy.serve.views.version import Version, Wanted, wanted_of
 from eddy.state.memory import MemoryStore
 from eddy.state.rocksdb import RocksDBStore
 from eddy.topology.queries.explain import QueryPlan
+from eddy.topology.queries.named import Queries
 from eddy.topology.queries.planning import MAX_ROWS
-from eddy.topology.queries.query import Query
+from eddy.topology.queries.query import Query, R
 from eddy.topology.topology import Topology
 
 __all__ = ["Snapshot", "Views", "views"]
@@ -76,6 +77,7 @@ class Views:
         state_dir: where rows are kept on disk, to go on from after a restart; None keeps them in memory.
         max_wait_s: seconds that committed records wait for a cut before they are shown without one.
         cache_bytes: memory for blocks of the store on disk.
+        queries: the named queries that clients may ask for.
 
     Raises: ConfigurationError where topics of the user's do not exist; StateError; TopologyError.
     """
@@ -88,7 +90,9 @@ class Views:
         state_dir: str | Path | None = None,
         max_wait_s: float = 2.0,
         cache_bytes: int = 64 << 20,
+        queries: Queries | None = None,
     ) -> None:
+        self.queries = queries or Queries()
         self._given, self._log = log, log.reopened()
         try:
             self.catalog = catalog_of(topology, self._log)
@@ -216,12 +220,12 @@ class Views:
 
     def live(
         self,
-        query: Query,
+        query: Query[R],
         *,
         max_rows: int = MAX_ROWS,
         actions: Callable[[list[Action], Version], object] | None = None,
         check_every: int | None = None,
-    ) -> LiveView:
+    ) -> LiveView[R]:
         """A query that is kept up to date, to be opened by `with` or `async with`: see `LiveView`.
 
         Args:
@@ -231,9 +235,9 @@ class Views:
             check_every: compare its rows after so many versions with the answer from scratch, for tests: one that
                 differs ends with an error that names the first difference. None compares nothing.
         """
-        return LiveView(self._live_server(), query, max_rows, Checks(actions, check_every))
+        return LiveView(self.live_server(), query, max_rows, Checks(actions, check_every))
 
-    def read(self, query: Query, *, max_rows: int = MAX_ROWS) -> Any:
+    def read(self, query: Query[R], *, max_rows: int = MAX_ROWS) -> R:
         """The result of a query, once. Raises: QueryError."""
         with self.live(query, max_rows=max_rows) as view:
             return view.rows
@@ -243,7 +247,8 @@ class Views:
         with self.live(query, max_rows=max_rows) as view:
             return view.explain()
 
-    def _live_server(self) -> LiveServer:
+    def live_server(self) -> LiveServer:
+        """The server of live queries over these tables, begun by the first call."""
         with self._live_lock:
             if self._live is None:
                 self._live = LiveServer(self.catalog, self.rows, self.wanted)
@@ -280,6 +285,7 @@ def views(
     state_dir: str | Path | None = None,
     max_wait_s: float = 2.0,
     cache_bytes: int = 64 << 20,
+    queries: Queries | None = None,
 ) -> Views:
     """Read the tables of an application: see `Views`, which has the arguments.
 
@@ -293,4 +299,4 @@ def views(
     ...     views.wait().exact, views["names"].get("ada")
     (True, None)
     """
-    return Views(topology, log, state_dir=state_dir, max_wait_s=max_wait_s, cache_bytes=cache_bytes)
+    return Views(topology, log, state_dir=state_dir, max_wait_s=max_wait_s, cache_bytes=cache_bytes, queries=queries)

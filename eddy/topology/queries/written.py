@@ -133,6 +133,6 @@ def _column(table: str, column: str) -> str:
 
 _TAKEN = frozenset(
     {"where", "order_by", "start", "skip", "limit", "one", "select", "nest", "pluck", "exists", "group_by", "aggregate"}
-    | {"count", "sum", "min", "max", "avg", "syntax", "to_json"}
+    | {"count", "sum", "min", "max", "avg", "syntax", "to_json", "explain", "into"}
 )
 """Columns of these names are written as t["name"]."""

@@ -6,7 +6,6 @@ import { List, make } from "./list.js";
 const POLL_MS = 2_000;
 const PAGE_ROWS = 500;
 const KEPT_PAGES = 40;
-const FIRST_ROWS = 1_000;
 const base = new URL(".", location.href).href.replace(/\/$/, "");
 const $ = (id) => document.getElementById(id);
 
@@ -383,19 +382,18 @@ async function showQuery(main, name, parameters) {
   if (lacking) return;
   const values = Object.fromEntries(Object.entries(given).map(([each, text]) => [each, valueOf(text, types[each])]));
   connection ??= new Connection(base, { token });
-  const view = connection.live(name, values, { limit: FIRST_ROWS });
+  const view = connection.live(name, values);
   const tree = new Tree(view, name);
   let frame = 0;
   const draw = () => {
     frame = 0;
     const says = { complete: "live", unknown: "a table is read anew", offline: "away; trying again", connecting: "connecting" };
-    note.replaceChildren(make("span", { class: `dot ${view.state === "complete" ? "good" : "bad"}` }, view.error ? "ended" : says[view.state]),
-      view.version ? make("span", {}, view.version.exact ? "exact" : "committed, not exact") : "", make("span", {}, tree.summary));
-    if (view.error) place.replaceChildren(make("p", { class: "error" }, view.error.message));
-    else if (view.shape) {
+    if (view.shape && !view.error) {
       tree.take();
       if (place.firstChild !== tree.element) place.replaceChildren(tree.element);
-    }
+    } else if (view.error) place.replaceChildren(make("p", { class: "error" }, view.error.message));
+    note.replaceChildren(make("span", { class: `dot ${view.state === "complete" ? "good" : "bad"}` }, view.error ? "ended" : says[view.state]),
+      view.version ? make("span", {}, view.version.exact ? "exact" : "committed, not exact") : "", make("span", {}, tree.summary));
   };
   const stop = view.subscribe(() => (frame ||= requestAnimationFrame(draw)));
   leave = () => {
@@ -507,11 +505,6 @@ class Tree {
 
   #act(what, index) {
     const item = this.#items[index];
-    if (what === "end") {
-      const { limit } = this.view;
-      if (limit !== null && Array.isArray(this.view.rows) && this.view.rows.length >= limit) this.view.window({ limit: limit * 2 });
-      return;
-    }
     if (item === undefined) return;
     const isOpen = this.#open.has(item.key);
     if (item.below && (what === "open" || what === "twist" || (what === "expand") !== isOpen)) {
@@ -530,7 +523,6 @@ class Tree {
 // Why a value is what it is
 
 function whyLink(table, key) {
-  if (!topology?.traces) return "";
   return make("p", {}, make("a", { href: `#/why/${encodeURIComponent(table)}?key=${encodeURIComponent(shown(key))}` }, "Why is it so?"));
 }
 

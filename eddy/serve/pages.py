@@ -25,7 +25,7 @@ from eddy.runtime.holding import told
 from eddy.serve.endpoint import Endpoint
 from eddy.serve.guard import TRUSTED, Guard
 from eddy.serve.metrics import CONTENT_TYPE_PLAIN_0_0_4, generate_latest, registry_of
-from eddy.serve.page.routes import page_routes, topology_route
+from eddy.serve.page.routes import page_routes, topology_route, trace_route
 from eddy.serve.state import Facts, ProbeResult, health, readiness
 from eddy.serve.views.http import TablesLater
 from eddy.serve.watch import Watch
@@ -45,7 +45,15 @@ class _Answer(msgspec.Struct, omit_defaults=True):
 
 def pages(watch: Watch, topology: Topology, endpoint: Endpoint, tables: TablesLater) -> ASGIApp:
     """The ASGI application of these pages, for one worker. The figures of its tables are among its own."""
-    return Guard(_routes(watch, topology, [*page_routes(), Mount("/v1", tables)], tables.figures), endpoint)
+    return Guard(
+        _routes(
+            watch,
+            topology,
+            [*page_routes(), trace_route(topology, lambda: tables.views), Mount("/v1", tables)],
+            tables.figures,
+        ),
+        endpoint,
+    )
 
 
 def pages_for_anybody(watch: Watch, topology: Topology) -> ASGIApp:

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import msgspec
 
-from eddy.topology.describe import internal_topic, stores_of, strategy, successors
+from eddy.topology.describe import stores_of, successors
 from eddy.topology.plan import (
     Block,
     Exchange,
@@ -30,9 +30,10 @@ from eddy.topology.plan import (
 )
 from eddy.topology.scopes import Scopes
 
-__all__ = ["Step", "picture", "steps"]
+__all__ = ["NUMBERED", "Step", "picture", "steps"]
 
-_NUMBERED = re.compile(r"[A-Z-]+-\d{10}")
+NUMBERED = re.compile(r"[A-Z-]+-\d{10}")
+"""The name of a step to which the author gave none."""
 _ROW, _HEIGHT, _GAP, _BEND = 62, 30, 22, 14
 _SWEEPS = 8
 _CHARACTER = 7.2
@@ -66,9 +67,9 @@ def steps(plan: Plan) -> list[Step]:
                 node.name,
                 _title(node),
                 _form(node),
-                node.topic if isinstance(node, Source | Sink) else internal_topic(plan, node),
+                node.topic if isinstance(node, Source | Sink) else node.internal_topic(plan.name),
                 stores.get(node.name, []),
-                strategy(node) if isinstance(node, Recursion | Block | Reachable | TreeTotals) else None,
+                node.strategy,
                 None if loop is None else loop.name,
                 [numbers[other] for other in after[node] if not isinstance(other, Variable)],
                 back,
@@ -92,7 +93,7 @@ def _title(node: Node) -> str:
         return f"↻ {node.name}"
     if isinstance(node, Variable):
         return node.label
-    if _NUMBERED.fullmatch(node.name):
+    if NUMBERED.fullmatch(node.name):
         return (
             node.verb if isinstance(node, Transform) else re.sub(r"(?<=.)([A-Z])", r" \1", type(node).__name__).lower()
         )

@@ -1,16 +1,13 @@
 """The page in headless Chromium: by keyboard and on a phone, with long tables, markup, and a server that is away."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import eddy
-from eddy.serve.endpoint import endpoint_of
-from eddy.serve.views.server import served
-from tests.serve.views.conftest import produce
+from tests.client.site import Site
 from tests.topology.programs import family
 from tests.waiting import wait_for
 
@@ -19,33 +16,10 @@ PATIENCE_S = 30.0
 MARKUP = "<img src=x onerror=alert(1)>"
 
 
-class Site:
-    """An application, and its view server, which may go and come back."""
-
-    def __init__(self, stack: ExitStack) -> None:
-        self.log = eddy.open_log()
-        stack.callback(self.log.close)
-        self.topology = family()
-        eddy.create_topics(self.topology, self.log)
-        stack.enter_context(eddy.run(self.topology, self.log))
-        self.serving = stack.enter_context(ExitStack())
-        self.port = 0
-        self.token: Path | None = None
-
-    def serve(self) -> str:
-        found = self.serving.enter_context(served(endpoint_of(str(self.port), self.token), self.topology, self.log))
-        self.port, self.views = found.port, found.views
-        return f"http://127.0.0.1:{self.port}/"
-
-    def write(self, rows: Mapping[str, str | None]) -> None:
-        pairs = {key: None if value is None else value.encode() for key, value in rows.items()}
-        self.views.wait(produce(self.log, "nodes", pairs), exact=True)
-
-
 @pytest.fixture
 def site() -> Iterator[Site]:
     with ExitStack() as stack:
-        yield Site(stack)
+        yield Site(stack, family())
 
 
 def focused(page: Any) -> str:
@@ -106,6 +80,17 @@ def test_rows_follow_the_table(visit: Visit, site: Site) -> None:
     site.write({"c": "b", "d": "c"})
     page.wait_for_selector(".row:has-text('3')")
     assert page.locator(".row").all_inner_texts() == ["b\n3", "c\n1"]
+
+
+def test_row_is_traced(visit: Visit, site: Site, screenshots: Callable[[Any, str], None]) -> None:
+    url = site.serve()
+    site.write({"leaf": "twig", "twig": "branch", "branch": "tree"})
+    page = visit(f"{url}#/tables/descendants")
+    page.click(".row:has-text('tree')")
+    page.click("text=Why is it so?")
+    page.wait_for_selector('pre:has-text(\'⋈ "twig" = "branch"\')')
+    assert "served at this version: 3, as computed here from the inputs" in page.locator("pre").inner_text()
+    screenshots(page, "trace")
 
 
 def test_phone_shows_all_without_scrolling_aside(

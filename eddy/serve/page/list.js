@@ -13,7 +13,7 @@ export class List {
 
   /**
    * `draw(element, index)` fills the element of a row; `act(what, index)` is called with "open", "expand", "collapse" or
-   * "end", as the last rows come into view.
+   * "twist", a click on the row's sign.
    */
   constructor({ label, role = "listbox", draw, act = () => {} }) {
     this.#draw = draw;
@@ -97,7 +97,6 @@ export class List {
       this.#draw(row, index);
     }
     this.element.setAttribute("aria-activedescendant", this.#rows.has(this.at) ? `row-${this.at}` : "");
-    if (last >= this.#count) this.#act("end", last);
   }
 
   #key(event) {

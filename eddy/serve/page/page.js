@@ -6,7 +6,6 @@ import { List, make } from "./list.js";
 const POLL_MS = 2_000;
 const PAGE_ROWS = 500;
 const KEPT_PAGES = 40;
-const FIRST_ROWS = 1_000;
 const base = new URL(".", location.href).href.replace(/\/$/, "");
 const $ = (id) => document.getElementById(id);
 
@@ -135,7 +134,7 @@ async function showTopology(main) {
   const now = make("section", { class: "card" });
   const trouble = make("section", { class: "card" });
   const text = make("details", { class: "card" }, make("summary", {}, "As text"), make("pre", {}, topology.text));
-  main.replaceChildren(make("div", { class: "columns" }, make("div", {}, picture, text), make("div", {}, now, trouble, chosen)));
+  main.replaceChildren(make("div", { class: "columns" }, make("div", {}, picture, text), make("div", {}, now, chosen, trouble)));
   let at = null;
   const nodes = [...picture.querySelectorAll(".node")];
   const choose = (node) => {
@@ -379,23 +378,22 @@ async function showQuery(main, name, parameters) {
   const lacking = query.arguments.some((each) => each.required && !(each.name in given));
   const place = make("div", { class: "card" }, make("p", { class: "dim" }, lacking ? "Fill in the arguments." : "Connecting …"));
   const note = make("p", { class: "bar", role: "status" });
-  main.replaceChildren(make("h1", {}, make("a", { href: "#/queries" }, "Live queries"), ` / ${name}`), argumentForm(query, given), place, note);
+  main.replaceChildren(make("h1", {}, make("a", { href: "#/queries" }, "Live queries"), ` / ${name}`), query.arguments.length ? argumentForm(query, given) : "", place, note);
   if (lacking) return;
   const values = Object.fromEntries(Object.entries(given).map(([each, text]) => [each, valueOf(text, types[each])]));
   connection ??= new Connection(base, { token });
-  const view = connection.live(name, values, { limit: FIRST_ROWS });
+  const view = connection.live(name, values);
   const tree = new Tree(view, name);
   let frame = 0;
   const draw = () => {
     frame = 0;
     const says = { complete: "live", unknown: "a table is read anew", offline: "away; trying again", connecting: "connecting" };
-    note.replaceChildren(make("span", { class: `dot ${view.state === "complete" ? "good" : "bad"}` }, view.error ? "ended" : says[view.state]),
-      view.version ? make("span", {}, view.version.exact ? "exact" : "committed, not exact") : "", make("span", {}, tree.summary));
-    if (view.error) place.replaceChildren(make("p", { class: "error" }, view.error.message));
-    else if (view.shape) {
+    if (view.shape && !view.error) {
       tree.take();
       if (place.firstChild !== tree.element) place.replaceChildren(tree.element);
-    }
+    } else if (view.error) place.replaceChildren(make("p", { class: "error" }, view.error.message));
+    note.replaceChildren(make("span", { class: `dot ${view.state === "complete" ? "good" : "bad"}` }, view.error ? "ended" : says[view.state]),
+      view.version ? make("span", {}, view.version.exact ? "exact" : "committed, not exact") : "", make("span", {}, tree.summary));
   };
   const stop = view.subscribe(() => (frame ||= requestAnimationFrame(draw)));
   leave = () => {
@@ -488,12 +486,13 @@ class Tree {
     const twist = make("span", { class: "twist", "aria-hidden": "true" }, item.below ? (isOpen ? "▾" : "▸") : "");
     if (item.nestName !== undefined) element.replaceChildren(twist, make("span", { class: "dim" }, `${item.nestName} (${number(item.below.length)})`));
     else element.replaceChildren(twist, ...this.#cells(item));
+    const text = element.lastChild.textContent + element.children[1].textContent;
     const old = this.#seen.get(item.key);
-    if (old !== undefined && old !== item.row && !element.classList.contains("fresh")) {
+    if (old !== undefined && old !== text && !element.classList.contains("fresh")) {
       element.classList.add("fresh");
       setTimeout(() => element.classList.remove("fresh"), 1_700);
     }
-    this.#seen.set(item.key, item.row);
+    this.#seen.set(item.key, text);
     if (this.#seen.size > 5_000) this.#seen.clear();
   }
 
@@ -507,11 +506,6 @@ class Tree {
 
   #act(what, index) {
     const item = this.#items[index];
-    if (what === "end") {
-      const { limit } = this.view;
-      if (limit !== null && Array.isArray(this.view.rows) && this.view.rows.length >= limit) this.view.window({ limit: limit * 2 });
-      return;
-    }
     if (item === undefined) return;
     const isOpen = this.#open.has(item.key);
     if (item.below && (what === "open" || what === "twist" || (what === "expand") !== isOpen)) {
@@ -530,7 +524,6 @@ class Tree {
 // Why a value is what it is
 
 function whyLink(table, key) {
-  if (!topology?.traces) return "";
   return make("p", {}, make("a", { href: `#/why/${encodeURIComponent(table)}?key=${encodeURIComponent(shown(key))}` }, "Why is it so?"));
 }
 

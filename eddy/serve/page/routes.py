@@ -3,12 +3,15 @@
 /                        the page; /page.js, /page.css, /list.js
 /client.js, /client.d.ts the client, for other pages too
 /topology                the topology as JSON, or as text, a Mermaid flowchart or an SVG document by `format=`
+/v1/trace/STEP?key=KEY   why a row is what it is
 
 The files are the same for everybody and hold no data, so they need no token: the page asks for it, and shows it with
 each of its own requests. Its policy allows no request to another host, and no script but these files.
 """
 
+import asyncio
 import hashlib
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -19,10 +22,15 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp
 
+from eddy.errors import EddyError, NotReadyError
+from eddy.serve.views.trace import Trace, trace
+from eddy.serve.views.views import Views
 from eddy.topology.picture import Step, steps
 from eddy.topology.topology import Topology
 
-__all__ = ["FILES", "page_routes", "topology_route", "with_page"]
+__all__ = ["FILES", "page_routes", "topology_route", "trace_route", "with_page"]
+
+_MAX_TRACED, _MAX_NAMED = 1_000_000, 200
 
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".ts": "text/plain"}
 FILES = {
@@ -51,15 +59,17 @@ class _Description(msgspec.Struct):
     steps: list[Step]
 
 
-def with_page(app: ASGIApp, topology: Topology) -> ASGIApp:
-    """An ASGI application with the page beside it."""
-    routes: list[BaseRoute] = [*page_routes(), topology_route(topology), Mount("/", app)]
-    return _plain(Starlette(routes=routes))
-
-
-def _plain(app: Starlette) -> Starlette:
-    app.router.redirect_slashes = False
-    return app
+def with_page(app: ASGIApp, topology: Topology, views: Views) -> ASGIApp:
+    """An ASGI application of views with the page beside it."""
+    routes: list[BaseRoute] = [
+        *page_routes(),
+        topology_route(topology),
+        trace_route(topology, lambda: views),
+        Mount("/", app),
+    ]
+    made = Starlette(routes=routes)
+    made.router.redirect_slashes = False
+    return made
 
 
 def page_routes() -> list[BaseRoute]:
@@ -100,6 +110,32 @@ def topology_route(topology: Topology) -> BaseRoute:
         return Response(shown, headers=headers, media_type=_PICTURES[form])
 
     return Route("/topology", answer)
+
+
+def trace_route(topology: Topology, views: Callable[[], Views | None]) -> BaseRoute:
+    """Traces of rows, one at a time, as they compute steps again."""
+    one_at_a_time = threading.Lock()
+
+    def found(name: str, key: str) -> Trace:
+        served = views()
+        if served is None:
+            raise NotReadyError("trace: tables are not served here, or not yet. Try again later")
+        with one_at_a_time:
+            return trace(served, topology.plan, name, key, _MAX_NAMED, _MAX_TRACED)
+
+    async def answer(request: Request) -> Response:
+        name, key = request.path_params["name"], request.query_params.get("key", "")
+        headers = _HEADERS | {"Cache-Control": "no-store"}
+        try:
+            made = await asyncio.to_thread(found, name, key)
+        except EddyError as error:
+            status = 503 if isinstance(error, NotReadyError) else 400
+            content = {"code": error.code, "error": str(error)}
+            return Response(msgspec.json.encode(content) + b"\n", status, headers, "application/json")
+        body = msgspec.json.encode(made, enc_hook=repr) + b"\n"
+        return Response(body, headers=headers, media_type="application/json")
+
+    return Route("/v1/trace/{name}", answer)
 
 
 def _described(topology: Topology) -> _Description:

@@ -87,11 +87,12 @@ class TablesLater:
 
     def __init__(self) -> None:
         self._app: Starlette | None = None
+        self.views: Views | None = None
         self._registry = CollectorRegistry()
 
     def serve(self, views: Views) -> None:
         """Serve the tables of these views."""
-        self._app = tables_app(views, limits=_BESIDE_A_WORKER)
+        self._app, self.views = tables_app(views, limits=_BESIDE_A_WORKER), views
         self._registry.register(Figures(views))
         self._registry.register(LiveFigures(self._app.state.live))
 

@@ -65,7 +65,7 @@ def served(
     with views:
         host, port = listener.getsockname()[:2]
         tables = tables_app(views, limits=limits)
-        app: ASGIApp = Guard(with_page(tables, topology), endpoint)
+        app: ASGIApp = Guard(with_page(tables, topology, views), endpoint)
         if cors:  # around the guard: a browser asks for leave without the token
             app = CORSMiddleware(app, allow_origins=cors, allow_methods=METHODS, allow_headers=["*"])
         server = Server(app, listener, connections=_CONNECTIONS, connection_s=_CONNECTION_S, keep_alive=True, tls=tls)

@@ -251,7 +251,9 @@ class LivePages:
 
     async def _publish(self) -> Publisher:
         """The queries that are published; made by the first request."""
-        return self.publisher or await asyncio.to_thread(self._made)
+        if self.publisher is not None:
+            return self.publisher
+        return await asyncio.to_thread(self._made)
 
     def _made(self) -> Publisher:
         with self._making:

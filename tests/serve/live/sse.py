@@ -17,6 +17,7 @@ from eddy.topology.queries.shapes import LevelShape, shape_of
 
 __all__ = ["Client", "TornError", "asked"]
 
+_PAUSE_S = 0.1
 _ops = msgspec.json.Decoder(list[Op]).decode
 
 
@@ -176,7 +177,9 @@ class Client:
                 except TornError:
                     if not again or not watch.is_alive():
                         raise
-                    with contextlib.suppress(TornError):
+                    try:
                         self.connect()
+                    except TornError:
+                        threading.Event().wait(_PAUSE_S)
         finally:
             watch.cancel()

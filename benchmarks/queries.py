@@ -45,8 +45,7 @@ def run(quick: bool) -> Section:
     _nests(section, sizes[-1], edits)
     moved = _trees(section)
     late_ms = {
-        f"{count:,} queries": _every_second(section, count, 2 if quick else 5)
-        for count in ((1_000,) if quick else (10_000, 20_000))
+        count: _every_second(section, count, 2 if quick else 5) for count in ((1_000,) if quick else (10_000, 20_000))
     }
     small, large = min(by_constant), max(by_constant)
     ten, most = windows[10_000], windows[sizes[-1]]
@@ -56,7 +55,8 @@ def run(quick: bool) -> Section:
                {kind: again / us for kind, (us, again) in ten.items()}, at_least=True),
         Target("a change that touches no query, each condition", 2, "µs", {"": filter_us}),
         Target(f"{large:,} queries field = const, by {small}", 1.2, "×", {"": by_constant[large] / by_constant[small]}),
-        Target("each query changes every second on one core, p99 to the patch", 100, "ms", late_ms),
+        Target(f"{min(late_ms):,} queries, each changing every second, on one core, p99 to the patch", 100, "ms",
+               {"": late_ms[min(late_ms)]}),
         Target("a subtree of 1,000 nodes that moves", 3, "operations", {"": moved}),
     ]  # fmt: skip
     return section

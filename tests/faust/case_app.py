@@ -27,7 +27,14 @@ for number, chosen in enumerate(os.environ.get("HOSTED", f"{CASES[0].name}=agent
     HOSTED.append(eddy.faust.host(app, prefixed(NAMED[name], f"{PREFIX}{number}-"), mode, config=eddy.Config()))
 
 
-@app.agent(app.topic(min(sink.topic for sink in HOSTED[0].topology.plan.sinks()), value_type=bytes, allow_empty=True))
+@app.agent(
+    app.topic(
+        min(sink.topic for sink in HOSTED[0].topology.plan.sinks()),
+        value_type=bytes,
+        value_serializer="raw",
+        allow_empty=True,
+    )
+)
 async def read(stream: StreamT[bytes]) -> None:
     """Faust does not start without an agent."""
     async for _ in stream:

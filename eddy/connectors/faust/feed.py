@@ -7,7 +7,7 @@ Records stay in the batches in which Faust's consumer has fetched them: there is
 worker's thread makes columns of them.
 
 Invariant: `position` is that of a committed transaction. Faust fetches no more while `full`, so that at most
-`capacity` records and one fetch of each partition are under way.
+`capacity` records and those of one call are under way.
 """
 
 import asyncio

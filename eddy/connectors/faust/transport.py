@@ -26,6 +26,8 @@ __all__ = ["CommittedConsumer", "SourceTopic", "read_committed"]
 
 _SCHEMES = ("kafka", "aiokafka")
 _PAUSE_S = 0.005
+_FETCHED = 5_000
+"""Records that one call fetches, at most; a fetch of the broker's may have many more, compressed."""
 
 Batches = Mapping[TP, list[Any]]
 
@@ -39,6 +41,13 @@ class _Thread(driver.AIOKafkaConsumerThread):
         made = super()._create_worker_consumer(transport)
         made._isolation_level = "read_committed"  # read when it starts; Faust has no setting for it
         return made
+
+    async def _fetch_records(
+        self, consumer: Any, active_partitions: set[TP], timeout: float | None = None, max_records: int | None = None
+    ) -> Batches:
+        most = min(max_records or _FETCHED, _FETCHED)
+        found: Batches = await super()._fetch_records(consumer, active_partitions, timeout, most)
+        return found
 
     def member(self) -> tuple[str, str | None]:
         """The id of this member of the group, and its static name, if any."""

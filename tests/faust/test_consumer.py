@@ -70,3 +70,23 @@ def test_records_that_are_committed_already_are_skipped_and_faust_s_position_fol
     fed.feed.put(fed.where, batch(*range(RECORDS)), generation=1)
     fed.poll()
     assert (fed.offsets, fed.feed.full, fed.feed.position(fed.where)) == ([], False, RECORDS)
+
+
+def test_positions_are_read_anew_where_another_worker_has_gone_on_and_deleted_records(topics: Topics) -> None:
+    name = unique("faust-outdated")
+    where, loop = TopicPartition(name, 0), TopicPartition(f"{name}-loop", 0)
+    topics.make(1, where.topic, loop.topic)
+    topics.write(loop.topic, {b"%d" % number: b"v" for number in range(10)})
+    feed = Feed(frozenset([name]), 10)
+    feed.assign(Assignment(1, "m", None, frozenset([where])))
+    consumer = FaustConsumer(topics.log, feed, (name, f"{name}-app"), {name: 1}, {loop.topic: 1})
+    with closing(consumer):
+        assert consumer.poll(1_000, 0.0).assigned == {where, loop}
+        topics.log.set_positions(name, {loop: 10})
+        topics.log.delete_records({loop: 10})
+        polls = []
+        wait_for(lambda: polls.append(consumer.poll(1_000, 0.1)) or polls[-1].assigned, PATIENCE_S, "new positions")
+        assert (polls[-1].revoked, polls[-1].assigned) == ({where, loop}, {where, loop})
+        topics.write(loop.topic, {b"later": b"v"})
+        wait_for(lambda: polls.append(consumer.poll(1_000, 0.1)) or polls[-1].records, PATIENCE_S, "the record")
+    assert [list(records.keys) for records in polls[-1].records] == [[b"later"]]

@@ -54,6 +54,22 @@ class FaustConsumer:
 
     def poll(self, max_records: int, timeout_s: float, max_bytes: int = UNBOUNDED) -> Poll:
         """As `Consumer.poll`."""
+        try:
+            return self._poll(max_records, timeout_s, max_bytes)
+        except ConnectorError as error:
+            if error.retriable or not self._is_outdated():
+                raise
+            return self._adopt(self._feed.assignment)
+
+    def _is_outdated(self) -> bool:
+        """Whether another worker has gone on with an exchange, and maybe deleted records that this one still wants.
+
+        So it is after a pause beyond the session, until Faust learns of it.
+        """
+        starts = self._log.starts(self._group, [*self._exchanged])
+        return any(starts[partition] > position for partition, position in self._exchanged.items())
+
+    def _poll(self, max_records: int, timeout_s: float, max_bytes: int) -> Poll:
         if self._feed.assignment is not self._assignment:
             return self._adopt(self._feed.assignment)
         if self._assignment is None or self._paused:

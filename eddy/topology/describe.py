@@ -7,7 +7,7 @@ from eddy.topology.compile import Environment, compile_plan
 from eddy.topology.plan import Block, Exchange, Node, Plan, Reachable, Recursion, Sink, Source, TreeTotals, Variable
 from eddy.topology.scopes import Loop
 
-__all__ = ["describe", "mermaid", "strategy", "successors"]
+__all__ = ["describe", "internal_topic", "mermaid", "stores_of", "strategy", "successors"]
 
 
 def strategy(node: Loop | Reachable | TreeTotals) -> str:
@@ -88,12 +88,13 @@ def _headline(plan: Plan, node: Node, stores: list[str]) -> str:
         return f"Source: {node.name} (topics: [{node.topic}]{store})"
     if isinstance(node, Sink):
         return f"Sink: {node.name} (topic: {node.topic})"
-    topic = _internal_topic(plan, node)
+    topic = internal_topic(plan, node)
     through = f", topic: {topic}" if topic else ""
     return f"Processor: {node.name} (stores: [{', '.join(stores)}]{through})"
 
 
-def _internal_topic(plan: Plan, node: Node) -> str | None:
+def internal_topic(plan: Plan, node: Node) -> str | None:
+    """The topic through which a step's rows reach other owners, None where there is none."""
     if isinstance(node, Exchange):
         return f"{plan.name}-{node.name}"
     return f"{plan.name}-{node.name}-loop" if isinstance(node, Recursion) and not node.nested else None

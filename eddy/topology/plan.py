@@ -10,11 +10,13 @@ that needs rows by key takes a rekeyed input through an `Exchange`.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from eddy.errors import TopologyError
 from eddy.operators.body import Bound
 from eddy.serde import Serde
+from eddy.topology.node import Kind, Node
+from eddy.topology.reductions import Aggregate, Count, OneRow, Reduce, TopK, WeightFunction
 
 __all__ = [
     "REKEYING",
@@ -30,6 +32,7 @@ __all__ = [
     "Latest",
     "Merge",
     "Node",
+    "OneRow",
     "Plan",
     "Reachable",
     "Recursion",
@@ -38,6 +41,7 @@ __all__ = [
     "Source",
     "StreamTableJoin",
     "TableJoin",
+    "TopK",
     "Transform",
     "TreeTotals",
     "Upsert",
@@ -45,45 +49,12 @@ __all__ = [
     "WeightFunction",
 ]
 
-Kind = Literal["stream", "table", "relation"]
 Verb = Literal[
     "filter", "filter-not", "map", "map-values", "flat-map", "flat-map-values", "select-key", "peek", "negate"
 ]
 
 REKEYING = frozenset({"map", "flat-map", "select-key"})
 """The verbs that may change keys."""
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Node:
-    """One step. `label` is the nearest name given by the author; `key` and `value` are serdes, None if not given."""
-
-    name: str
-    label: str
-    kind: Kind
-    inputs: tuple["Node", ...] = ()
-    key: Serde[Any] | None = None
-    value: Serde[Any] | None = None
-    rekeyed: bool = False
-    single_partition: bool = False
-    """Whether all rows are in a single partition, so that no step has to send them to other workers."""
-
-    @property
-    def written(self) -> str:
-        """The author's name from which the step's name is derived; else the step's own name."""
-        return self.label if self.name.startswith(f"{self.label}-") else self.name
-
-    @property
-    def stops(self) -> bool:
-        """Whether a worker ends, where nothing unread could mend it, because this step holds something."""
-        return False
-
-    drops = False
-    """Whether the step can drop a row, so that a recursion over it can end."""
-    linear = True
-    """Whether op(A + B) = op(A) + op(B), so that a recursion over it can be computed by waves."""
-    derived: ClassVar[tuple[str, ...]] = ()
-    """Suffixes of the step's name that name its additional states."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -179,51 +150,6 @@ class Join(Node):
     derived = ("left", "right")
 
     merge: Callable[[Any, Any, Any], tuple[Any, Any]]
-    drops = True
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Count(Node):
-    """The number of rows by key."""
-
-    derived = ("made",)
-
-    linear = False
-    drops = True
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Reduce(Node):
-    """The rows that `function(key, {value: weight})` returns for each key."""
-
-    derived = ("made",)
-
-    function: Callable[[Any, Any], Any]
-    linear = False
-    drops = True
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Aggregate(Node):
-    """A fold by key; with a subtractor it can retract rows."""
-
-    derived = ("rows", "made")
-
-    initial: Callable[[], Any]
-    adder: Callable[[Any, Any, Any], Any]
-    subtractor: Callable[[Any, Any, Any], Any] | None = None
-    linear = False
-    drops = True
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class WeightFunction(Node):
-    """A function of weights: each row once (distinct), or as often as its weight is positive (minus)."""
-
-    derived = ("made",)
-
-    form: Literal["distinct", "minus"]
-    linear = False
     drops = True
 
 

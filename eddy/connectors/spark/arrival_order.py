@@ -88,7 +88,7 @@ def folds_in_any_order(plan: Plan, commutes: Collection[str] = ()) -> set[str]:
 
 
 def _folds_a_stream(node: Node) -> bool:
-    return isinstance(node, Aggregate) and node.inputs[0].kind == "stream"
+    return isinstance(node, Aggregate) and node.inputs[0].kind == "stream" and not node.commutes
 
 
 def tainted(plan: Plan, names: Collection[str]) -> dict[Node, str]:

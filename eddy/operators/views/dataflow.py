@@ -45,9 +45,9 @@ class Operator:
 class TableRows(Operator):
     """The rows of a table by key: they come from outside. `olds` are former rows of keys that the batch changes."""
 
-    def __init__(self, rows: dict[Flat, Row]) -> None:
+    def __init__(self, rows: dict[Flat, Row], name: str = "") -> None:
         super().__init__()
-        self.rows = rows
+        self.rows, self.name = rows, name
         self.olds: dict[Flat, Row | None] = {}
 
     def take(self, delta: Mapping[Flat, Row | None]) -> None:
@@ -88,6 +88,9 @@ class Dataflow:
 
     def __len__(self) -> int:
         return len(self._shared)
+
+    def __contains__(self, identity: Hashable) -> bool:
+        return identity in self._shared
 
     def shared(self, identity: Hashable, make: Callable[[], Op]) -> Op:
         """The operator of this identity; made where there is none. Call `release` for each call of this."""

@@ -13,12 +13,13 @@ Cost: of a move O(depth), of a removal O(rows that go).
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
 from eddy.errors import QueryError
+from eddy.operators.views.action import Action, ActionName, values_of_key
 from eddy.operators.views.dataflow import Operator, Schedule
 from eddy.operators.views.ordered import Ordered
 from eddy.operators.views.patch import Drop, Insert, Move, Op, Remove, Set
@@ -117,6 +118,8 @@ class ViewOperator(Operator):
         self.max_rows = max_rows
         self.pending: list[tuple[Bucket, WindowDelta]] = []
         self.ops: list[Op] = []
+        self.actions: list[Action] | None = None
+        """The actions of the batch, where they are asked for."""
         self.failure: QueryError | None = None
         self.rows = 0
         self._buckets: dict[tuple[int, Flat, Levels], Bucket] = {}
@@ -131,6 +134,10 @@ class ViewOperator(Operator):
 
     def __len__(self) -> int:
         return len(self._buckets)
+
+    def buckets(self) -> Iterable[Bucket]:
+        """All buckets that the root leads to."""
+        return self._buckets.values()
 
     def snapshot(self) -> list[Op]:
         """Patches that make the view of nothing."""
@@ -178,6 +185,8 @@ class ViewOperator(Operator):
     def end(self) -> None:
         """The batch is over."""
         self.ops = []
+        if self.actions:
+            self.actions = []
 
     def _show(self, bucket: Bucket, delta: WindowDelta, gone: list[tuple[Bucket, Row]]) -> None:
         """The patch of one window, and its routes: those that come at once, those that go into `gone`."""
@@ -190,6 +199,8 @@ class ViewOperator(Operator):
                 stayed.append((before[0], index, position))
         self.rows += len(delta.entered) - len(delta.left)
         stays = {position for _, _, position in stayed}
+        if self.actions is not None:
+            self._note(bucket, left, stayed, stays, delta)
         self.ops += [Remove(bucket.id, index) for index, _ in left.values()]
         self.ops += self._inserts(bucket, (), [(i, p) for i, p in delta.entered if p not in stays])
         self.ops += [Move(bucket.id, before, index) for before, index in _moves(stayed, delta)]
@@ -199,6 +210,32 @@ class ViewOperator(Operator):
         if level.nests:
             for _, position in left.values():
                 gone.append((bucket, ordered.was(position)))
+
+    def _note(
+        self,
+        bucket: Bucket,
+        left: Iterable[Flat],
+        stayed: Iterable[tuple[int, int, Flat]],
+        stays: Container[Flat],
+        delta: WindowDelta,
+    ) -> None:
+        """Keep the actions of one window."""
+        ordered, actions = bucket.level.ordered, self.actions
+        assert actions is not None
+        table, changed = ordered.table.name, ordered.table.olds
+
+        def note(action: ActionName, key: Flat) -> None:
+            actions.append(Action(action, table, values_of_key(key), bucket.id, key in changed))
+
+        for key in left:
+            note("remove", key)
+        for _, position in delta.entered:
+            if position not in stays:
+                note("insert", ordered.key_of(position))
+        for before, now, position in stayed:
+            note("update" if before == now else "move", ordered.key_of(position))
+        for _, position in delta.changed:
+            note("update", ordered.key_of(position))
 
     def _set(self, bucket: Bucket, index: int, position: Flat, gone: list[tuple[Bucket, Row]]) -> None:
         level = bucket.level

@@ -29,7 +29,7 @@ class Ordered(Operator):
         order: Sequence[tuple[str, bool]],
     ) -> None:
         super().__init__([source])
-        self._source, self.table = source, table
+        self.source, self.table = source, table
         self._bucket, self._order = join_key(by), order_of(order)
         self.position = order_key(order, flat_key(key_columns))
         self._tail = 2 * len(key_columns)
@@ -42,6 +42,10 @@ class Ordered(Operator):
         for values, positions in filled.items():
             positions.sort()
             self.buckets[values] = SortedBucket(positions)
+
+    def row_count(self) -> int:
+        """The number of positions, in all buckets."""
+        return sum(len(bucket.positions) for bucket in self.buckets.values())
 
     def key_of(self, position: Flat) -> Flat:
         """The key of the row at a position."""
@@ -81,7 +85,7 @@ class Ordered(Operator):
         """Move positions, and tell the windows of buckets that changed."""
         deltas: dict[SortedBucket, BucketDelta] = {}
         values_of, order_of = self._bucket, self._order
-        for key, old, new in self._source.out:
+        for key, old, new in self.source.out:
             one = None if old is None else values_of(old)
             two = None if new is None else values_of(new)
             before = None if old is None or one is None else order_of(old) + key

@@ -30,6 +30,7 @@ __all__ = [
     "plain",
     "restored",
     "same_row",
+    "same_value",
 ]
 
 Row = dict[str, Any]
@@ -149,19 +150,19 @@ def same_row(old: Row | None, new: Row | None) -> bool:
     """Whether rows are equal, of equal kinds too: 1 equals True."""
     if old is None or new is None or old != new:
         return old is new
-    return all(_same(value, new[column]) for column, value in old.items())
+    return all(same_value(value, new[column]) for column, value in old.items())
 
 
-def _same(old: Any, new: Any) -> bool:
-    """Whether equal values are of equal kinds, to their last item."""
+def same_value(old: Any, new: Any) -> bool:
+    """Whether values are equal, and of equal kinds to their last item. Not a number is itself."""
     kind = type(old)
     if kind is not type(new):
         return False
     if kind is dict:
-        return all(_same(value, new[name]) for name, value in old.items())
+        return old.keys() == new.keys() and all(same_value(value, new[name]) for name, value in old.items())
     if kind is list:
-        return all(map(_same, old, new))
-    return kind is not float or bool(old) or str(old) == str(new)  # 0.0 equals -0.0
+        return len(old) == len(new) and all(map(same_value, old, new))
+    return bool(old == new if kind is not float or old else str(old) == str(new)) or (old != old and new != new)
 
 
 def like_pattern(pattern: str, *, ignore_case: bool = False) -> re.Pattern[str]:

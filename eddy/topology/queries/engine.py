@@ -14,11 +14,12 @@ from collections.abc import Mapping
 import msgspec
 
 from eddy.errors import QueryError
+from eddy.operators.views.action import Action, unseen
 from eddy.operators.views.dataflow import Dataflow, TableRows
 from eddy.operators.views.nest import ViewOperator
 from eddy.operators.views.patch import Op
 from eddy.operators.views.values import Flat, Row
-from eddy.topology.queries.planning import MAX_ROWS, View, bounds_of, open_view
+from eddy.topology.queries.planning import MAX_ROWS, View, bounds_of, open_view, tables_of
 from eddy.topology.queries.syntax import Select
 
 __all__ = ["Delta", "LiveQueries"]
@@ -34,6 +35,9 @@ class LiveQueries:
         self._dataflow = Dataflow()
         self._shared: dict[tuple[int, str], View] = {}
         self._by_operator: dict[ViewOperator, View] = {}
+        self._logged: dict[View, list[TableRows]] = {}
+        self.actions: dict[View, list[Action]] = {}
+        """The actions of the latest batch, by view, of those that are logged."""
 
     @property
     def tables(self) -> dict[str, TableRows]:
@@ -45,7 +49,7 @@ class LiveQueries:
 
     def load(self, name: str, rows: dict[Flat, Row]) -> None:
         """Add a table with its rows by key, in the form of `flat_key` of the key's columns."""
-        self._dataflow.tables[name] = TableRows(rows)
+        self._dataflow.tables[name] = TableRows(rows, name)
 
     def unload(self, name: str) -> None:
         """Forget a table. Raises: QueryError while a query reads it."""
@@ -76,7 +80,14 @@ class LiveQueries:
             identity = _identity(view.shape.select, view.operator.max_rows)
             if self._shared.get(identity) is view:
                 del self._shared[identity]
+            self._logged.pop(view, None)
             view.close()
+
+    def log(self, view: View) -> None:
+        """From now on keep the actions of each batch on a view, until it is closed."""
+        if view not in self._logged:
+            self._logged[view] = [self.tables[name] for name in sorted(tables_of(view.shape.select))]
+            view.operator.actions = []
 
     def apply(self, deltas: Mapping[str, Delta]) -> list[tuple[View, list[Op]]]:
         """Apply deltas of tables as one batch. Returns the patch of each view that changes.
@@ -84,6 +95,7 @@ class LiveQueries:
         A view whose bound is exceeded has an empty patch and an `operator.failure`.
         """
         called = self._dataflow.step(deltas)
+        self.actions = {view: self._actions(view) for view in self._logged}
         found = []
         for operator in called:
             if isinstance(operator, ViewOperator):
@@ -92,6 +104,10 @@ class LiveQueries:
                     found.append((view, operator.ops))
             operator.end()
         return found
+
+    def _actions(self, view: View) -> list[Action]:
+        seen = view.operator.actions or []
+        return seen + unseen(seen, self._logged[view])
 
     def move_window(self, view: View, skip: int, limit: int | None) -> list[Op]:
         """Show other rows of an unshared view: the patch that leads to them."""

@@ -14,7 +14,7 @@ from tests.conformance.engines import CANNOT, ENGINES, ON_FAUST, ON_KAFKA, Kafka
 from tests.seeds import DAY
 
 PARTITIONS = (1, 3)
-HOSTED = 4
+HOSTED = 3
 """How many cases of a day one Faust app hosts at once, in each mode: their apps take most of the time to start."""
 WAYS_ON_KAFKA = [*product((engine for engine in ON_KAFKA if engine not in ON_FAUST), PARTITIONS)]
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import eddy
-from eddy.partitioner import partition_of
 from tests.faust.conftest import Start
 from tests.faust.family import PARTITIONS, Family, descendants, tree
 from tests.faust.rig import PATIENCE_S, FaustWorker, Topics, unique
@@ -93,10 +92,11 @@ def test_a_backlog_takes_bounded_memory(start: Start, topics: Topics) -> None:
     name, records, value = unique("faust-backlog"), 1_000_000, b"x" * 1_000
     topics.make(PARTITIONS, f"{name}-in", f"{name}-out")
     for number in range(0, records, 10_000):
-        keys = [eddy.Int64.encode(key) for key in range(number, number + 10_000)]
+        keys: dict[int, list[bytes]] = {partition: [] for partition in range(PARTITIONS)}
+        for key in map(eddy.Int64.encode, range(number, number + 10_000)):
+            keys[topics.log.partitioner(key, PARTITIONS)].append(key)
         topics.writer.begin()
-        for partition in range(PARTITIONS):
-            mine = [key for key in keys if partition_of(key, PARTITIONS) == partition]
+        for partition, mine in keys.items():
             topics.writer.send(f"{name}-in", partition, mine, [value] * len(mine), [0] * len(mine))
         topics.writer.commit({}, None)
     worker = start("filtering", HERE, NAME=name)

@@ -15,6 +15,7 @@ row's non-zero differences.
 from collections.abc import Iterable, Mapping, Sequence
 
 from eddy.operators.batch import Batch, Row, ZSet, merge_into
+from eddy.operators.context import Context
 from eddy.operators.nested_operators import NestedReduce
 from eddy.operators.operator import State
 from eddy.state.trace import Trace
@@ -43,11 +44,11 @@ class InnerErrors(NestedReduce):
         super().__init__(name, over, errors, _once, signed=True)
         self._moves: ZSet = {}
 
-    def step(self, *inputs: Batch) -> Batch:
+    def step(self, context: Context, *inputs: Batch) -> Batch:
         """Return the delta of the errors in this iteration."""
-        made = super().step(*inputs)
+        made = super().step(context, *inputs)
         for (key, value), weight in zip(made.rows, made.weights, strict=True):
-            now = self._made.weight(key, value, self.time)
+            now = self._made.weight(key, value, context.iteration)
             moved = (now != 0) - (now != weight)
             self._moves[key, value] = self._moves.get((key, value), 0) + moved
         return made

@@ -11,6 +11,7 @@ from typing import Any
 
 from eddy.errors import DataError
 from eddy.operators.batch import Batch, ZSet
+from eddy.operators.context import Context
 from eddy.operators.keyed import Keyed
 from eddy.operators.operator import State
 from eddy.operators.set_aside import Aside, only_written, refused
@@ -46,11 +47,11 @@ class OneRow(Keyed):
         """The table, and the rows of keys with several."""
         return (self.table, self.several)
 
-    def step(self, *inputs: Batch) -> Batch:
+    def step(self, context: Context, *inputs: Batch) -> Batch:
         """Move the keys that have one row now into the table, and the others out of it."""
         return self._step(self.with_keys(inputs[0]), None)
 
-    def step_apart(self, aside: Aside, *inputs: Batch) -> Batch:
+    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Set the rows aside that `several` cannot write; a row that the table cannot write is not in the table."""
         return self._step(only_written(aside, self.with_keys(inputs[0]), self.several.spec), aside)
 

@@ -19,6 +19,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from eddy.operators.batch import EMPTY, Batch, ZSet, merge_into
+from eddy.operators.context import Context, Wake
 from eddy.operators.endless import EndlessError
 from eddy.operators.exchange import Ownership
 from eddy.operators.fixpoint import ADVICE, Fixpoint, Results
@@ -66,10 +67,9 @@ class Outermost(Fixpoint):
 
     forget_wave = forget_waves
 
-    @property
-    def wakes(self) -> bool:
-        """Whether a try is owed, here."""
-        return any(note.owed for note in self._owned().values())
+    def wakes_at(self) -> Wake | None:
+        """At once if a try is owed, here."""
+        return Wake.AT_ONCE if any(note.owed for note in self._owned().values()) else None
 
     def held(self) -> Mapping[int, str]:
         """The least message of each partition."""
@@ -87,7 +87,7 @@ class Outermost(Fixpoint):
         homes = self.queue.partitions(list(notes))
         return {unit: notes[unit] for unit, home in zip(notes, homes, strict=True) if self.ownership.owns(home, count)}
 
-    def step(self, *inputs: Batch) -> Batch:
+    def step(self, context: Context, *inputs: Batch) -> Batch:
         """Process the input together with the queued input of its units, or queue it."""
         queued = {unit for unit, note in self.queue.notes().items() if note.queued}
         time = max(map(_TIME, inputs), default=0)
@@ -101,7 +101,7 @@ class Outermost(Fixpoint):
         try:
             totals, over = self.run_iterations(inputs)
         except EndlessError as error:
-            if self._budget.divisible and error.of_work:
+            if context.divisible and error.of_work:
                 raise
             self._undo()
             delta = numbered(enumerate(inputs))

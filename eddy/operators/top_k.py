@@ -20,6 +20,7 @@ import msgspec
 
 from eddy.errors import DataError
 from eddy.operators.batch import Batch
+from eddy.operators.context import Context
 from eddy.operators.keyed import Keyed
 from eddy.operators.operator import State
 from eddy.operators.set_aside import Aside, only_written, refused
@@ -119,11 +120,11 @@ class TopK(Keyed):
         """The table, and the rows."""
         return (self.table, self.rows)
 
-    def step(self, *inputs: Batch) -> Batch:
+    def step(self, context: Context, *inputs: Batch) -> Batch:
         """Change the results of the keys in the batch."""
         return self._step(self.with_keys(inputs[0]), None)
 
-    def step_apart(self, aside: Aside, *inputs: Batch) -> Batch:
+    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Set the rows aside for which `by` fails; a key whose result the table cannot write is withheld."""
         batch = only_written(aside, self.with_keys(inputs[0]), self.rows.spec)
         return self._step(aside.without(batch, self._without_order(batch)), aside)

@@ -10,7 +10,7 @@ from functools import singledispatchmethod
 from typing import Any
 
 from eddy.errors import TopologyError
-from eddy.operators import constant, join, stateless, tables
+from eddy.operators import constant, join, tables
 from eddy.operators.body import Body
 from eddy.operators.circuit import Circuit, Output
 from eddy.operators.exchange import Budget, Gate, Ownership
@@ -189,20 +189,6 @@ class _PlanCompiler:
     @_compile.register
     def _transform(self, node: nodes.Transform) -> None:
         self._scope.transform(node, self.world.peeks)
-
-    @_compile.register
-    def _merge(self, node: nodes.Merge) -> None:
-        self._scope.slots[node] = self._scope.emit(stateless.Union(node.name), *self._scope.inputs_of(node))
-
-    @_compile.register
-    def _latest(self, node: nodes.Latest) -> None:
-        self._scope.slots[node] = self._scope.emit(stateless.Latest(node.name), *self._scope.inputs_of(node))
-
-    @_compile.register
-    def _upsert(self, node: nodes.Upsert) -> None:
-        self._scope.slots[node] = self._scope.emit(
-            tables.Upsert(node.name, self.table(node, node.name)), *self._scope.inputs_of(node)
-        )
 
     @_compile.register
     def _constant(self, node: nodes.Constant) -> None:

@@ -18,12 +18,13 @@ from eddy.operators.nested_operators import NestedJoin, NestedLookupJoin, Nested
 from eddy.operators.operator import Operator
 from eddy.operators.outermost import Outermost
 from eddy.operators.queued import Queue
-from eddy.operators.stateless import Map, Union
+from eddy.operators.stateless import Map
 from eddy.serde import Native, Serde
 from eddy.state.arrangement import Arrangement
 from eddy.state.spec import StateSpec
 from eddy.state.trace import Trace
 from eddy.topology import plan as nodes
+from eddy.topology.node import States
 from eddy.topology.plan import Binding, Block, Node, Recursion, Variable
 from eddy.topology.scopes import Loop, Scopes
 from eddy.topology.slots import Slots, swapped, with_time
@@ -31,7 +32,7 @@ from eddy.topology.slots import Slots, swapped, with_time
 __all__ = ["LoopCompiler", "Outside"]
 
 
-class Outside(Protocol):
+class Outside(States, Protocol):
     """The interface to the compiler of the surrounding plan or loop."""
 
     world: Any
@@ -39,9 +40,6 @@ class Outside(Protocol):
 
     def lookup(self, node: Node, name: str) -> Any:
         """The state with the rows of a step outside all loops, for joins."""
-
-    def spec(self, node: Node, name: str, kind: str, value: Serde[Any] | None) -> StateSpec:
-        """The identity of a state whose rows are co-partitioned with those of `node`."""
 
 
 class LoopCompiler:
@@ -120,8 +118,10 @@ class LoopCompiler:
 
     @singledispatchmethod
     def _compile(self, node: Node) -> None:
-        """A function of all values of a key; only other steps have a method here."""
-        assert node.grouping is not None, f"{type(node).__name__} inside a loop"
+        """A function of all values of a key, or a step without a state; only other steps have a method here."""
+        if node.grouping is None:
+            self._emit(node, node.operator(self._outside))
+            return
         taken, made = self._trace(node.inputs[0], node.name), self._trace(node, f"{node.name}-made")
         self._emit(node, NestedReduce(node.name, taken, made, *node.grouping))
 
@@ -131,10 +131,6 @@ class LoopCompiler:
     @_compile.register
     def _transform(self, node: nodes.Transform) -> None:
         self._inner.transform(node, self._outside.world.peeks)
-
-    @_compile.register
-    def _merge(self, node: nodes.Merge) -> None:
-        self._emit(node, Union(node.name))
 
     @_compile.register
     def _join(self, node: nodes.Join) -> None:

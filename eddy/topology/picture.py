@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import msgspec
 
-from eddy.topology.describe import internal_topic, stores_of, strategy, successors
+from eddy.topology.describe import stores_of, successors
 from eddy.topology.plan import (
     Block,
     Exchange,
@@ -67,9 +67,9 @@ def steps(plan: Plan) -> list[Step]:
                 node.name,
                 _title(node),
                 _form(node),
-                node.topic if isinstance(node, Source | Sink) else internal_topic(plan, node),
+                node.topic if isinstance(node, Source | Sink) else node.internal_topic(plan.name),
                 stores.get(node.name, []),
-                strategy(node) if isinstance(node, Recursion | Block | Reachable | TreeTotals) else None,
+                node.strategy,
                 None if loop is None else loop.name,
                 [numbers[other] for other in after[node] if not isinstance(other, Variable)],
                 back,

@@ -8,14 +8,15 @@ Keys keep their place: a node that is not `rekeyed` has its rows where its input
 that needs rows by key takes a rekeyed input through an `Exchange`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from eddy.errors import TopologyError
-from eddy.operators.body import Bound
-from eddy.serde import Serde
-from eddy.topology.node import Kind, Node
+from eddy.operators import stateless, tables
+from eddy.operators.operator import Operator
+from eddy.topology.node import MIXED, NO_PLACE, Arrival, Kept, Kind, Node, States
+from eddy.topology.recursions import Binding, Block, HeldErrors, Reachable, Recursion, TreeTotals, Variable
 from eddy.topology.reductions import Aggregate, Count, OneRow, Reduce, TopK, WeightFunction
 
 __all__ = [
@@ -61,22 +62,51 @@ REKEYING = frozenset({"map", "flat-map", "select-key"})
 class Source(Node):
     """The records of a topic, as facts or as the table of their latest values."""
 
+    reads = True
+
     topic: str
+
+    def headline(self, application: str, stores: Sequence[str]) -> str:
+        """Its topic."""
+        store = f", store: {', '.join(stores)}" if stores else ""
+        return f"Source: {self.name} (topics: [{self.topic}]{store})"
+
+    @property
+    def shape(self) -> str:
+        """A cylinder."""
+        return f"[({self.topic})]"
+
+    def partition_count(self, topic_partitions: Mapping[str, int]) -> int | None:
+        """That of its topic."""
+        return topic_partitions[self.topic]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Constant(Node):
     """Fixed rows, at one owner."""
 
+    crosses = True
+
     rows: tuple[tuple[Any, Any], ...]
+
+    def partition_count(self, topic_partitions: Mapping[str, int]) -> int | None:
+        """One: they have one owner."""
+        return 1
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Transform(Node):
     """A stateless step: `verb` with the author's `function`."""
 
+    keeps_records = True
+
     verb: Verb
     function: Callable[..., Any] | None = None
+
+    @property
+    def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
+        """With its input, unless it changes keys."""
+        return [] if self.rekeys else super().co_partitioned
 
     @property
     def drops(self) -> bool:  # type: ignore[override]
@@ -84,7 +114,7 @@ class Transform(Node):
         return self.verb in {"filter", "filter-not", "flat-map", "flat-map-values"}
 
     @property
-    def rekeys(self) -> bool:
+    def rekeys(self) -> bool:  # type: ignore[override]
         """Whether rows may have other keys afterwards."""
         return self.verb in REKEYING
 
@@ -93,10 +123,33 @@ class Transform(Node):
 class Merge(Node):
     """All rows of all inputs."""
 
+    keeps_records = True
+
+    @property
+    def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
+        """With its inputs, unless some of them have other keys than their place says."""
+        return [] if self.rekeyed else super().co_partitioned
+
+    def operator(self, states: States) -> Operator:
+        """The sum of the inputs."""
+        return stateless.Union(self.name)
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Latest(Node):
     """A table's changes as facts: the new value of each key, None for a deleted one."""
+
+    @property
+    def arrival(self) -> Arrival:
+        """The number of records."""
+        return Arrival(
+            "a table's changes as a stream: how many of its values become records depends on how its input was cut "
+            "into epochs"
+        )
+
+    def operator(self, states: States) -> Operator:
+        """Replacements become facts."""
+        return stateless.Latest(self.name)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -104,6 +157,22 @@ class Upsert(Node):
     """Facts as the table of their latest values."""
 
     linear = False
+    keeps_last = True
+    keeps = (Kept("", "table", "results"),)
+
+    @property
+    def arrival(self) -> Arrival:
+        """The last value of a key."""
+        return Arrival(f"a table of the last records of a stream: {MIXED}", mixed=True)
+
+    @property
+    def refused_in_nested_time(self) -> str:
+        """The last record is a matter of arrival."""
+        return f"step '{self.name}' joins or makes tables, {NO_PLACE}"
+
+    def operator(self, states: States) -> Operator:
+        """The table."""
+        return tables.Upsert(self.name, states.table(self, self.name))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -113,8 +182,35 @@ class Exchange(Node):
     `any_key`: all go to one owner, so that a record of a stream needs no key to find it.
     """
 
+    keeps_records = True
+    crosses = True
+    sends = True
+
     partitions: int | None = None
     any_key: bool = False
+
+    def internal_topic(self, application: str) -> str:
+        """The repartition topic."""
+        return f"{application}-{self.name}"
+
+    @property
+    def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
+        """With nothing before it."""
+        return ()
+
+    def partition_count(self, topic_partitions: Mapping[str, int]) -> int | None:
+        """As the author asked."""
+        return 1 if self.single_partition else self.partitions
+
+    @property
+    def refused_in_nested_time(self) -> str:
+        """Rows of one iteration would arrive in another."""
+        if self.inputs[0].single_partition:
+            return super().refused_in_nested_time
+        return (
+            f"step '{self.name}' sends rows to other owners in the middle of an iteration, which would give a wrong "
+            "answer; bring what it reads to one owner before the recursion: relation.at_one_owner('…')"
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -125,6 +221,11 @@ class StreamTableJoin(Node):
 
     joiner: Callable[[Any, Any], Any]
     left: bool = False
+
+    @property
+    def arrival(self) -> Arrival:
+        """The value of the table."""
+        return Arrival("a stream-table join: each record meets the table as it was when the record came")
 
     @property
     def drops(self) -> bool:  # type: ignore[override]
@@ -142,6 +243,11 @@ class TableJoin(Node):
     join: Literal["inner", "left", "outer"]
     linear = False
 
+    @property
+    def refused_in_nested_time(self) -> str:
+        """Relations are joined there."""
+        return f"step '{self.name}' joins or makes tables, {NO_PLACE}"
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Join(Node):
@@ -149,121 +255,39 @@ class Join(Node):
 
     derived = ("left", "right")
 
-    merge: Callable[[Any, Any, Any], tuple[Any, Any]]
+    bilinear = True
     drops = True
 
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Variable(Node):
-    """X inside its own recursion: the rows of a binding at the start of an iteration."""
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Recursion(Node):
-    """X = seed + op(X): `inputs` is the seed, `result` is op(`variable`); by waves, or by `nested` time."""
-
-    variable: Variable
-    result: Node
-    bound: Bound
-    include_seeds: bool = True
-    nested: str = ""
-    """Why it is computed by nested time; empty if by waves."""
-    linear = False
+    merge: Callable[[Any, Any, Any], tuple[Any, Any]]
 
     @property
-    def derived(self) -> tuple[str, ...]:  # type: ignore[override]
-        """States of its own: of what is held, and of what waits."""
-        if self.nested:
-            return ("queued", "given")
-        return () if self.kind == "stream" or self.bound.by_depth else ("held", "reached")
-
-    @property
-    def variables(self) -> tuple[Variable, ...]:
-        """The variables that its body depends on."""
-        return (self.variable,)
-
-    @property
-    def results(self) -> tuple[Node, ...]:
-        """The results of an iteration."""
-        return (self.result,)
-
-    @property
-    def stops(self) -> bool:
-        """As its bound says."""
-        return self.bound.stops
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Block(Node):
-    """Bindings that are defined by one another: `results` are the definitions of `variables`, in turn."""
-
-    derived = ("errors", "held", "queued", "given")
-
-    variables: tuple[Variable, ...]
-    results: tuple[Node, ...]
-    bound: Bound
-    iterations: int
-    linear = False
-
-    @property
-    def stops(self) -> bool:
-        """As its bound says."""
-        return self.bound.stops
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Binding(Node):
-    """One of the collections of a block: `inputs` is the block. The last one is that of its errors."""
-
-    index: int
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class HeldErrors(Node):
-    """The name of a recursion, which is the input, and a message for each partition where it holds something."""
-
-    linear = False
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Reachable(Node):
-    """The nodes reachable from roots over edges, by ranked supports, in a single partition.
-
-    `inputs` are the roots and the edges.
-    """
-
-    derived = ("roots", "out", "in", "edges", "ties", "sizes", "cycles", "beyond")
-
-    node: Serde[Any]
-    expand: Callable[[Any, Any], Any] | None = None
-    weight: Callable[[Any, Any], Any] | None = None
-    max_depth: Any = None
-    max_nodes: int | None = None
-    limit: int | None = None
-    cycles: bool = False
-    counted: bool = False
-    stops: bool = False
-    linear = False
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class TreeTotals(Node):
-    """Totals over subtrees from a table of parents, by deltas, in a single partition.
-
-    Rows are tagged totals and cycles.
-    """
-
-    parent: Callable[[Any, Any], Any]
-    own: Callable[[Any, Any], Any]
-    include_self: bool = True
-    linear = False
+    def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
+        """Its inputs, with each other; the result has their place if it keeps their keys."""
+        left, right = self.inputs
+        return [(left, right)] if self.rekeyed else [(left, right), (self, left)]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Sink(Node):
     """The end of a branch: a topic of the user's."""
 
+    writes = True
+
     topic: str
+
+    @property
+    def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
+        """The user's topic has its own partitions."""
+        return ()
+
+    def headline(self, application: str, stores: Sequence[str]) -> str:
+        """Its topic."""
+        return f"Sink: {self.name} (topic: {self.topic})"
+
+    @property
+    def shape(self) -> str:
+        """A cylinder."""
+        return f"[({self.topic})]"
 
 
 @dataclass

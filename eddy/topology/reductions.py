@@ -13,7 +13,7 @@ from eddy.operators.top_k import TopK as TopKOperator
 from eddy.serde import Int64
 from eddy.state.ordered_arrangement import OrderedArrangement
 from eddy.state.table import Table
-from eddy.topology.node import Grouping, Kept, Node, States
+from eddy.topology.node import MIXED, Arrival, Grouping, Kept, Node, States
 
 __all__ = ["Aggregate", "Count", "OneRow", "Reduce", "TopK", "WeightFunction"]
 
@@ -45,6 +45,7 @@ class Count(_Reduction):
 class Reduce(_Reduction):
     """The rows that `function(key, {value: weight})` returns for each key."""
 
+    folds = True
     keeps = (Kept("", "arrangement", "inputs"),)
 
     function: Callable[[Any, Any], Any]
@@ -69,6 +70,25 @@ class Aggregate(_Reduction):
     adder: Callable[[Any, Any, Any], Any]
     subtractor: Callable[[Any, Any, Any], Any] | None = None
     commutes: bool = False
+
+    @property
+    def folds(self) -> bool:  # type: ignore[override]
+        """Unless any order gives exactly the same."""
+        return not self.commutes
+
+    @property
+    def arrival(self) -> Arrival | None:
+        """The aggregate of a stream's records."""
+        if self.commutes or self.inputs[0].kind != "stream":
+            return None
+        return Arrival(f"a fold of a stream: {MIXED}", mixed=True, folds=True)
+
+    @property
+    def refused_in_nested_time(self) -> str:
+        """Rows are retracted there."""
+        if self.kind == "stream" or self.subtractor is not None:
+            return super().refused_in_nested_time
+        return f"step '{self.name}' folds records of a stream; rows of a relation are needed"
 
     @property
     def grouping(self) -> Grouping:

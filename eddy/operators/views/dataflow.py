@@ -41,6 +41,13 @@ class Operator:
         """The batch is over."""
         self.out = []
 
+    def rebind(self, found: "Mapping[Operator, Operator]") -> None:
+        """Read other operators in the place of those that are mapped to them, and that have the same rows."""
+        self.inputs = [found.get(each, each) for each in self.inputs]
+        for name, value in vars(self).items():
+            if isinstance(value, Operator):
+                setattr(self, name, found.get(value, value))
+
 
 class TableRows(Operator):
     """The rows of a table by key: they come from outside. `olds` are former rows of keys that the batch changes."""
@@ -49,6 +56,8 @@ class TableRows(Operator):
         super().__init__()
         self.rows, self.name = rows, name
         self.olds: dict[Flat, Row | None] = {}
+        self.journals: list[set[Flat]] = []
+        """Sets to which the keys of all changes are added."""
 
     def take(self, delta: Mapping[Flat, Row | None]) -> None:
         """Apply a delta. Rows that stay as they are make no change."""
@@ -63,6 +72,8 @@ class TableRows(Operator):
             else:
                 rows[key] = new
             out.append((key, old, new))
+        for journal in self.journals:
+            journal.update(olds)
 
     def was(self, key: Flat) -> Row | None:
         """The row of a key before the batch."""
@@ -107,6 +118,21 @@ class Dataflow:
                 source.dependents[found] = None
         found.users += 1
         return cast("Op", found)
+
+    def adopt(self, other: "Dataflow", found: Mapping[Operator, Operator]) -> None:
+        """Take over the operators of another one, whose tables `found` maps to those of this one.
+
+        One whose identity is taken goes on by itself: it is shared with nobody.
+        """
+        for operator in other._shared.values():
+            operator.rebind(found)
+            self._rank += 1
+            operator.rank = self._rank
+            if operator.identity in self._shared:
+                operator.identity = (self._rank, operator.identity)
+            self._shared[operator.identity] = operator
+            for source in operator.inputs:
+                source.dependents[operator] = None
 
     def release(self, operator: Operator) -> None:
         """It is used once less: the last time it goes, and releases its inputs."""

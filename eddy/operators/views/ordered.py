@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from eddy.operators.views.dataflow import Operator, Schedule, TableRows
 from eddy.operators.views.filter import Filter, rows_of
 from eddy.operators.views.values import Flat, Row, flat_key, join_key, order_key, order_of
-from eddy.operators.views.window import Bounds, BucketDelta, Owner, SortedBucket, Window
+from eddy.operators.views.window import Bounds, BucketDelta, Owner, SortedBucket, Window, in_order
 
 __all__ = ["Ordered"]
 
@@ -40,7 +40,7 @@ class Ordered(Operator):
             if values is not None:
                 filled.setdefault(values, []).append(self._order(row) + key)
         for values, positions in filled.items():
-            positions.sort()
+            positions = in_order(positions)
             self.buckets[values] = SortedBucket(positions)
 
     def row_count(self) -> int:

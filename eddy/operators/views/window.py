@@ -8,6 +8,7 @@ So a limit, a skip, a start and a window that is moved are one rule, and nothing
 bound: never a re-query. Cost: O(changes · log n).
 """
 
+import heapq
 from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,9 +19,10 @@ from sortedcontainers import SortedList
 from eddy.operators.views.dataflow import Schedule
 from eddy.operators.views.values import Flat
 
-__all__ = ["Bounds", "BucketDelta", "Owner", "SortedBucket", "Window", "WindowDelta"]
+__all__ = ["Bounds", "BucketDelta", "Owner", "SortedBucket", "Window", "WindowDelta", "in_order"]
 
 _LIST = 1_000
+_RUN = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,14 @@ class WindowDelta:
 
     def __bool__(self) -> bool:
         return bool(self.left or self.entered or self.changed)
+
+
+def in_order(positions: list[Flat]) -> list[Flat]:
+    """Sorted: many of them in runs, so that other threads go on meanwhile."""
+    if len(positions) <= _RUN:
+        return sorted(positions)
+    runs = [sorted(positions[begin : begin + _RUN]) for begin in range(0, len(positions), _RUN)]
+    return list(heapq.merge(*runs))
 
 
 class Owner(Protocol):

@@ -27,6 +27,7 @@ from eddy.serve.views.intake import table_prefix
 from eddy.serve.views.rows import Rows, Snapshot
 from eddy.serve.views.tables import end_of
 from eddy.serve.views.version import Version, Wanted
+from eddy.topology.queries.aside import Aside, is_long
 from eddy.topology.queries.columns_read import columns_read
 from eddy.topology.queries.engine import LiveQueries
 from eddy.topology.queries.explain import QueryPlan, explain
@@ -110,13 +111,35 @@ class LiveServer:
                 self._check()
                 if missing := [table.name for table in named if table.name not in self._namings]:
                     raise NotReadyError(f"live query: table '{missing[0]}' has to be read anew. Try again")
-                if live.is_closed:
-                    raise QueryError("live query: it was closed while it was opened; an open one is needed")
-                view = self._engine.open(live.select, max_rows=live.max_rows)
-                live._begin(view, view.operator.snapshot())
-                self._follow(live, view)
-                live.state = self._state
-                self._recomputed(live)
+                if not is_long(self._engine, live.select):
+                    view = self._engine.open(live.select, max_rows=live.max_rows)
+                    live._fill(view.operator.snapshot())
+                    self._begin(live, view, [])
+                    return
+                aside = Aside(self._engine, live.select)
+        self._open_aside(live, aside)
+
+    def _open_aside(self, live: LiveView, aside: Aside) -> None:
+        """Make the rows of a query without the lock, so that others go on meanwhile."""
+        try:
+            view = aside.open(live.max_rows)
+            live._fill(view.operator.snapshot())
+            with self.lock:
+                self._check()
+                self._begin(live, view, aside.join())
+        finally:
+            with self.lock:
+                aside.close()
+
+    def _begin(self, live: LiveView, view: View, ops: list[Op]) -> None:
+        """From now on a view is kept up to date; `ops` are the last that lead to its rows. The caller has the lock."""
+        if live.is_closed:
+            self._engine.close(view)
+            raise QueryError("live query: it was closed while it was opened; an open one is needed")
+        live._begin(view, ops)
+        self._follow(live, view)
+        live.state = self._state
+        self._recomputed(live)
 
     def close(self, live: LiveView) -> None:
         """Keep it up to date no more."""

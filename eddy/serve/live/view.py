@@ -183,11 +183,16 @@ class LiveView(Generic[R]):
         """Whether it was closed, perhaps before it was open."""
         return self._closed
 
+    def _fill(self, ops: Sequence[Op]) -> None:
+        """The rows that it has before it begins. Without the lock: nobody else sees it yet."""
+        self._buckets = Buckets()
+        self._buckets.apply(ops)
+
     def _begin(self, view: View, ops: Sequence[Op]) -> None:
-        """The server has opened it; `ops` make its rows."""
+        """The server has opened it; `ops` make its rows of those that it has."""
         self.view, self.state = view, "complete"
         self._buckets.apply(ops)
-        self._seen.apply(ops)
+        self._seen.entries = {bucket: list(rows) for bucket, rows in self._buckets.entries.items()}
 
     def _take(self, ops: Sequence[Op], version: Version) -> None:
         """A patch of the server, which holds its lock."""

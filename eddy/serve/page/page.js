@@ -134,7 +134,7 @@ async function showTopology(main) {
   const now = make("section", { class: "card" });
   const trouble = make("section", { class: "card" });
   const text = make("details", { class: "card" }, make("summary", {}, "As text"), make("pre", {}, topology.text));
-  main.replaceChildren(make("div", { class: "columns" }, make("div", {}, picture, text), make("div", {}, now, trouble, chosen)));
+  main.replaceChildren(make("div", { class: "columns" }, make("div", {}, picture, text), make("div", {}, now, chosen, trouble)));
   let at = null;
   const nodes = [...picture.querySelectorAll(".node")];
   const choose = (node) => {
@@ -378,7 +378,7 @@ async function showQuery(main, name, parameters) {
   const lacking = query.arguments.some((each) => each.required && !(each.name in given));
   const place = make("div", { class: "card" }, make("p", { class: "dim" }, lacking ? "Fill in the arguments." : "Connecting …"));
   const note = make("p", { class: "bar", role: "status" });
-  main.replaceChildren(make("h1", {}, make("a", { href: "#/queries" }, "Live queries"), ` / ${name}`), argumentForm(query, given), place, note);
+  main.replaceChildren(make("h1", {}, make("a", { href: "#/queries" }, "Live queries"), ` / ${name}`), query.arguments.length ? argumentForm(query, given) : "", place, note);
   if (lacking) return;
   const values = Object.fromEntries(Object.entries(given).map(([each, text]) => [each, valueOf(text, types[each])]));
   connection ??= new Connection(base, { token });
@@ -486,12 +486,13 @@ class Tree {
     const twist = make("span", { class: "twist", "aria-hidden": "true" }, item.below ? (isOpen ? "▾" : "▸") : "");
     if (item.nestName !== undefined) element.replaceChildren(twist, make("span", { class: "dim" }, `${item.nestName} (${number(item.below.length)})`));
     else element.replaceChildren(twist, ...this.#cells(item));
+    const text = element.lastChild.textContent + element.children[1].textContent;
     const old = this.#seen.get(item.key);
-    if (old !== undefined && old !== item.row && !element.classList.contains("fresh")) {
+    if (old !== undefined && old !== text && !element.classList.contains("fresh")) {
       element.classList.add("fresh");
       setTimeout(() => element.classList.remove("fresh"), 1_700);
     }
-    this.#seen.set(item.key, item.row);
+    this.#seen.set(item.key, text);
     if (this.#seen.size > 5_000) this.#seen.clear();
   }
 

@@ -15,11 +15,11 @@ import msgspec
 
 from eddy.errors import QueryError
 from eddy.operators.views.action import Action, unseen
-from eddy.operators.views.dataflow import Dataflow, TableRows
+from eddy.operators.views.dataflow import Dataflow, Operator, TableRows
 from eddy.operators.views.nest import ViewOperator
 from eddy.operators.views.patch import Op
 from eddy.operators.views.values import Flat, Row
-from eddy.topology.queries.planning import MAX_ROWS, View, bounds_of, open_view, tables_of
+from eddy.topology.queries.planning import MAX_ROWS, View, bounds_of, open_view, plan_view, tables_of
 from eddy.topology.queries.syntax import Select
 
 __all__ = ["Delta", "LiveQueries"]
@@ -71,6 +71,21 @@ class LiveQueries:
                 self._shared[identity] = view
         view.users += 1
         return view
+
+    def has_begun(self, select: Select) -> bool:
+        """Whether all operators of a query are there, but for its view. Raises: QueryError."""
+        if _identity(select, MAX_ROWS) in self._shared:
+            return True
+        empty = Dataflow()
+        empty.tables = {name: TableRows({}, name) for name in self.tables}
+        return all(operator.identity in self._dataflow for operator in plan_view(select, empty).operators)
+
+    def adopt(self, other: "LiveQueries", view: View, found: Mapping[Operator, Operator]) -> None:
+        """Keep a view of another engine up to date, whose tables `found` maps to the equal ones of this one."""
+        self._dataflow.adopt(other._dataflow, found)
+        view.dataflow = self._dataflow
+        self._by_operator[view.operator] = view
+        self._shared.setdefault(_identity(view.shape.select, view.operator.max_rows), view)
 
     def close(self, view: View) -> None:
         """Keep a view up to date no more, once all that opened it have closed it."""

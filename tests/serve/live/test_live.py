@@ -12,6 +12,7 @@ import pytest
 
 import eddy
 import eddy.serve.live.view
+import eddy.topology.queries.aside
 from eddy.operators.views.patch import Buckets
 from eddy.serve.live.server import LiveServer
 from eddy.serve.live.view import LiveView
@@ -124,6 +125,29 @@ def test_rows_are_exact_and_patches_lead_to_them(running: Running) -> None:
     with pytest.raises(eddy.QueryError, match="it is not open"):
         _ = view.rows
     assert running.views.read(TREE) == running.answer(TREE)
+
+
+def test_queries_that_begin_aside_are_right_while_rows_change(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(eddy.topology.queries.aside, "_LONG", 0)
+    draw, names = random.Random(2), [f"n{i}" for i in range(9)]
+
+    def write() -> None:
+        for _ in range(40):
+            rows: Written = {name: draw.choice(["root", *names[:i], None]) for i, name in enumerate(names)}
+            running.write(dict(draw.sample(list(rows.items()), 3)))
+
+    queries = [TREE, nodes.order_by(-nodes.parent).limit(3), nodes.where(nodes.parent != "root").count()]
+    with ExitStack() as stack:
+        writer = threading.Thread(target=write)
+        writer.start()
+        views = [(query, stack.enter_context(running.views.live(query))) for query in queries * 2]
+        writer.join()
+        for query, view in views:
+            running.reach(view, {"last": "root"})
+            assert view.rows == running.answer(query)
+            assert view.state == "complete"
 
 
 def test_subtree_moves_by_few_operations_whatever_its_size(running: Running) -> None:

@@ -217,7 +217,7 @@ def _on_kafka(
         except (MissingError, RuntimeError) as error:
             section.notes.append(f"Kafka Streams: not run: {error}")
     section.notes.append(
-        "of 'record to row' and 'record to patch': p50, then p99, in ms, by the clock; eddy's rows to the exact version."
+        "of 'record to row' and 'record to patch': p50, then p99, in ms by the clock; eddy's rows to the exact version."
     )
     return found
 

@@ -6,7 +6,7 @@ BIN := .venv/bin
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-kafka test test-long torture bench format venv clean
+.PHONY: help demo demo-kafka test test-long torture bench format venv clean screenshots
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -25,7 +25,8 @@ test: .venv/.dev ## check format, lint, types and layers, then run the tests
 	$(BIN)/pytest -n 4 --dist loadgroup || $(BIN)/pytest --second-run
 
 test-long: .venv/.dev ## run the long form of every law; more than an hour
-	$(BIN)/pytest -m long
+	EDDY_ALL_PROGRAMS=1 $(BIN)/pytest -m long
+	EDDY_ALL_PROGRAMS=1 $(BIN)/pytest tests/client
 	EDDY_EXAMPLES=200 $(BIN)/pytest -n 2 tests/operators tests/sql tests/state tests/topology
 	$(BIN)/python -m tests.torture
 
@@ -44,6 +45,10 @@ venv: .venv/.dev ## make .venv with all that development needs
 clean: ## remove .venv, caches and builds
 	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+screenshots: .venv/.dev # save pictures of the pages in build/screenshots; needs Chromium
+	mkdir -p build/screenshots
+	EDDY_ALL_PROGRAMS=1 EDDY_SCREENSHOTS=build/screenshots $(BIN)/pytest -q tests/client
 
 # What the demo needs is quick to install; what development needs includes it, and what Kafka needs.
 .venv/.core: $(BIN)/python pyproject.toml

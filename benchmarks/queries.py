@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import eddy
+from benchmarks.event_reduce import NOT_RUN, run_edits
 from benchmarks.report import Section, Target, number
 from eddy.operators.views.patch import Buckets
 from eddy.operators.views.values import flat_key
@@ -33,23 +34,29 @@ def run(quick: bool) -> Section:
     """Windows, filters, constants, nests and trees."""
     section = Section(
         "queries: an edit, from the delta to the patch, in one thread; again: the query anew, in plain Python",
-        ["query", "edit", "µs", "again µs", "×"],
+        ["query", "edit", "µs", "again µs", "×", "event-reduce µs", "×", "its re-queries"],
     )
     sizes = (10_000,) if quick else (10_000, 100_000)
     edits = 200 if quick else 2_000
-    sorted_us = {size: _window(section, size, edits) for size in sizes}
+    windows = {size: _window(section, size, edits) for size in sizes}
     filter_us = _untouched(section, edits)
-    by_constant = {count: _constants(section, count, edits) for count in ((100, 1_000) if quick else (100, 10_000))}
+    rows, counts = (20_000, (100, 1_000)) if quick else (200_000, (100, 100_000))
+    by_constant = {count: _constants(section, count, rows, edits) for count in counts}
     _nests(section, sizes[-1], edits)
     moved = _trees(section)
+    late_ms = {
+        f"{count:,} queries": _every_second(section, count, 2 if quick else 5)
+        for count in ((1_000,) if quick else (10_000, 30_000))
+    }
     small, large = min(by_constant), max(by_constant)
-    ten = sorted_us[10_000]
+    ten, most = windows[10_000], windows[sizes[-1]]
     section.targets = [
-        Target(f"top 100 of {sizes[-1]:,} sorted, an edit", 10, "µs", {"": sorted_us[sizes[-1]]["update"][0]}),
-        Target("top 100 of 10,000, by the query again", 300, "×",
-               {name: again / ours for name, (ours, again) in ten.items()}, at_least=True),
+        Target(f"top 100 of {sizes[-1]:,} sorted, an edit", 10, "µs", {kind: us for kind, (us, _) in most.items()}),
+        Target("top 100 of 10,000, by the query again for each edit", 300, "×",
+               {kind: again / us for kind, (us, again) in ten.items()}, at_least=True),
         Target("a change that touches no query, each condition", 2, "µs", {"": filter_us}),
         Target(f"{large:,} queries field = const, by {small}", 1.2, "×", {"": by_constant[large] / by_constant[small]}),
+        Target("each query changes every second on one core, p99 to the patch", 100, "ms", late_ms),
         Target("a subtree of 1,000 nodes that moves", 3, "operations", {"": moved}),
     ]  # fmt: skip
     return section
@@ -81,8 +88,13 @@ class _Live:
             copy.apply(view.operator.snapshot())
         self.ops = 0
 
-    def edit(self, table: str, row: Row, gone: bool = False) -> None:
-        for view, ops in self.engine.apply({table: {_key(row): None if gone else row}}):
+    def edit(self, table: str, row: Row) -> None:
+        self.take(table, [("UPDATE", row)])
+
+    def take(self, table: str, edits: "Sequence[Edit]") -> None:
+        """One batch."""
+        delta = {_key(row): None if op == "DELETE" else row for op, row in edits}
+        for view, ops in self.engine.apply({table: delta}):
             self.copies[view].apply(ops)
             self.ops += len(ops)
 
@@ -91,12 +103,15 @@ class _Live:
         return nested(self.copies[view].entries, view.shape, view.operator.root.id)
 
 
+Edit = tuple[str, Row]
+
+
 def _window(section: Section, size: int, edits: int) -> dict[str, tuple[float, float]]:
     """The first 100 of sorted documents, a fifth of which do not fit. By kind of edit: µs, and of the query again."""
     draw = random.Random(size)
 
-    def row(number: int) -> Row:
-        return {"id": number, "rank": draw.random(), "kind": draw.randrange(5)}
+    def row(number: int, highest: float = 1.0) -> Row:
+        return {"id": number, "rank": draw.random() * highest, "kind": draw.randrange(5)}
 
     rows = [row(number) for number in range(size)]
     live = _Live({"docs": rows}, docs.where(docs.kind > 0).order_by(docs.rank).limit(_LIMIT))
@@ -107,26 +122,43 @@ def _window(section: Section, size: int, edits: int) -> dict[str, tuple[float, f
         return heapq.nsmallest(_LIMIT, fits, key=lambda each: (each["rank"], each["id"]))
 
     again_us = _median_us([again] * (30 if size <= 10_000 else 15))
-    news = {
-        "update": [row(draw.randrange(size)) for _ in range(edits)],
-        "insert": [row(number) for number in range(size, size + edits)],
+    first = [each["id"] for each in sorted(rows, key=lambda each: each["rank"])[: 2 * _LIMIT]]
+    inserts = [("INSERT", row(number)) for number in range(size, size + edits)]
+    kinds: dict[str, list[Edit]] = {
+        "update": [("UPDATE", row(draw.randrange(size))) for _ in range(edits)],
+        "insert": inserts,
+        "delete": [("DELETE", each) for _, each in inserts],
+        "update, 100 at once": [("UPDATE", row(draw.randrange(size))) for _ in range(max(edits, 1_500))],
+        "update of the first 200": [("UPDATE", row(draw.choice(first), 2 * _LIMIT / size)) for _ in range(edits)],
     }
-    news["delete"] = news["insert"]
+    peer = run_edits(rows, kinds, _LIMIT)
     found = {}
-    for kind, changed in news.items():
-        gone = kind == "delete"
-        us = _median_us([lambda each=each, gone=gone: live.edit("docs", each, gone) for each in changed])
-        for each in changed:
-            if gone:
+    for kind, changed in kinds.items():
+        us = _edit_us(live, changed, 100 if "at once" in kind else 1)
+        for op, each in changed:
+            if op == "DELETE":
                 del table[each["id"]]
             else:
                 table[each["id"]] = each
-        if live.rows() != again():
+        right = again()
+        if live.rows() != right or (peer is not None and peer[kind]["ids"] != [each["id"] for each in right]):
             section.wrong.append(f"top {_LIMIT} of {size:,}: {kind}")
         found[kind] = (us, again_us)
-        section.rows.append([f"top {_LIMIT} of {size:,}", kind, number(us), number(again_us), number(again_us / us)])
-    section.runs[f"window {size}"] = found
+        beside = [NOT_RUN, "–", "–"]
+        if peer is not None:
+            theirs = peer[kind]["us"]
+            beside = [number(theirs), number(us / theirs), f"{peer[kind]['requeries'] / len(changed):.1%}"]
+        section.rows.append(
+            [f"top {_LIMIT} of {size:,}", kind, number(us), number(again_us), number(again_us / us), *beside]
+        )
+    section.runs[f"window {size}"] = {"eddy": found, "event-reduce": peer}
     return found
+
+
+def _edit_us(live: "_Live", edits: Sequence[Edit], at_once: int) -> float:
+    """Microseconds for each edit, in batches of so many."""
+    batches = [edits[begin : begin + at_once] for begin in range(0, len(edits), at_once)]
+    return _median_us([lambda batch=batch: live.take("docs", batch) for batch in batches]) / at_once
 
 
 def _untouched(section: Section, edits: int) -> float:
@@ -137,21 +169,51 @@ def _untouched(section: Section, edits: int) -> float:
     us = _median_us([lambda each=each: live.edit("docs", each) for each in changed])
     if live.ops:
         section.wrong.append("a change that touches no query made a patch")
-    section.rows.append(["100 different conditions", "touches none", number(us), "–", "–"])
+    section.rows.append(["100 different conditions", "touches none", number(us), *["–"] * 5])
     section.runs["untouched"] = us
     return us / 100
 
 
-def _constants(section: Section, count: int, edits: int) -> float:
-    """So many queries that differ in the constant of an equality; each edit is of one of them."""
-    rows = [{"id": number, "owner": number % count, "rank": 0} for number in range(20_000)]
+def _constants(section: Section, count: int, size: int, edits: int) -> float:
+    """So many queries that differ in the constant of an equality, over so many rows; each edit is of one of them."""
+    rows = [{"id": number, "owner": number % count, "rank": 0} for number in range(size)]
     live = _Live({"docs": rows}, *(docs.where(docs.owner == owner).limit(_LIMIT) for owner in range(count)))
     draw = random.Random(count)
     changed = [{**rows[draw.randrange(len(rows))], "rank": number} for number in range(1, edits + 1)]
     us = _median_us([lambda each=each: live.edit("docs", each) for each in changed])
-    section.rows.append([f"{count:,} queries owner = const", "update", number(us), "–", "–"])
+    section.rows.append([f"{count:,} queries owner = const", "update", number(us), *["–"] * 5])
     section.runs[f"constants {count}"] = us
     return us
+
+
+def _every_second(section: Section, count: int, seconds: int) -> float:
+    """So many queries, of which each changes once a second, at even times. Returns the p99 to the patch in ms.
+
+    The clock is the processor time of this process: it goes on while a batch is worked on, and to the next change when
+    there is nothing to do. A batch is all that has come meanwhile.
+    """
+    rows = [{"id": number, "owner": number, "rank": 0} for number in range(count)]
+    live = _Live({"docs": rows}, *(docs.where(docs.owner == owner).limit(_LIMIT) for owner in range(count)))
+    clock, done, late, used = 0.0, 0, [], 0.0
+    while done < count * seconds:
+        clock = max(clock, done / count)
+        stop = min(count * seconds, int(clock * count) + 1)
+        batch = [("UPDATE", rows[at % count] | {"rank": at + 1}) for at in range(done, stop)]
+        begun = time.process_time()
+        live.take("docs", batch)
+        took = time.process_time() - begun
+        clock, used = clock + took, used + took
+        late += [clock - at / count for at in range(done, stop)]
+        done = stop
+    if live.ops != count * seconds:
+        section.wrong.append(f"{count:,} queries that change every second made {live.ops:,} changes")
+    p99_ms = statistics.quantiles(late, n=100)[98] * 1e3
+    section.rows.append([f"{count:,} queries", "each every second", number(used / len(late) * 1e6), *["–"] * 5])
+    section.notes.append(
+        f"{count:,} queries, each changing every second: {used / seconds:.0%} of a core, p99 {p99_ms:.2f} ms"
+    )
+    section.runs[f"every second {count}"] = {"p99_ms": p99_ms, "cores": used / seconds}
+    return p99_ms
 
 
 def _nests(section: Section, size: int, edits: int) -> None:
@@ -191,7 +253,14 @@ def _nests(section: Section, size: int, edits: int) -> None:
     if live.rows() != again():
         section.wrong.append("nests")
     section.rows.append(
-        [f"20 with 3 of {size:,} and a count", "update", number(us), number(again_us), number(again_us / us)]
+        [
+            f"20 with 3 of {size:,} and a count",
+            "update",
+            number(us),
+            number(again_us),
+            number(again_us / us),
+            *["–"] * 3,
+        ]
     )
     section.runs["nests"] = us
 
@@ -207,7 +276,7 @@ def _trees(section: Section) -> int:
     live = _Live({"nodes": rows}, nodes.where(nodes.id == "top").nest(children=children))
     moves = [{"id": 1, "parent": ("two", "one")[number % 2]} for number in range(100)]
     us = _median_us([lambda each=each: live.edit("nodes", each) for each in moves])
-    section.rows.append(["a tree of 1,003", "1,000 move", number(us), "–", "–"])
+    section.rows.append(["a tree of 1,003", "1,000 move", number(us), *["–"] * 5])
     operations = live.ops // len(moves)
     chain = [{"id": number, "parent": number - 1 if number else None} for number in range(1_001)]
     deep = _Live({"nodes": chain}, nodes.where(nodes.id == 0).nest(children=children))
@@ -218,5 +287,5 @@ def _trees(section: Section) -> int:
         found, depth = found[0]["children"], depth + 1
     if depth != 1_001:
         section.wrong.append(f"a chain of 1,001 nodes is {depth} deep")
-    section.rows.append(["a chain of 1,001", "its end moves", number(us), "–", "–"])
+    section.rows.append(["a chain of 1,001", "its end moves", number(us), *["–"] * 5])
     return operations

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         TopologyError,
     )
     from eddy.operators.graph.reached import Child, Reached
+    from eddy.operators.views.action import Action
     from eddy.runtime.worker import Worker
     from eddy.serde import Bytes, Float64, Int64, Json, Native, Plain, Serde, String, Struct
     from eddy.serve.embedding import create_topics, kafka, open_log, run
@@ -43,8 +44,10 @@ if TYPE_CHECKING:
     from eddy.serve.views.version import Version
     from eddy.serve.views.views import Views, views
     from eddy.topology.grouped import KGroupedStream, KGroupedTable
+    from eddy.topology.queries.explain import QueryPlan
+    from eddy.topology.queries.named import Claims, Queries
     from eddy.topology.queries.query import LiveTable, Query, live_table, query_from_json
-    from eddy.topology.relation import RecursiveRelation, Relation
+    from eddy.topology.relation import RecursiveRelation, Relation, RelationTable
     from eddy.topology.sql.answer import Answer
     from eddy.topology.sql.one_off import query
     from eddy.topology.sql.view import View
@@ -53,9 +56,11 @@ if TYPE_CHECKING:
     from eddy.topology.topology import Topology
 
 __all__ = [
+    "Action",
     "Answer",
     "Bytes",
     "Child",
+    "Claims",
     "Config",
     "ConfigurationError",
     "ConnectorError",
@@ -81,13 +86,16 @@ __all__ = [
     "Patch",
     "Plain",
     "PlanChangedError",
+    "Queries",
     "Query",
     "QueryBuildError",
     "QueryError",
+    "QueryPlan",
     "Reached",
     "RecordRefusedError",
     "RecursiveRelation",
     "Relation",
+    "RelationTable",
     "Serde",
     "SlotTakenError",
     "StateError",
@@ -137,14 +145,17 @@ _HOMES = {
         "TopologyError",
     ),
     "eddy.operators.graph.reached": ("Child", "Reached"),
+    "eddy.operators.views.action": ("Action",),
     "eddy.serde": ("Bytes", "Float64", "Int64", "Json", "Native", "Plain", "Serde", "String", "Struct"),
     "eddy.serve.embedding": ("create_topics", "kafka", "open_log", "run"),
     "eddy.serve.live.view": ("LiveView", "Patch"),
     "eddy.serve.views.version": ("Version",),
     "eddy.serve.views.views": ("Views", "views"),
     "eddy.topology.grouped": ("KGroupedStream", "KGroupedTable"),
+    "eddy.topology.queries.explain": ("QueryPlan",),
+    "eddy.topology.queries.named": ("Claims", "Queries"),
     "eddy.topology.queries.query": ("LiveTable", "Query", "live_table", "query_from_json"),
-    "eddy.topology.relation": ("RecursiveRelation", "Relation"),
+    "eddy.topology.relation": ("RecursiveRelation", "Relation", "RelationTable"),
     "eddy.topology.sql.answer": ("Answer",),
     "eddy.topology.sql.one_off": ("query",),
     "eddy.topology.sql.view": ("View",),

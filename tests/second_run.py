@@ -1,7 +1,7 @@
 """A second run of the tests: it excuses waits that ran out of time, and nothing else.
 
-The first run writes down each failure and whether it was such a wait: `WaitTimeoutError`, a process that did
-not end in time, or the time limit of one test. `pytest --second-run` runs those tests again, alone, and prints
+The first run writes down each failure and whether it was such a wait: `WaitTimeoutError`, a browser's wait, a process
+that did not end in time, or the time limit of one test. `pytest --second-run` runs those tests again, alone, and prints
 FLAKY with the first failure for each that passes now. It fails without running anything where the first run
 failed in any other way: a wrong answer that comes once in ten runs is a defect.
 """
@@ -62,7 +62,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _ran_out_of_time(error: BaseException) -> bool:
     of_one_test = isinstance(error, pytest.fail.Exception) and str(error).startswith("Timeout (>")
-    return of_one_test or isinstance(error, WaitTimeoutError | subprocess.TimeoutExpired)
+    of_a_browser = type(error).__module__.startswith("playwright.") and type(error).__name__ == "TimeoutError"
+    return of_one_test or of_a_browser or isinstance(error, WaitTimeoutError | subprocess.TimeoutExpired)
 
 
 class _FirstRun:

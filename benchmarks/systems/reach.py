@@ -18,6 +18,7 @@ from benchmarks.graphs import wide_tree
 from benchmarks.systems.process import percentiles_ms, report, settle
 from eddy.operators.batch import EMPTY, Batch
 from eddy.operators.circuit import Circuit
+from eddy.operators.context import OUTSIDE
 from eddy.operators.fixpoint import Take
 from eddy.operators.graph.ranked import Ranked
 from eddy.operators.operator import Operator
@@ -191,7 +192,7 @@ def alone(circuit: Circuit, out: list[Batch]) -> Callable[[Any], None]:
     states = ranked.states()
 
     def run(batch: Batch) -> None:
-        out.append(Ranked.step(ranked, EMPTY, batch))
+        out.append(Ranked.step(ranked, OUTSIDE, EMPTY, batch))
         for state in states:
             state.commit()
 

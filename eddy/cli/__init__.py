@@ -30,6 +30,7 @@ with signals_end_imports():
         sql,
         status,
         topics,
+        trace,
         verify,
         wait,
     )
@@ -127,6 +128,7 @@ for _module in (
     produce,
     consume,
     get,
+    trace,
     serve,
     status,
     wait,

@@ -18,6 +18,7 @@ import click
 import eddy
 from eddy.errors import EddyError, TopologyError
 from eddy.topology.compile import check_reads
+from eddy.topology.queries.named import Queries
 from eddy.topology.topology import Topology
 
 __all__ = ["MODULE_NAME", "Program", "load"]
@@ -29,10 +30,11 @@ _PACKAGE = Path(eddy.__file__).resolve().parent
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A topology, and the directory of its author's files."""
+    """A topology, the named queries beside it, and the directory of its author's files."""
 
     topology: Topology
     home: Path
+    queries: Queries
 
     def note_line(self, error: BaseException) -> None:
         """Add the author's line that `error` came from as a note, if there is one."""
@@ -65,7 +67,7 @@ def load(program: str) -> Program:
         raise failure from error
     topology = _pick(module, source, name)
     check_reads(topology.plan)
-    return Program(topology, home)
+    return Program(topology, home, _queries(module, source))
 
 
 def _import_file(path: Path) -> ModuleType:
@@ -109,6 +111,14 @@ def _pick(module: ModuleType, source: str, name: str | None) -> Topology:
             param_hint=_HINT,
         )
     return next(iter(found.values()))
+
+
+def _queries(module: ModuleType, source: str) -> Queries:
+    """The named queries that a program defines; none where it has no `Queries`."""
+    found = {id(value): value for value in vars(module).values() if isinstance(value, Queries)}
+    if len(found) > 1:
+        raise click.BadParameter(f"'{source}' defines {len(found)} Queries; one for all is needed.", param_hint=_HINT)
+    return next(iter(found.values()), Queries())
 
 
 def _text_of(error: BaseException) -> str:

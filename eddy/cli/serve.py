@@ -15,6 +15,7 @@ from eddy.cli.signals import Stopped, StopRequest, stop_on_signals
 from eddy.config import Config
 from eddy.connectors.log import Log
 from eddy.serve.endpoint import endpoint_of
+from eddy.serve.live.limits import MAX_LINGER_S, Limits
 from eddy.serve.views.catalog import catalog_of
 from eddy.serve.views.server import served
 from eddy.topology.topology import Topology
@@ -62,6 +63,40 @@ _STOP_S = 15.0
     metavar="S",
     help="Seconds that committed records wait for a cut before they are shown without one.",
 )
+@click.option(
+    "--retain",
+    "retain_s",
+    type=click.FloatRange(0, MAX_LINGER_S),
+    default=Limits().retain_s,
+    show_default=True,
+    metavar="S",
+    help="Seconds that changes of live queries are kept for clients that come back.",
+)
+@click.option(
+    "--linger",
+    "linger_s",
+    type=click.FloatRange(0, MAX_LINGER_S),
+    default=Limits().linger_s,
+    show_default=True,
+    metavar="S",
+    help="Seconds that a live query without a client is kept up to date; at least those of --retain.",
+)
+@click.option(
+    "--client-queries",
+    type=click.IntRange(min=1),
+    default=Limits().client_queries,
+    show_default=True,
+    metavar="N",
+    help="Live queries of one client at a time.",
+)
+@click.option(
+    "--query-rows",
+    type=click.IntRange(min=1),
+    default=Limits().rows,
+    show_default=True,
+    metavar="N",
+    help="Rows of one query, with its nests; one that has more ends with an error.",
+)
 @message_options
 def command(
     program: str,
@@ -73,10 +108,14 @@ def command(
     tls_cert: pathlib.Path | None,
     tls_key: pathlib.Path | None,
     max_wait: float,
+    retain_s: float,
+    linger_s: float,
+    client_queries: int,
+    query_rows: int,
     log_format: LogFormat,
     log_level: str,
 ) -> None:
-    """Read the tables of an application whole, and serve them over HTTP until it is stopped.
+    """Read the tables of an application whole, and serve them and its named queries over HTTP until it is stopped.
 
     It runs beside the workers, and any number of it may run: it is no member of their group, and writes nothing.
     Its rows are kept in the folder of states; a restart goes on from there.
@@ -87,14 +126,16 @@ def command(
       curl localhost:8080/v1/tables/descendants/ann
     """
     show_messages(messages_console(), log_format, log_level)
+    limits = Limits(retain_s=retain_s, linger_s=linger_s, client_queries=client_queries, rows=query_rows)
     endpoint, tls = endpoint_of(http, http_token_file), _tls(tls_cert, tls_key)
     with stop_on_signals(patience_s=_STOP_S) as stop:
         try:
             with stop.interrupts():
-                topology = load(program).topology
+                loaded = load(program)
+                topology, queries = loaded.topology, loaded.queries
                 with opened(target) as log:
                     _await_log(log, target, topology, stop)
-                    with served(endpoint, topology, log, state, max_wait, list(cors), tls) as server:
+                    with served(endpoint, topology, log, state, max_wait, list(cors), tls, queries, limits) as server:
                         while server.views.rows.failure is None:
                             time.sleep(0.2)
                         raise server.views.rows.failure

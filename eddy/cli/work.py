@@ -57,7 +57,7 @@ class Work:
                 monitor = stack.enter_context(monitored(self.endpoint, topology, lambda: bool(stop)))
                 made = self._started(log, topology, stop)
             worker = stack.enter_context(contextlib.closing(made))
-            self._serve_tables(stack, monitor, log, topology)
+            self._serve_tables(stack, monitor, log, program)
             gc.collect()
             gc.freeze()
             _say_what_runs(topology, self.target)
@@ -78,12 +78,14 @@ class Work:
                 _log.warning("no finite answer: %s", why)
             return HELD if held else 0
 
-    def _serve_tables(self, stack: contextlib.ExitStack, monitor: Monitor, log: Log, topology: Topology) -> None:
+    def _serve_tables(self, stack: contextlib.ExitStack, monitor: Monitor, log: Log, program: Program) -> None:
         """On the embedded log the tables are served beside health and metrics. A failure of theirs ends no worker."""
         if self.endpoint is None or self.target.kafka:
             return
         try:
-            views = stack.enter_context(Views(topology, log, state_dir=self.config.state_dir))
+            views = stack.enter_context(
+                Views(program.topology, log, state_dir=self.config.state_dir, queries=program.queries)
+            )
         except EddyError as error:
             _log.warning("tables are not served: %s", error)
             return

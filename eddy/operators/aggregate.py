@@ -18,6 +18,7 @@ from typing import Any
 
 from eddy.errors import DataError
 from eddy.operators.batch import Batch, Row, keys_of, unhashable
+from eddy.operators.context import Context
 from eddy.operators.keyed import Keyed
 from eddy.operators.operator import State
 from eddy.operators.set_aside import Aside, netted, refused, restored_by_text, unwritten_keys
@@ -65,17 +66,17 @@ class Count(Keyed):
         """The table of counts."""
         return (self.table,)
 
-    def step(self, *inputs: Batch) -> Batch:
+    def step(self, context: Context, *inputs: Batch) -> Batch:
         """Add each key's weights to its count."""
         batch = self.with_both(inputs[0]) if self._facts else self.with_keys(inputs[0])
         deltas = weight_by_key(batch, f"count '{self.name}'")
         news, olds = add_counts(self.table, deltas)
         return replacement(news, olds, batch.time, headers_of=by_key(batch, batch.headers))
 
-    def step_apart(self, aside: Aside, *inputs: Batch) -> Batch:
+    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Set the rows aside whose keys the table cannot write."""
         batch = aside.without_kept(inputs[0])
-        return self.step(aside.without(batch, unwritten_keys(batch, self.table.spec)))
+        return self.step(context, aside.without(batch, unwritten_keys(batch, self.table.spec)))
 
 
 _SIGNED = itemgetter(1)
@@ -106,7 +107,7 @@ class Aggregate(Keyed):
         """The table of aggregates, and that of their row counts."""
         return (self.table,) if self.counts is None else (self.table, self.counts)
 
-    def step(self, *inputs: Batch) -> Batch:
+    def step(self, context: Context, *inputs: Batch) -> Batch:
         """Fold the batch in, group by group, in the order of its rows."""
         batch = self.with_both(inputs[0]) if self.counts is None else self.with_keys(inputs[0])
         deltas = weight_by_key(batch, f"aggregate '{self.name}'")
@@ -125,7 +126,7 @@ class Aggregate(Keyed):
         self.table.put_many(groups, olds)
         return replacement(groups, olds, batch.time, headers_of=by_key(batch, batch.headers))
 
-    def step_apart(self, aside: Aside, *inputs: Batch) -> Batch:
+    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Set the rows aside on which a function fails; a group whose aggregate cannot be written is withheld."""
         batch = self.with_both(inputs[0]) if self.counts is None else self.with_keys(inputs[0])
         batch = aside.without_kept(batch if self.counts is None else netted(aside, batch))

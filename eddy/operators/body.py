@@ -6,6 +6,7 @@ from operator import attrgetter, itemgetter
 from typing import Any, Literal, NamedTuple
 
 from eddy.operators.batch import EMPTY, Batch, Row
+from eddy.operators.context import OUTSIDE, Context
 from eddy.operators.exchange import Exchange, Gate, Received
 from eddy.operators.guarded import Guarded, unguarded
 from eddy.operators.join import Arrange, Join
@@ -85,7 +86,7 @@ class Bound:
 class Body:
     """The compiled `op`: slot 0 is X, the next ones come from outside, `result` is the slot of op's result.
 
-    Operators that separate rows by depth get the depth before each wave, and may have rows waiting for one.
+    Operators that separate rows by depth may have rows waiting for one.
     """
 
     def __init__(self, steps: list[Step], slots: int, result: int) -> None:
@@ -103,7 +104,7 @@ class Body:
         self.received = [step.inputs[1] for step in steps if isinstance(unguarded(step.operator), Exchange)]
         self.keeps = bool(self._keepers)
         self.keyed = self._is_keyed()
-        self._aware = [*self._keepers, *(op for op in self._arranges if op.by_depth)]
+        self._aware = self.keeps or any(op.by_depth for op in self._arranges)
 
     def open(self, externals: Sequence[Batch]) -> None:
         """Begin an epoch: the deltas from outside are inputs of the first wave only."""
@@ -113,14 +114,13 @@ class Body:
     def run(self, frontier: Batch, iteration: int) -> Batch:
         """One wave: op of the frontier, of rows waiting for this depth and, in the first wave, of the deltas."""
         if self._only is not None and not self._aware and not self._outside:
-            return self._only.step(frontier, *self._absent)
-        for aware in self._aware:
-            aware.iteration = iteration
+            return self._only.step(OUTSIDE, frontier, *self._absent)
+        context = Context(iteration)
         values = self._values
         values[0] = frontier
         for operator, inputs, output in self.steps:
             batches = [values[i] for i in inputs]
-            values[output] = operator.step(*batches) if self._aware or any(map(_ROWS, batches)) else EMPTY
+            values[output] = operator.step(context, *batches) if self._aware or any(map(_ROWS, batches)) else EMPTY
         for slot in self._outside:
             values[slot] = EMPTY
         self._outside = _NO_SLOTS

@@ -16,6 +16,7 @@ from eddy.errors import DataError, EddyError
 from eddy.operators.batch import EMPTY, Batch
 from eddy.operators.body import Body, Step
 from eddy.operators.constant import Constant
+from eddy.operators.context import Context, Wake
 from eddy.operators.exchange import Budget, Exchange, Gate, Ownership
 from eddy.operators.fact_waves import FactWaves
 from eddy.operators.fixpoint import Fixpoint, NestedBody
@@ -44,7 +45,7 @@ class Output(Operator):
         self.name, self.aside = name, aside
         self.batches: list[Batch] = []
 
-    def step(self, *inputs: Batch) -> Batch:
+    def step(self, context: Context, *inputs: Batch) -> Batch:
         """Keep the batch."""
         (batch,) = inputs
         self.batches.append(batch)
@@ -119,7 +120,7 @@ class Circuit:
         self.loop_topics = frozenset(op.gate.topic for op in operators if isinstance(op, Waves | FactWaves))
         self.constants = [op for op in operators if isinstance(op, Constant)]
         self._wakers = dict.fromkeys(
-            step.operator for step in steps if type(unguarded(step.operator)).wakes is not Operator.wakes
+            step.operator for step in steps if type(unguarded(step.operator)).wakes_at is not Operator.wakes_at
         )
         self._loops = [op for op in map(unguarded, self._wakers) if isinstance(op, Outermost)]
         self._keyed = [op for op in operators if isinstance(op, Keyed)]
@@ -132,7 +133,7 @@ class Circuit:
     @property
     def unsettled(self) -> bool:
         """Whether an epoch without input is needed once no row is in flight anywhere."""
-        return any(recursion.unsettled() for recursion in self.recursions.values())
+        return any(unguarded(operator).wakes_at() is Wake.AT_REST for operator in self._wakers)
 
     def step(self, inputs: Mapping[str, Batch], divisible: bool = False, settling: bool = False) -> None:
         """Run one epoch.
@@ -144,20 +145,16 @@ class Circuit:
         """
         for budget in self._budgets:
             budget.begin()
-            budget.divisible = divisible
         self.failed = None
+        context = Context(0, divisible)
         values = self._empty.copy()
         for name, batch in inputs.items():
             values[self._inputs[name]] = batch
         try:
             for (operator, sources, output), last in self._steps:
                 batches = [values[i] for i in sources]
-                if (
-                    any(map(_ROWS, batches))
-                    or (operator in self._wakers and unguarded(operator).wakes)
-                    or (settling and unguarded(operator).unsettled())
-                ):
-                    values[output] = operator.step(*batches)
+                if any(map(_ROWS, batches)) or (operator in self._wakers and self._wakes(operator, settling)):
+                    values[output] = operator.step(context, *batches)
                     for slot in last:
                         values[slot] = EMPTY
         except Exception as error:
@@ -165,6 +162,11 @@ class Circuit:
             if isinstance(error, EddyError):
                 raise
             raise named(operator, error) from error
+
+    def _wakes(self, operator: Operator, settling: bool) -> bool:
+        """Whether an operator wants a step without input in this epoch."""
+        wake = unguarded(operator).wakes_at()
+        return wake is Wake.AT_ONCE or (settling and wake is Wake.AT_REST)
 
     @property
     def may_set_aside(self) -> bool:
@@ -176,7 +178,7 @@ class Circuit:
     @property
     def due(self) -> bool:
         """Whether there is something to do without any input: constants to be sent, or tries that are owed."""
-        return any(unguarded(operator).wakes for operator in self._wakers)
+        return any(unguarded(operator).wakes_at() is Wake.AT_ONCE for operator in self._wakers)
 
     @property
     def constants_sent(self) -> list[str]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from eddy.operators.batch import EMPTY, Batch, Row, consolidate, merge_into
+from eddy.operators.context import Context, Wake
 from eddy.operators.exchange import Gate
 from eddy.operators.operator import Operator, State
 from eddy.state.arrangement import Arrangement
@@ -22,18 +23,17 @@ class Constant(Operator):
         self.rows = consolidate(rows, [1] * len(rows), f"constant '{name}'")
         self._done = self.sent_now = False
 
-    @property
-    def wakes(self) -> bool:
-        """Whether rows have yet to go out here."""
-        return not self._done and not self.gate.shared
+    def wakes_at(self) -> Wake | None:
+        """At once if rows have yet to be sent from here."""
+        return None if self._done or self.gate.shared else Wake.AT_ONCE
 
     def states(self) -> Sequence[State]:
         """The rows that were sent."""
         return (self.sent,)
 
-    def step(self, *inputs: Batch) -> Batch:
+    def step(self, context: Context, *inputs: Batch) -> Batch:
         """Return what is missing, and take back what is there no longer."""
-        if not self.wakes:
+        if self.wakes_at() is None:
             return EMPTY
         difference = dict(self.rows)
         sent = dict(self.sent.items())

@@ -9,11 +9,12 @@ memory or use the topic. So the last value of a key is the last, and no retracti
 owned partitions use the topic, too, while earlier rows of their partition are still in it: the partition is *draining*.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import compress
 from typing import Any, NamedTuple
 
 from eddy.operators.batch import EMPTY, Batch, Row, concat, keys_of
+from eddy.operators.context import Context
 from eddy.operators.keyed import Keyed
 from eddy.operators.set_aside import Aside
 from eddy.serde import Serde
@@ -22,17 +23,19 @@ __all__ = ["Budget", "Exchange", "Gate", "Outgoing", "Ownership", "Received", "b
 
 
 _ROWS_A_LOOK = 256
+_NONE: frozenset[int] = frozenset()
 
 
 class Ownership:
     """The partitions owned by this worker, by the partition count of a topic.
 
     Partition i of every topic with an equal count belongs to the same worker. A count that is not in `partitions` is
-    owned as a whole.
+    owned as a whole. `draining` has, by topic, the owned partitions in which earlier rows are still on their way.
     """
 
     def __init__(self) -> None:
         self.partitions: dict[int, frozenset[int]] = {}
+        self.draining: Mapping[str, frozenset[int]] = {}
 
     def all_of(self, count: int) -> bool:
         """Whether all `count` partitions are owned."""
@@ -50,12 +53,11 @@ class Ownership:
 class Budget:
     """The work that an epoch may do before it has to commit, so that its transaction does not time out.
 
-    The clock is asked once in a while, not for every wave. `divisible`: the epoch may be tried again in parts.
+    The clock is asked once in a while, not for every wave.
     """
 
     def __init__(self, max_rows: int, expired: Callable[[], bool] = lambda: False) -> None:
         self._bound, self._expired = max_rows, expired
-        self.divisible = False
         self.begin()
 
     def begin(self, times: int = 1) -> None:
@@ -120,7 +122,11 @@ class Gate:
         self.topic, self.key, self.value, self.partitions = topic, key, value, partitions
         self._ownership, self._partitioner = ownership, partitioner
         self.outbox: list[Outgoing] = []
-        self.draining: frozenset[int] = frozenset()
+
+    @property
+    def draining(self) -> frozenset[int]:
+        """The owned partitions of which earlier rows are still in the topic."""
+        return self._ownership.draining.get(self.topic, _NONE)
 
     @property
     def shared(self) -> bool:
@@ -184,28 +190,27 @@ class Exchange(Keyed):
 
     def __init__(self, name: str, gate: Gate, facts: bool = False, needs_keys: bool = False) -> None:
         self.name, self.gate, self._facts, self._needs_keys = name, gate, facts, needs_keys
-        self.iteration = 0
         self.later: dict[int, Batch] = {}
 
-    def step(self, *inputs: Batch) -> Batch:
+    def step(self, context: Context, *inputs: Batch) -> Batch:
         """Split the local rows; received rows are owned already."""
         batch, received = inputs
         if self._needs_keys:
             batch = self.with_keys(batch)
         if self.gate.shared and not self._facts:
             batch = batch.consolidated(self.name)
-        own = self.gate.own(batch, self.iteration)
+        own = self.gate.own(batch, context.iteration)
         if received.rows:
             self.later = by_iteration(received)
-        return concat((self.later.pop(self.iteration, EMPTY), own))
+        return concat((self.later.pop(context.iteration, EMPTY), own))
 
-    def step_apart(self, aside: Aside, *inputs: Batch) -> Batch:
+    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Set the rows aside that would leave, and that the topic cannot hold."""
         batch, received = inputs
         batch = aside.without_kept(batch)
         if self.gate.shared and aside.care.on:
             batch = aside.without(batch, self._unwritten(batch))
-        return self.step(batch, received)
+        return self.step(context, batch, received)
 
     def _unwritten(self, batch: Batch) -> dict[int, Exception]:
         found: dict[int, Exception] = {}

@@ -11,6 +11,7 @@ from typing import Any
 
 from eddy.operators.batch import EMPTY, Batch, Row, concat, consolidate
 from eddy.operators.body import Body, Bound
+from eddy.operators.context import Context
 from eddy.operators.endless import FIRST_LOOK, LARGEST_WEIGHT
 from eddy.operators.exchange import Budget, Gate, by_iteration
 from eddy.operators.recursion import LinearRecursion
@@ -27,7 +28,7 @@ class FactWaves(LinearRecursion):
         super().__init__(name, body, gate, bound, budget)
         self._include_seeds = include_seeds
 
-    def step(self, *inputs: Batch) -> Batch:
+    def step(self, context: Context, *inputs: Batch) -> Batch:
         """Run waves, merging equal records of one wave, until none is left or the budget is spent.
 
         Records that came through the loop's topic go first. Where those have no end they are cut at the limit and

@@ -24,6 +24,7 @@ from operator import attrgetter
 
 from eddy.operators.batch import EMPTY, Batch, Row, ZSet, merge_into
 from eddy.operators.body import Bound, Step, columns_of
+from eddy.operators.context import Context
 from eddy.operators.endless import FIRST_LOOK, GLANCE, LARGEST_WEIGHT, EndlessError, Repetition, outgrown
 from eddy.operators.exchange import Budget
 from eddy.operators.inner_limits import InnerLimit
@@ -61,13 +62,13 @@ class NestedBody:
         """One iteration: the changes of the definitions in it."""
         values = self._values
         values[: self._bindings] = bindings
+        context = Context(time)
         for operator, inputs, output, nested in self._order:
             batches = [values[i] for i in inputs]
             goes = any(map(_ROWS, batches))
             if nested is not None:
-                nested.time = time
                 goes = goes or nested.due(time)
-            values[output] = operator.step(*batches) if goes else EMPTY
+            values[output] = operator.step(context, *batches) if goes else EMPTY
         made = [values[result] for result in self._results]
         for slot in self._outside:
             values[slot] = EMPTY
@@ -108,7 +109,7 @@ class Take(Operator):
     def __init__(self, name: str, index: int) -> None:
         self.name, self._index = name, index
 
-    def step(self, *inputs: Batch) -> Batch:
+    def step(self, context: Context, *inputs: Batch) -> Batch:
         """Pick the batch; there are no errors if the bound makes none."""
         (results,) = inputs
         assert isinstance(results, Results)
@@ -174,9 +175,9 @@ class Fixpoint(NestedOperator):
 
     forget_wave = forget_waves
 
-    def step(self, *inputs: Batch) -> Batch:
+    def step(self, context: Context, *inputs: Batch) -> Batch:
         """Run iterations until nothing waits. Raises: EndlessError, see `run_iterations`."""
-        totals, over = self.run_iterations(inputs)
+        totals, over = self.run_iterations(inputs, self._prefix(context.iteration) if self._depth > 1 else ())
         time = max(map(_TIME, inputs), default=0)
         batches = [Batch.of(total, time) if total else EMPTY for total in totals]
         if self._limit is not None:
@@ -185,13 +186,16 @@ class Fixpoint(NestedOperator):
             self._note_cut(over)
         return Results(batches, time)
 
-    def run_iterations(self, inputs: Sequence[Batch]) -> tuple[list[ZSet], list[tuple[int, Batch]]]:
-        """Run iterations until nothing waits. Returns the bindings' deltas, and what is beyond the last iteration.
+    def run_iterations(
+        self, inputs: Sequence[Batch], prefix: tuple[int, ...] = ()
+    ) -> tuple[list[ZSet], list[tuple[int, Batch]]]:
+        """Run iterations until nothing waits, `prefix` being those of the enclosing loops.
+
+        Returns the bindings' deltas, and the changes beyond the last iteration.
 
         Raises: EndlessError where the guard's iterations, or the epoch's rows or seconds, do not suffice.
         """
         nested = self._depth > 1
-        prefix = self._prefix(self.time) if nested else ()
         body, none = self.body, [EMPTY] * len(self.bindings)
         self._repetition = None
         body.open(inputs)

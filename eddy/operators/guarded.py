@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eddy.operators.batch import Batch
+from eddy.operators.context import Context
 from eddy.operators.operator import Operator
 from eddy.operators.set_aside import Aside
 
@@ -17,11 +18,11 @@ class Guarded(Operator):
         self.name, self.operator, self.aside = operator.name, operator, aside
         self._care = aside.care
 
-    def step(self, *inputs: Batch) -> Batch:
+    def step(self, context: Context, *inputs: Batch) -> Batch:
         """As the operator, or without the rows that fail."""
         if self._care.on or self.aside.kept:
-            return self.operator.step_apart(self.aside, *inputs)
-        return self.operator.step(*inputs)
+            return self.operator.step_apart(context, self.aside, *inputs)
+        return self.operator.step(context, *inputs)
 
     def states(self) -> Sequence[Any]:
         """Those of the operator."""

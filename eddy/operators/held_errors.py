@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from operator import attrgetter
 
 from eddy.operators.batch import EMPTY, Batch, ZSet, merge_into
+from eddy.operators.context import Context, Wake
 from eddy.operators.exchange import Ownership
 from eddy.operators.operator import Operator, State
 from eddy.operators.withheld import Stops
@@ -32,16 +33,15 @@ class HeldErrors(Operator):
         self._cached: Mapping[int, str] = {}
         self._times_changed = -1
 
-    @property
-    def wakes(self) -> bool:
-        """Whether the recursion holds something else than the rows downstream say."""
-        return self._held() != self._told()
+    def wakes_at(self) -> Wake | None:
+        """At once if the recursion holds something else than the rows downstream say."""
+        return Wake.AT_ONCE if self._held() != self._told() else None
 
     def states(self) -> Sequence[State]:
         """What is downstream."""
         return (self._state,)
 
-    def step(self, *inputs: Batch) -> Batch:
+    def step(self, context: Context, *inputs: Batch) -> Batch:
         """Tell the difference."""
         held, told = self._held(), self._told()
         if held == told:

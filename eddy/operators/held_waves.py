@@ -14,6 +14,7 @@ from typing import Any
 
 from eddy.operators.batch import EMPTY, Batch, Row, ZSet, concat, merge_into
 from eddy.operators.body import Body, Bound, trace
+from eddy.operators.context import Context, Wake
 from eddy.operators.endless import FIRST_LOOK, GLANCE, find_stops, outgrown, path_text
 from eddy.operators.exchange import Budget, Gate
 from eddy.operators.marking import FIRST_SEARCH, Marking, Place, without_messages
@@ -79,10 +80,10 @@ class HeldWaves(Waves):
         """X, and the states of `Withheld`."""
         return (self.arrangement, *self._withheld.states())
 
-    def step(self, *inputs: Batch) -> Batch:
+    def step(self, context: Context, *inputs: Batch) -> Batch:
         """Run waves until no row is left or the budget is spent; the remaining rows leave through the loop's topic.
 
-        Called without input at a quiescent moment if `unsettled`: then the held keys are determined anew.
+        Called without input at a quiescent moment if it `wakes_at` one: then the held keys are determined anew.
         Cost: a step for each distinct row of each frontier.
         """
         seed, received, *externals = inputs
@@ -194,12 +195,12 @@ class HeldWaves(Waves):
         if not (messages or touched or any(map(_ROWS, inputs))):
             marking.tell_release()
 
-    def unsettled(self) -> bool:
-        """Whether the loop needs a step without input once no row is in flight anywhere."""
+    def wakes_at(self) -> Wake | None:
+        """At rest if the held keys have to be determined anew."""
         self._read()
-        if self._marking.unsettled and (self.gate.shared or self._withheld.active):
-            return True
-        return self._unverified and self._withheld.active
+        active = self._withheld.active
+        release = self._marking.unsettled and (self.gate.shared or active)
+        return Wake.AT_REST if release or (self._unverified and active) else None
 
     def _try_again(self, arrived: dict[int, Batch], externals: Sequence[Batch], total: Total) -> None:
         """Run all waiting rows if the waves may end now; no row is downstream so far. Raises: _GrowthError."""

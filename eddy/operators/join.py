@@ -21,6 +21,7 @@ from operator import itemgetter
 from typing import Any, Literal
 
 from eddy.operators.batch import EMPTY, Batch, Row, concat, keys_of
+from eddy.operators.context import Context
 from eddy.operators.keyed import Keyed, keyed
 from eddy.operators.operator import Operator, RowWise, State
 from eddy.operators.set_aside import Aside, only_written
@@ -56,17 +57,17 @@ class Join(Operator):
     ) -> None:
         self.name, self._left, self._right, self._merge = name, left, right, merge
         self._correction = {2: -1, 1: 0, 0: 1}[eager]
-        self.by_depth, self.iteration = by_depth, 0
+        self.by_depth = by_depth
         self.later: dict[int, Batch] = {}
 
-    def step(self, *inputs: Batch) -> Batch:
+    def step(self, context: Context, *inputs: Batch) -> Batch:
         """Return the delta of the join, not consolidated."""
         left, right = inputs
-        result = self._matched(left, right, self._merge)
+        result = self._matched(left, right, self._merge, context.iteration)
         check_rows(result.rows, self.name)
         return result
 
-    def step_apart(self, aside: Aside, *inputs: Batch) -> Batch:
+    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Set the pairs (key, (left, right)) aside on which `merge` fails."""
 
         def merge(key: Any, left: Any, right: Any) -> Row:
@@ -81,7 +82,7 @@ class Join(Operator):
                 return _Failed((pair, error))
 
         left, right = inputs
-        result = self._matched(left, right, merge)
+        result = self._matched(left, right, merge, context.iteration)
         failed = [type(row) is _Failed for row in result.rows]
         for (pair, error), weight in compress(zip(result.rows, result.weights, strict=True), failed):
             if error is None:
@@ -90,12 +91,12 @@ class Join(Operator):
                 aside.take(pair, weight, error)
         return result.select([not one for one in failed]) if any(failed) else result
 
-    def _matched(self, left: Batch, right: Batch, merge: Merge) -> Batch:
+    def _matched(self, left: Batch, right: Batch, merge: Merge, iteration: int) -> Batch:
         if not right.rows and not self.by_depth:
             return matches(left, self._right, merge)
-        return concat(self._terms(left, right, merge))
+        return concat(self._terms(left, right, merge, iteration))
 
-    def _terms(self, left: Batch, right: Batch, merge: Merge) -> list[Batch]:
+    def _terms(self, left: Batch, right: Batch, merge: Merge, iteration: int) -> list[Batch]:
         terms = []
         if left.rows:
             terms.append(matches(left, self._right, merge))
@@ -104,7 +105,7 @@ class Join(Operator):
         if self.by_depth:
             if right.rows:
                 self._postpone(right, merge)
-            terms.append(self.later.pop(self.iteration, EMPTY))
+            terms.append(self.later.pop(iteration, EMPTY))
         elif right.rows:
             terms.append(matches(right, self._left, lambda key, right, left: merge(key, left, right)))
         return terms
@@ -171,29 +172,29 @@ class Arrange(Operator):
     ) -> None:
         self.name, self.arrangement = name, arrangement
         self._deferred = deferred
-        self.by_depth, self.iteration = by_depth, 0
+        self.by_depth = by_depth
         self.waiting: list[Batch] = []
 
     def states(self) -> Sequence[State]:
         """The arrangement."""
         return (self.arrangement,)
 
-    def step(self, *inputs: Batch) -> Batch:
+    def step(self, context: Context, *inputs: Batch) -> Batch:
         """Apply the delta, now or later."""
         (batch,) = inputs
         kept = keyed(batch)
         if not self._deferred:
             self.arrangement.integrate(kept.zset(self.name))
         elif self.by_depth:
-            iteration = self.iteration
+            iteration = context.iteration
             self.waiting.append(kept.with_rows([(key, (iteration, value)) for key, value in kept.rows]))
         else:
             self.waiting.append(kept)
         return batch
 
-    def step_apart(self, aside: Aside, *inputs: Batch) -> Batch:
+    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Set the rows aside that the arrangement cannot write."""
-        return self.step(only_written(aside, inputs[0], self.arrangement.spec))
+        return self.step(context, only_written(aside, inputs[0], self.arrangement.spec))
 
     def settle(self) -> None:
         """The recursion has ended: add its rows."""
@@ -216,7 +217,7 @@ class Materialize(Operator):
         """The table."""
         return (self.table,)
 
-    def step(self, *inputs: Batch) -> Batch:
+    def step(self, context: Context, *inputs: Batch) -> Batch:
         """Replace the values of the keys that changed."""
         (batch,) = inputs
         news: dict[Any, Any] = dict.fromkeys(keys_of(batch.rows))
@@ -226,9 +227,9 @@ class Materialize(Operator):
         self.table.put_many(news, self.table.get_many(list(news)))
         return batch
 
-    def step_apart(self, aside: Aside, *inputs: Batch) -> Batch:
+    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Set the rows aside that the table cannot write."""
-        return self.step(only_written(aside, inputs[0], self.table.spec))
+        return self.step(context, only_written(aside, inputs[0], self.table.spec))
 
 
 class StreamTableJoin(Keyed, RowWise):
@@ -241,7 +242,7 @@ class StreamTableJoin(Keyed, RowWise):
     def __init__(self, name: str, table: Table[Any, Any], joiner: Callable[[Any, Any], Any], left: bool) -> None:
         self.name, self._table, self._joiner, self._left = name, table, joiner, left
 
-    def step(self, *inputs: Batch) -> Batch:
+    def step(self, context: Context, *inputs: Batch) -> Batch:
         """Look each record's key up. The second input, the table's delta, makes no record."""
         batch = self.with_values(inputs[0]) if self._left else self.with_both(inputs[0])
         others = self._others(list(keys_of(batch.rows)))
@@ -276,12 +277,12 @@ class TableJoin(Operator):
     ) -> None:
         self.name, self._left, self._right, self._joiner, self._kind = name, left, right, joiner, kind
 
-    def step(self, *inputs: Batch) -> Batch:
+    def step(self, context: Context, *inputs: Batch) -> Batch:
         """Recompute the keys that a delta names, before and after."""
         left, right = inputs
         return self._replaced(left, right, lambda keys, lefts, rights, weight: self._joined(lefts, rights))
 
-    def step_apart(self, aside: Aside, *inputs: Batch) -> Batch:
+    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Set the pairs (key, (left, right)) aside on which the joiner fails: their keys have no row."""
 
         def joined(keys: Sequence[Any], lefts: Sequence[Any], rights: Sequence[Any], weight: int) -> list[Any]:

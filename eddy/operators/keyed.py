@@ -13,6 +13,7 @@ A join of relations drops nothing: a row without a key matches nothing there, an
 from collections.abc import Mapping
 
 from eddy.operators.batch import Batch, Row, ZSet
+from eddy.operators.context import Context
 from eddy.operators.operator import Operator
 
 __all__ = ["Keyed", "WithKeys", "keyed", "keyed_rows"]
@@ -68,6 +69,6 @@ class WithKeys(Keyed):
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def step(self, *inputs: Batch) -> Batch:
+    def step(self, context: Context, *inputs: Batch) -> Batch:
         """Select."""
         return self.with_keys(inputs[0])

@@ -17,6 +17,7 @@ from typing import Any
 
 from eddy.errors import DataError
 from eddy.operators.batch import Batch, Row, concat, keys_of, unhashable
+from eddy.operators.context import Context
 from eddy.operators.endless import EndlessError
 from eddy.operators.exchange import Budget
 from eddy.operators.join import Lookup, matches
@@ -25,7 +26,16 @@ from eddy.operators.operator import Operator, State
 from eddy.operators.stateless import check_rows
 from eddy.state.trace import History, Trace
 
-__all__ = ["Function", "NestedJoin", "NestedLookupJoin", "NestedOperator", "NestedReduce", "Time", "lub"]
+__all__ = [
+    "Function",
+    "NestedJoin",
+    "NestedLookupJoin",
+    "NestedOperator",
+    "NestedReduce",
+    "NestedWeights",
+    "Time",
+    "lub",
+]
 
 Time = Any
 """An int in a loop, a tuple of ints in a loop within a loop."""
@@ -46,12 +56,10 @@ _FEW = 32  # rows up to which merging equal ones costs more than it saves
 
 
 class NestedOperator(Operator):
-    """An operator that gets the time before each step, and may have rows waiting for a later one.
+    """An operator whose context has the time as its iteration, and that may have rows waiting for a later one.
 
     Invariant: at the end of an epoch nothing waits.
     """
-
-    time: Time = 0
 
     def __init__(self) -> None:
         self.later: dict[Time, Any] = {}
@@ -100,19 +108,18 @@ class _Join(NestedOperator):
         super().__init__()
         self._guard = guard
 
-    def _check(self, matched: int, of: Batch) -> None:
+    def _check(self, time: Time, matched: int, of: Batch) -> None:
         """Raises: EndlessError where so many matches of these rows are too many."""
         if self._guard.exceeded(matched):
             raise EndlessError(
-                f"join '{self.name}': {matched:,} matches in iteration {self.time}, and the epoch's rows or seconds "
+                f"join '{self.name}': {matched:,} matches in iteration {time}, and the epoch's rows or seconds "
                 "were spent; a recursion that grows without end has no answer. Mend the data, bound it (max_depth=, or "
                 "limit= with on_limit='return'), or raise max_nested_rows, max_nested_s",
                 of.rows,
                 of_work=True,
             )
 
-    def _leave(self, pairs: _Pairs, now: list[Batch], event_time: int) -> Batch:
-        time = self.time
+    def _leave(self, time: Time, pairs: _Pairs, now: list[Batch], event_time: int) -> Batch:
         for at, (rows, weights) in pairs.by_time.items():
             batch = Batch(rows, weights, event_time)
             if at == time:
@@ -146,18 +153,18 @@ class NestedLookupJoin(_Join):
         """The rows inside, by iteration."""
         return (self._left,)
 
-    def step(self, *inputs: Batch) -> Batch:
+    def step(self, context: Context, *inputs: Batch) -> Batch:
         """Return the matches of this iteration."""
         left, right = map(keyed, inputs)
         pairs, now = _Pairs(), []
         if right.rows:
             self._look_back(right, pairs)
         if left.rows:
-            now += self._matches(left)
-            self._left.integrate(left.rows, left.weights, self.time)
-        return self._leave(pairs, now, max(left.time, right.time))
+            now += self._matches(context.iteration, left)
+            self._left.integrate(left.rows, left.weights, context.iteration)
+        return self._leave(context.iteration, pairs, now, max(left.time, right.time))
 
-    def _matches(self, left: Batch) -> list[Batch]:
+    def _matches(self, time: Time, left: Batch) -> list[Batch]:
         """ΔL ⋈ R, a slice at a time if L is large."""
         if len(left.rows) <= _SLICE:
             return [matches(left, self._right, self._merge)]
@@ -166,7 +173,7 @@ class NestedLookupJoin(_Join):
             part = slice(start, start + _SLICE)
             found.append(matches(Batch(left.rows[part], left.weights[part], left.time), self._right, self._merge))
             count += len(found[-1].rows)
-            self._check(count, left)
+            self._check(time, count, left)
         return found
 
     def _look_back(self, right: Batch, pairs: _Pairs) -> None:
@@ -198,30 +205,35 @@ class NestedJoin(_Join):
         """Both sides, by iteration."""
         return (self._left, self._right)
 
-    def step(self, *inputs: Batch) -> Batch:
+    def step(self, context: Context, *inputs: Batch) -> Batch:
         """Return the matches of this iteration."""
         left, right = map(keyed, inputs)
-        merge, time = self._merge, self.time
+        merge, time = self._merge, context.iteration
         pairs = _Pairs()
         if left.rows:
             self._left.integrate(left.rows, left.weights, time)
-            self._meet(left, self._right, merge, pairs)
+            self._meet(time, left, self._right, merge, pairs)
         if right.rows:
             self._right.integrate(right.rows, right.weights, time)
-            self._meet(right, self._left, lambda key, right, left: merge(key, left, right), pairs)
-        return self._leave(pairs, [], max(left.time, right.time))
+            self._meet(time, right, self._left, lambda key, right, left: merge(key, left, right), pairs)
+        return self._leave(time, pairs, [], max(left.time, right.time))
 
     def _meet(
-        self, batch: Batch, others: Trace[Any, Any], merge: Callable[[Any, Any, Any], Row], pairs: _Pairs
+        self,
+        time: Time,
+        batch: Batch,
+        others: Trace[Any, Any],
+        merge: Callable[[Any, Any, Any], Row],
+        pairs: _Pairs,
     ) -> None:
-        time, add = self.time, pairs.add
+        add = pairs.add
         cells = others.get_many(list(keys_of(batch.rows)))
         count, looked = 0, _SLICE
         for (key, value), weight, cell in zip(batch.rows, batch.weights, cells, strict=True):
             if cell:
                 count += len(cell)
                 if count >= looked:
-                    self._check(count, batch)
+                    self._check(time, count, batch)
                     looked = count + _SLICE
                 for other, history in cell.items():
                     row = merge(key, value, other)
@@ -230,28 +242,26 @@ class NestedJoin(_Join):
 
 
 class NestedReduce(NestedOperator, Keyed):
-    """Rows in; for each key the rows that `function` returns for all its values out. Distinct, counts, least values …
+    """Rows in; for each key the rows that `function` returns for all its values out. Counts, least values …
 
-    A weight below 0 is an error, unless the input is `signed`: then such a row counts as absent.
+    A weight below 0 is an error.
     Cost: a key changed in an iteration reads all its rows, at that iteration and at each of its later ones.
     """
 
     later: dict[Time, dict[Any, None]]
 
-    def __init__(
-        self, name: str, taken: Trace[Any, Any], made: Trace[Any, Any], function: Function, signed: bool = False
-    ) -> None:
+    def __init__(self, name: str, taken: Trace[Any, Any], made: Trace[Any, Any], function: Function) -> None:
         super().__init__()
-        self.name, self._taken, self._made, self._function, self._signed = name, taken, made, function, signed
+        self.name, self._taken, self._made, self._function = name, taken, made, function
 
     def states(self) -> Sequence[State]:
         """The input rows and the results, by iteration."""
         return (self._taken, self._made)
 
-    def step(self, *inputs: Batch) -> Batch:
+    def step(self, context: Context, *inputs: Batch) -> Batch:
         """Return the changes of the results in this iteration."""
         batch = self.with_keys(inputs[0])
-        time, function = self.time, self._function
+        time, function = context.iteration, self._function
         touched = self.later.pop(time, None) or {}
         if batch.rows:
             try:
@@ -266,8 +276,8 @@ class NestedReduce(NestedOperator, Keyed):
         for key, taken, made in zip(keys, self._taken.get_many(keys), self._made.get_many(keys), strict=True):
             late: list[Time] = []
             bag = as_of(taken, time, late) if taken else None
-            if bag and not self._signed and min(bag.values()) < 0:
-                raise self._negative(key, bag)
+            if bag and min(bag.values()) < 0:
+                raise self._negative(time, key, bag)
             difference = function(key, bag) if bag else {}
             if made:
                 for value, weight in as_of(made, time, late).items():
@@ -281,12 +291,66 @@ class NestedReduce(NestedOperator, Keyed):
         self._made.integrate(rows, weights, time)
         return Batch(rows, weights, batch.time)
 
-    def _negative(self, key: Any, bag: Mapping[Any, int]) -> DataError:
+    def _negative(self, time: Time, key: Any, bag: Mapping[Any, int]) -> DataError:
         value, weight = min(bag.items(), key=lambda item: item[1])
         return DataError(
-            f"'{self.name}': row {(key, value)!r} is there {weight} times in iteration {self.time}; a recursion may "
+            f"'{self.name}': row {(key, value)!r} is there {weight} times in iteration {time}; a recursion may "
             "only take back what is there. Use minus() for a difference"
         )
+
+
+class NestedWeights(NestedOperator, Keyed):
+    """Rows in; each with a function of its weight out. Distinct, minus. Cost: O(1) for a changed row."""
+
+    later: dict[Time, dict[Row, None]]
+
+    def __init__(
+        self, name: str, taken: Trace[Any, Any], made: Trace[Any, Any], of_weight: Callable[[int], int]
+    ) -> None:
+        super().__init__()
+        self.name, self._taken, self._made, self._of_weight = name, taken, made, of_weight
+
+    def states(self) -> Sequence[State]:
+        """The input rows and the results, by iteration."""
+        return (self._taken, self._made)
+
+    def step(self, context: Context, *inputs: Batch) -> Batch:
+        """Return the changes of the results in this iteration."""
+        batch = self.with_keys(inputs[0])
+        time, of_weight = context.iteration, self._of_weight
+        touched = self.later.pop(time, None) or {}
+        if batch.rows:
+            try:
+                self._taken.integrate(batch.rows, batch.weights, time)
+            except TypeError as error:
+                raise unhashable(batch.rows, self.name) from error
+            touched.update(dict.fromkeys(batch.rows))
+        keys = list(keys_of(list(touched)))
+        rows: list[Row] = []
+        weights: list[int] = []
+        for row, taken, made in zip(touched, self._taken.get_many(keys), self._made.get_many(keys), strict=True):
+            late: list[Time] = []
+            value = row[1]
+            is_there = _weight_as_of(taken.get(value, ()), time, late) if taken else 0
+            was_made = _weight_as_of(made.get(value, ()), time, late) if made else 0
+            if difference := of_weight(is_there) - was_made:
+                rows.append(row)
+                weights.append(difference)
+            for at in late:
+                self.later.setdefault(at, {})[row] = None
+        self._made.integrate(rows, weights, time)
+        return Batch(rows, weights, batch.time)
+
+
+def _weight_as_of(history: History, time: Time, late: list[Time]) -> int:
+    """A row's weight at a time; later times with another one are added to `late`."""
+    weight = 0
+    for at, difference in history:
+        if (both := lub(time, at)) == time:
+            weight += difference
+        else:
+            late.append(both)
+    return weight
 
 
 def _as_of_iteration(cell: dict[Any, History], time: int, late: list[Time]) -> dict[Any, int]:

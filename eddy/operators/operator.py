@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from eddy.operators.batch import EMPTY, Batch
+from eddy.operators.context import OUTSIDE, Context, Wake
 from eddy.state.spec import Changes, StateSpec
 
 if TYPE_CHECKING:
@@ -51,13 +52,16 @@ class Operator:
     dropped = 0
     """How many inserted rows the current epoch has dropped, if the operator drops rows; see `Keyed`."""
 
-    def step(self, *inputs: Batch) -> Batch:
-        """Return the delta of the output for the deltas of the inputs."""
+    def step(self, context: Context, *inputs: Batch) -> Batch:
+        """Return the delta of the output for the deltas of the inputs.
+
+        Nothing else is set on an operator for a step: the iteration and all other circumstances are in `context`.
+        """
         raise NotImplementedError
 
-    def step_apart(self, aside: "Aside", *inputs: Batch) -> Batch:
+    def step_apart(self, context: Context, aside: "Aside", *inputs: Batch) -> Batch:
         """As `step`, but the rows that it cannot take are set aside. An operator that takes every row has none."""
-        return self.step(*inputs)
+        return self.step(context, *inputs)
 
     def states(self) -> Sequence[Any]:
         """The states that this operator writes."""
@@ -72,14 +76,13 @@ class Operator:
         """
         return _NOTHING_HELD
 
-    def unsettled(self) -> bool:
-        """Whether the operator needs a step without input once no row is in flight anywhere. Asked between epochs."""
-        return False
+    def wakes_at(self) -> Wake | None:
+        """The moment at which it wants a step without input, None for none.
 
-    @property
-    def wakes(self) -> bool:
-        """Whether it has something to do without any input."""
-        return False
+        A function of the operator's states, and of the partitions that this worker owns. Asked between epochs, and in
+        an epoch at the operator's turn. Its transaction commits whatever the step has used.
+        """
+        return None
 
     @property
     def tells_failures(self) -> bool:
@@ -103,18 +106,18 @@ class RowWise(Operator):
         """Always: a row that fails in one batch fails in every other."""
         return True
 
-    def step_apart(self, aside: "Aside", *inputs: Batch) -> Batch:
+    def step_apart(self, context: Context, aside: "Aside", *inputs: Batch) -> Batch:
         """Set the rows aside on which the function fails."""
         batch, *others = inputs
         batch, dropped = aside.without_kept(batch), self.dropped
         try:
-            return self.step(batch, *others)
+            return self.step(context, batch, *others)
         except Exception:
             errors = self.failures(batch, *others)
             if not errors:
                 raise
         self.dropped = dropped
-        return self.step(aside.without(batch, errors), *others)
+        return self.step(context, aside.without(batch, errors), *others)
 
     def failures(self, *inputs: Batch) -> Mapping[int, Exception]:
         """Test many rows at once, and one by one if some of them fail. Cost: a second step over the batch."""
@@ -129,7 +132,7 @@ class RowWise(Operator):
 
     def _error(self, batch: Batch, start: int, stop: int, others: Sequence[Batch]) -> Exception | None:
         try:
-            self.step(Batch(batch.rows[start:stop], batch.weights[start:stop], batch.time), *others)
+            self.step(OUTSIDE, Batch(batch.rows[start:stop], batch.weights[start:stop], batch.time), *others)
         except Exception as error:
             return error
         return None

@@ -20,8 +20,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from eddy.errors import EddyError
+from eddy.errors import DataError, EddyError
 from eddy.operators.batch import EMPTY, Batch, ZSet, merge_into
+from eddy.operators.context import Context, Wake
 from eddy.operators.endless import EndlessError
 from eddy.operators.exchange import Ownership
 from eddy.operators.fixpoint import ADVICE, Fixpoint, Results
@@ -70,10 +71,9 @@ class Outermost(Fixpoint):
 
     forget_wave = forget_waves
 
-    @property
-    def wakes(self) -> bool:
-        """Whether a try is owed, here."""
-        return any(note.owed for note in self._owned().values())
+    def wakes_at(self) -> Wake | None:
+        """At once if a try is owed, here."""
+        return Wake.AT_ONCE if any(note.owed for note in self._owned().values()) else None
 
     def held(self) -> Mapping[int, str]:
         """The least message of each partition."""
@@ -91,7 +91,7 @@ class Outermost(Fixpoint):
         homes = self.queue.partitions(list(notes))
         return {unit: notes[unit] for unit, home in zip(notes, homes, strict=True) if self.ownership.owns(home, count)}
 
-    def step(self, *inputs: Batch) -> Batch:
+    def step(self, context: Context, *inputs: Batch) -> Batch:
         """Process the input together with the queued input of its units, or queue it."""
         queued = {unit for unit, note in self.queue.notes().items() if note.queued}
         time = max(map(_TIME, inputs), default=0)
@@ -105,7 +105,7 @@ class Outermost(Fixpoint):
         try:
             totals, over = self.run_iterations(inputs)
         except EndlessError as error:
-            if self._budget.divisible and error.of_work:
+            if context.divisible and error.of_work:
                 raise
             self._undo()
             delta = numbered(enumerate(inputs))
@@ -146,9 +146,9 @@ class Outermost(Fixpoint):
                 self._undo()
                 dearest = max(dearest, self._budget.rows)
                 failed |= self._blamed(error, self._units(active), time, alone)
-            except EddyError:
-                raise
             except Exception as error:
+                if not _of_data(error):
+                    raise
                 self._undo()
                 waiting = self._without(back, set(failed))
                 if not waiting or (delta and not self._fails(waiting, time)):
@@ -170,9 +170,9 @@ class Outermost(Fixpoint):
             self.run_iterations(self._batches(rows, time))
         except EndlessError:
             return True
-        except EddyError:
-            raise
-        except Exception:
+        except Exception as error:
+            if not _of_data(error):
+                raise
             return True
         finally:
             self._undo()
@@ -287,6 +287,11 @@ class Outermost(Fixpoint):
         if errors and not self._seeded:
             batches.append(Batch.of(errors, time))
         return Results(batches, time)
+
+
+def _of_data(error: Exception) -> bool:
+    """Whether rows are to blame: a function of the author's raised, or an operator refused them."""
+    return isinstance(error, DataError) or not isinstance(error, EddyError)
 
 
 class _Worked(NamedTuple):

@@ -30,6 +30,7 @@ from typing import Any
 from eddy.errors import LoopLimitError
 from eddy.operators.batch import EMPTY, Batch, Row, ZSet, concat, merge_into
 from eddy.operators.body import Body, Bound, columns_of, trace
+from eddy.operators.context import Context
 from eddy.operators.endless import FIRST_LOOK, find_cycle, outgrown, path_text
 from eddy.operators.exchange import Budget, Gate, by_iteration
 from eddy.operators.keyed import keyed_rows
@@ -135,7 +136,7 @@ class Waves(LinearRecursion):
         """X, where it is kept."""
         return () if self.arrangement is None else (self.arrangement,)
 
-    def step(self, *inputs: Batch) -> Batch:
+    def step(self, context: Context, *inputs: Batch) -> Batch:
         """Run waves until no row is left or the budget is spent; what is left then leaves.
 
         Cost: a step for each distinct row of each frontier.

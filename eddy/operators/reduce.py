@@ -5,6 +5,7 @@ from typing import Any
 
 from eddy.errors import DataError
 from eddy.operators.batch import Batch
+from eddy.operators.context import Context
 from eddy.operators.keyed import Keyed
 from eddy.operators.nested_operators import Function
 from eddy.operators.operator import State
@@ -27,11 +28,11 @@ class Reduce(Keyed):
         """The input rows."""
         return (self.arrangement,)
 
-    def step(self, *inputs: Batch) -> Batch:
+    def step(self, context: Context, *inputs: Batch) -> Batch:
         """Return each key's result after the batch, minus its result before."""
         return self._step(self.with_keys(inputs[0]), self._made, self._made)
 
-    def step_apart(self, aside: Aside, *inputs: Batch) -> Batch:
+    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Withhold the keys on whose values the function fails: they make no row."""
 
         def made_before(key: Any, bag: Bag | None) -> dict[Any, int]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from eddy.errors import DataError
 from eddy.operators.batch import Batch, Row, concat
+from eddy.operators.context import Context
 from eddy.operators.operator import Operator, RowWise
 
 __all__ = [
@@ -37,7 +38,7 @@ class Filter(RowWise):
     def __init__(self, name: str, predicate: Callable[[Any, Any], Any], keep: bool = True) -> None:
         self.name, self._predicate, self._keep = name, predicate, keep
 
-    def step(self, *inputs: Batch) -> Batch:
+    def step(self, context: Context, *inputs: Batch) -> Batch:
         """Select."""
         (batch,) = inputs
         mask = list(starmap(self._predicate, batch.rows))
@@ -50,7 +51,7 @@ class Map(RowWise):
     def __init__(self, name: str, function: Callable[[Any, Any], Row]) -> None:
         self.name, self._function = name, function
 
-    def step(self, *inputs: Batch) -> Batch:
+    def step(self, context: Context, *inputs: Batch) -> Batch:
         """Call `function` on each row."""
         (batch,) = inputs
         rows = list(starmap(self._function, batch.rows))
@@ -64,7 +65,7 @@ class MapValues(RowWise):
     def __init__(self, name: str, function: Callable[[Any], Any], table: bool = False) -> None:
         self.name, self._function, self._table = name, function, table
 
-    def step(self, *inputs: Batch) -> Batch:
+    def step(self, context: Context, *inputs: Batch) -> Batch:
         """Call `function` on each value."""
         (batch,) = inputs
         values = list(map(self._function, map(_VALUE, batch.rows)))
@@ -78,7 +79,7 @@ class SelectKey(RowWise):
     def __init__(self, name: str, function: Callable[[Any, Any], Any]) -> None:
         self.name, self._function = name, function
 
-    def step(self, *inputs: Batch) -> Batch:
+    def step(self, context: Context, *inputs: Batch) -> Batch:
         """Call `function` on each row."""
         (batch,) = inputs
         keys = starmap(self._function, batch.rows)
@@ -91,7 +92,7 @@ class FlatMap(RowWise):
     def __init__(self, name: str, function: Callable[[Any, Any], Iterable[Row]]) -> None:
         self.name, self._function = name, function
 
-    def step(self, *inputs: Batch) -> Batch:
+    def step(self, context: Context, *inputs: Batch) -> Batch:
         """Call `function` on each row."""
         (batch,) = inputs
         out = batch.spread(list(map(list, starmap(self._function, batch.rows))))
@@ -105,7 +106,7 @@ class FlatMapValues(RowWise):
     def __init__(self, name: str, function: Callable[[Any], Iterable[Any]]) -> None:
         self.name, self._function = name, function
 
-    def step(self, *inputs: Batch) -> Batch:
+    def step(self, context: Context, *inputs: Batch) -> Batch:
         """Call `function` on each value."""
         (batch,) = inputs
         function = self._function
@@ -118,7 +119,7 @@ class Peek(RowWise):
     def __init__(self, name: str, function: Callable[[Any, Any], object]) -> None:
         self.name, self._function = name, function
 
-    def step(self, *inputs: Batch) -> Batch:
+    def step(self, context: Context, *inputs: Batch) -> Batch:
         """Call `function` on each row."""
         (batch,) = inputs
         for key, value in batch.rows:
@@ -132,7 +133,7 @@ class Union(Operator):
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def step(self, *inputs: Batch) -> Batch:
+    def step(self, context: Context, *inputs: Batch) -> Batch:
         """Concatenate."""
         return concat(inputs)
 
@@ -143,7 +144,7 @@ class Negate(Operator):
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def step(self, *inputs: Batch) -> Batch:
+    def step(self, context: Context, *inputs: Batch) -> Batch:
         """Negate."""
         (batch,) = inputs
         return Batch(batch.rows, [-weight for weight in batch.weights], batch.time)
@@ -155,7 +156,7 @@ class Latest(Operator):
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def step(self, *inputs: Batch) -> Batch:
+    def step(self, context: Context, *inputs: Batch) -> Batch:
         """Turn replacements into facts."""
         (batch,) = inputs
         return latest_of(batch)

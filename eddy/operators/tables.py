@@ -5,6 +5,7 @@ from typing import Any
 
 from eddy.errors import DataError
 from eddy.operators.batch import EMPTY, Batch, Row, keys_of
+from eddy.operators.context import Context
 from eddy.operators.keyed import Keyed
 from eddy.operators.operator import State
 from eddy.operators.set_aside import Aside, refused, unwritten_keys
@@ -27,7 +28,7 @@ class Upsert(Keyed):
         """The table."""
         return (self.table,)
 
-    def step(self, *inputs: Batch) -> Batch:
+    def step(self, context: Context, *inputs: Batch) -> Batch:
         """Apply a batch of records to the table; only the last record of each key counts."""
         (batch,) = inputs
         try:
@@ -48,7 +49,7 @@ class Upsert(Keyed):
         self.table.put_many(latest, olds)
         return replacement(latest, olds, batch.time, by_key(batch, batch.times), by_key(batch, batch.headers))
 
-    def step_apart(self, aside: Aside, *inputs: Batch) -> Batch:
+    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """A record with a key that the table cannot write is left out; one with such a value withholds its key."""
         batch = self.with_keys(inputs[0])
         batch = aside.without(batch, unwritten_keys(batch, self.table.spec))
@@ -60,7 +61,7 @@ class Upsert(Keyed):
             else:
                 aside.withhold(key, rows[index][1], error, time=batch.times_of_rows()[index])
                 rows[index] = (key, None)
-        return self.step(batch.with_rows(rows))
+        return self.step(context, batch.with_rows(rows))
 
 
 def by_key(batch: Batch, column: list[Any] | None) -> dict[Any, Any] | None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from eddy.operators.batch import Batch
+from eddy.operators.context import Context
 from eddy.operators.keyed import Keyed
 from eddy.operators.operator import State
 from eddy.operators.set_aside import Aside, only_written
@@ -39,7 +40,7 @@ class WeightFunction(Keyed):
         """The rows with their total weights."""
         return (self.arrangement,)
 
-    def step(self, *inputs: Batch) -> Batch:
+    def step(self, context: Context, *inputs: Batch) -> Batch:
         """Return f(new) - f(old) for each row of the delta."""
         batch = self.with_keys(inputs[0])
         delta = batch.zset(self.name)
@@ -50,6 +51,6 @@ class WeightFunction(Keyed):
         moves = [f(old + move) - f(old) for old, move in zip(olds, delta.values(), strict=True)]
         return Batch(rows, moves, batch.time).select(moves)
 
-    def step_apart(self, aside: Aside, *inputs: Batch) -> Batch:
+    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Set the rows aside that the arrangement cannot write."""
-        return self.step(only_written(aside, self.with_keys(inputs[0]), self.arrangement.spec))
+        return self.step(context, only_written(aside, self.with_keys(inputs[0]), self.arrangement.spec))

@@ -28,6 +28,7 @@ from eddy.state.store import Store
 from eddy.topology.compile import check_reads, sink_serdes
 from eddy.topology.guarding import unmerged
 from eddy.topology.identity import check_identity, identity, optional_states, states_of, topics_of
+from eddy.topology.plan import Exchange, Node
 from eddy.topology.scopes import Scopes
 from eddy.topology.topology import Topology
 
@@ -100,10 +101,11 @@ def assemble(topology: Topology, log: Log, config: Config, store: Store, elapsed
             + "\n".join(f"    {line}" for line in commands(name, sources, sorted(outputs), missing))
         )
     read = {topic: counts[topic] for topic in sources}
+    placed = {topic: count for topic, count in read.items() if not _is_only_rekeyed(topology, sources[topic])}
     tables = frozenset(topic for topic, source in sources.items() if source.kind == "table")
     written = {topic: counts[topic] for topic in outputs} | internal.changelogs
     count = lambda topic: log.topics([topic])[topic].partitions  # noqa: E731
-    partitioner_check = PartitionerCheck(read, tables, log.partitioner, count)
+    partitioner_check = PartitionerCheck(placed, tables, log.partitioner, count)
     return Assembly(
         circuit,
         internal,
@@ -120,6 +122,12 @@ def assemble(topology: Topology, log: Log, config: Config, store: Store, elapsed
         min(metadata.incarnations, default=uuid.uuid4().hex),
         Scopes(plan).stopping(),
     )
+
+
+def _is_only_rekeyed(topology: Topology, source: Node) -> bool:
+    """Whether all records of a source go to the owners of their keys, whichever partition they come from."""
+    users = [node for node in topology.plan.nodes if source in node.inputs]
+    return bool(users) and all(isinstance(node, Exchange) for node in users)
 
 
 def _sink_topics(topology: Topology, counts: dict[str, int]) -> dict[str, SinkTopic]:

@@ -109,9 +109,7 @@ class Epoch:
         if self._rejected and parts.config.on_error == "fail":
             raise self._rejected[0].error()
         parts.stopwatch.restart()
-        draining = parts.positions.draining(part.records)
-        for gate in circuit.gates:
-            gate.draining = draining[gate.topic]
+        circuit.ownership.draining = parts.positions.draining(part.records)
         if circuit.care.on:
             parts.rejections.trace(circuit, parts.decoder, parts.sinks, part)
         circuit.step(batches, divisible=len(part.numbers() if part.left_out else part) > 1, settling=settling)

@@ -1,7 +1,8 @@
 """Which requests are answered: those that show the token, or, without a token, those that name this machine.
 
-Probes are open to all. Without a token a page in a browser must not reach the server under a name that its owner lets
-point here (DNS rebinding): the header Host has to name this machine.
+Probes are open to all, and so are the files of the page, which hold no data. Without a token a page in a browser must
+not reach the server under a name that its owner lets point here (DNS rebinding): the header Host has to name this
+machine.
 """
 
 import hmac
@@ -12,10 +13,11 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from eddy.serve.endpoint import Endpoint
+from eddy.serve.page.routes import FILES
 
 __all__ = ["TRUSTED", "Guard"]
 
-_OPEN = {"/healthz", "/readyz"}
+_OPEN = {"/healthz", "/readyz", *FILES}
 TRUSTED = "eddy.trusted"
 """The key of a request's scope that tells whether its token was shown, or none is needed."""
 

@@ -94,4 +94,5 @@ def monitored(
         yield Monitor(watch, port, tables)
     finally:
         watch.close()
+        tables.stop()
         server.stop()

@@ -2,8 +2,9 @@
 
 /healthz, /readyz    whether the worker is alive, whether it is ready: 200 or 503, and why
 /metrics             figures for Prometheus
-/topology            the topology as text and as a Mermaid flowchart
+/topology            the topology as text and as pictures
 /v1                  tables, if they are served here
+/                    a page that shows all of it in a browser
 
 The probes need no token, since clients such as Kubernetes cannot keep a secret: they get the state and a reason; only
 readers with the token see the error text, and the parts without a finite answer, which do not affect health. Without a
@@ -16,7 +17,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp
 
@@ -24,6 +25,7 @@ from eddy.runtime.holding import told
 from eddy.serve.endpoint import Endpoint
 from eddy.serve.guard import TRUSTED, Guard
 from eddy.serve.metrics import CONTENT_TYPE_PLAIN_0_0_4, generate_latest, registry_of
+from eddy.serve.page.routes import page_routes, topology_route, trace_route
 from eddy.serve.state import Facts, ProbeResult, health, readiness
 from eddy.serve.views.http import TablesLater
 from eddy.serve.watch import Watch
@@ -41,15 +43,17 @@ class _Answer(msgspec.Struct, omit_defaults=True):
     held: list[str] = []
 
 
-class _Description(msgspec.Struct):
-    application: str
-    text: str
-    mermaid: str
-
-
 def pages(watch: Watch, topology: Topology, endpoint: Endpoint, tables: TablesLater) -> ASGIApp:
     """The ASGI application of these pages, for one worker. The figures of its tables are among its own."""
-    return Guard(_routes(watch, topology, [Mount("/v1", tables)], tables.figures), endpoint)
+    return Guard(
+        _routes(
+            watch,
+            topology,
+            [*page_routes(), trace_route(topology, lambda: tables.views), Mount("/v1", tables)],
+            tables.figures,
+        ),
+        endpoint,
+    )
 
 
 def pages_for_anybody(watch: Watch, topology: Topology) -> ASGIApp:
@@ -64,7 +68,6 @@ def _routes(
     watch: Watch, topology: Topology, others: list[BaseRoute], more_figures: Callable[[], bytes] = bytes
 ) -> Starlette:
     registry = registry_of(watch)
-    description = _Description(topology.name, topology.describe(), topology.mermaid())
 
     def probe(check: Callable[[Facts], ProbeResult]) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
@@ -81,20 +84,12 @@ def _routes(
         text = generate_latest(registry) + more_figures()
         return Response(text, headers=_HEADERS | {"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
 
-    async def describe(request: Request) -> Response:
-        form = request.query_params.get("format", "json")
-        if form == "json":
-            return _json(description)
-        if form not in {"text", "mermaid"}:
-            return PlainTextResponse("format: json, text or mermaid is needed\n", 400)
-        return PlainTextResponse(getattr(description, form), headers=_HEADERS)
-
     app = Starlette(
         routes=[
             Route("/healthz", probe(health)),
             Route("/readyz", probe(readiness)),
             Route("/metrics", metrics),
-            Route("/topology", describe),
+            topology_route(topology),
             *others,
         ]
     )

@@ -1,7 +1,8 @@
 """The server: uvicorn in a daemon thread, beside the worker's.
 
-Limits: a few connections at a time, each for a few seconds, and one request each unless `keep_alive`. Further
-connections are closed, so that clients cannot exhaust the process's files or time.
+Limits: a few connections at a time, each for a few seconds, and one request each unless `keep_alive`; a stream of
+events lasts as long as its client takes them. Further connections are closed, so that clients cannot exhaust the
+process's files or time.
 """
 
 import asyncio
@@ -13,7 +14,10 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-__all__ = ["Server"]
+__all__ = ["RENEW", "Server"]
+
+RENEW = "eddy.renew"
+"""The key in a scope's state of a function that puts the end of the connection off by so many seconds."""
 
 _MAX_CONNECTIONS = 64
 _CONNECTION_S = 10.0
@@ -36,7 +40,14 @@ class _Connection(H11Protocol):
         if len(self.connections) > (self._most or _MAX_CONNECTIONS):
             transport.abort()
         else:
+            self.app_state = {**self.app_state, RENEW: self._renew}
             self._end = self.loop.call_later(self._seconds or _CONNECTION_S, transport.abort)
+
+    def _renew(self, seconds: float) -> None:
+        """Put the end off, for a stream that the client takes."""
+        if self._end is not None:
+            self._end.cancel()
+            self._end = self.loop.call_later(seconds, self.transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It has ended."""

@@ -10,7 +10,7 @@ from functools import singledispatchmethod
 from typing import Any
 
 from eddy.errors import TopologyError
-from eddy.operators import aggregate, constant, join, reduce, stateless, tables, weight_functions
+from eddy.operators import constant, join, tables
 from eddy.operators.body import Body
 from eddy.operators.circuit import Circuit, Output
 from eddy.operators.exchange import Budget, Gate, Ownership
@@ -175,13 +175,14 @@ class _PlanCompiler:
 
     @singledispatchmethod
     def _compile(self, node: Node) -> None:
-        raise NotImplementedError(f"no operator for {type(node).__name__}")
+        """A step of one operator is what it declares; only other steps have a method here."""
+        self._scope.slots[node] = self._scope.emit(node.operator(self), *self._scope.inputs_of(node))
 
     @_compile.register
     def _source(self, node: Source) -> None:
         slot = self._inputs[node.topic] = self._scope.slot()
         if node.kind == "table":
-            table = self._table(node, node.name, source=node.topic)
+            table = self.table(node, node.name, source=node.topic)
             slot = self._scope.emit(tables.Upsert(node.name, table), slot)
         self._scope.slots[node] = slot
 
@@ -190,22 +191,8 @@ class _PlanCompiler:
         self._scope.transform(node, self.world.peeks)
 
     @_compile.register
-    def _merge(self, node: nodes.Merge) -> None:
-        self._scope.slots[node] = self._scope.emit(stateless.Union(node.name), *self._scope.inputs_of(node))
-
-    @_compile.register
-    def _latest(self, node: nodes.Latest) -> None:
-        self._scope.slots[node] = self._scope.emit(stateless.Latest(node.name), *self._scope.inputs_of(node))
-
-    @_compile.register
-    def _upsert(self, node: nodes.Upsert) -> None:
-        self._scope.slots[node] = self._scope.emit(
-            tables.Upsert(node.name, self._table(node, node.name)), *self._scope.inputs_of(node)
-        )
-
-    @_compile.register
     def _constant(self, node: nodes.Constant) -> None:
-        sent = self._arrangement(node, node.name)
+        sent = self.arrangement(node, node.name)
         self._scope.slots[node] = self._scope.emit(constant.Constant(node.name, node.rows, self._gate(node), sent))
 
     @_compile.register
@@ -221,34 +208,6 @@ class _PlanCompiler:
         stream = node.kind == "stream"
         operator = ExchangeOperator(node.name, self._gate(node), stream, self._plan.needs_keys(node))
         self._scope.slots[node] = self._scope.emit(operator, *self._scope.inputs_of(node), self._scope.received[node])
-
-    @_compile.register
-    def _count_rows(self, node: nodes.Count) -> None:
-        self._scope.slots[node] = self._scope.emit(
-            aggregate.Count(node.name, self._table(node, node.name), node.inputs[0].kind == "stream"),
-            *self._scope.inputs_of(node),
-        )
-
-    @_compile.register
-    def _aggregate(self, node: nodes.Aggregate) -> None:
-        counts: Table[Any, int] | None = None
-        if node.subtractor is not None:
-            counts = Table(self.spec(node, f"{node.name}-rows", "table", Int64), self.world.store)
-        operator = aggregate.Aggregate(
-            node.name, self._table(node, node.name), node.initial, node.adder, node.subtractor, counts
-        )
-        self._scope.slots[node] = self._scope.emit(operator, *self._scope.inputs_of(node))
-
-    @_compile.register
-    def _reduce(self, node: nodes.Reduce) -> None:
-        operator = reduce.Reduce(node.name, self._arrangement(node.inputs[0], node.name), reduce.making(node.function))
-        self._scope.slots[node] = self._scope.emit(operator, *self._scope.inputs_of(node))
-
-    @_compile.register
-    def _weight_function(self, node: nodes.WeightFunction) -> None:
-        f = weight_functions.one_if_positive if node.form == "distinct" else weight_functions.positive_part
-        operator = weight_functions.WeightFunction(node.name, self._arrangement(node, node.name), f)
-        self._scope.slots[node] = self._scope.emit(operator, *self._scope.inputs_of(node))
 
     @_compile.register
     def _stream_table_join(self, node: nodes.StreamTableJoin) -> None:
@@ -366,7 +325,7 @@ class _PlanCompiler:
         arrangement = self._arrangements.get((node.variable, node.name))
         if node.bound.by_depth or (arrangement is None and self.world.lacks(node.name)):
             return Waves(*shared, arrangement)
-        x = arrangement or self._arrangement(node.variable, node.name)
+        x = arrangement or self.arrangement(node.variable, node.name)
         value = node.value or Native
         specs = [
             replace(self.spec(node.variable, f"{node.name}-{kind}", "arrangement", value), optional=True)
@@ -384,7 +343,7 @@ class _PlanCompiler:
             name = node.label
         if (node, name) not in self._arrangements:
             by_depth = recursion is not None and recursion.bound.by_depth
-            arrangement = self._arrangements[node, name] = self._arrangement(node, name, by_depth)
+            arrangement = self._arrangements[node, name] = self.arrangement(node, name, by_depth)
             if not isinstance(node, Variable):
                 arrange = join.Arrange(name, arrangement, recursion is not None, by_depth)
                 self._scope.slots[node] = self._scope.emit(arrange, self._scope.slots[node])
@@ -397,16 +356,24 @@ class _PlanCompiler:
             self._scope.slots[node] = self._scope.emit(join.Materialize(name, table), self._scope.slots[node])
         return self._tables[node]
 
-    def _table(self, node: Node, name: str, source: str | None = None) -> Table[Any, Any]:
+    @property
+    def store(self) -> Store | None:
+        """The store below the states."""
+        return self.world.store
+
+    def table(self, node: Node, name: str, source: str | None = None) -> Table[Any, Any]:
+        """The table of a node's own rows, which joins read, too."""
         table = self._tables[node] = Table(self.spec(node, name, "table", node.value, source), self.world.store)
         return table
 
-    def _arrangement(self, node: Node, name: str, by_depth: bool = False) -> Arrangement[Any, Any]:
+    def arrangement(self, node: Node, name: str, by_depth: bool = False) -> Arrangement[Any, Any]:
+        """An arrangement of a node's rows, with their depths if `by_depth`."""
         value = node.value or Native
         spec = self.spec(node, name, "arrangement", with_time(value) if by_depth else value)
         return Arrangement(spec, self.world.store)
 
     def spec(self, node: Node, name: str, kind: str, value: Serde[Any] | None, source: str | None = None) -> StateSpec:
+        """The identity of a state; `source` is the topic from which it may be restored."""
         place: Placement = self._placements[node]
         restored = source is not None and source in self.world.compacted
         return StateSpec(

@@ -10,22 +10,21 @@ from dataclasses import replace
 from functools import singledispatchmethod
 from typing import Any, Protocol
 
-from eddy.operators import reduce
 from eddy.operators.fixpoint import Fixpoint, NestedBody, Take
 from eddy.operators.given import Given
 from eddy.operators.inner_limits import InnerErrors, InnerLimit
 from eddy.operators.limit_barrier import LimitBarrier
-from eddy.operators.nested_operators import Function, NestedJoin, NestedLookupJoin, NestedReduce
+from eddy.operators.nested_operators import NestedJoin, NestedLookupJoin, NestedReduce, NestedWeights
 from eddy.operators.operator import Operator
 from eddy.operators.outermost import Outermost
 from eddy.operators.queued import Queue
-from eddy.operators.stateless import Map, Union
-from eddy.operators.weight_functions import one_if_positive, positive_part
+from eddy.operators.stateless import Map
 from eddy.serde import Native, Serde
 from eddy.state.arrangement import Arrangement
 from eddy.state.spec import StateSpec
 from eddy.state.trace import Trace
 from eddy.topology import plan as nodes
+from eddy.topology.node import States
 from eddy.topology.plan import Binding, Block, Node, Recursion, Variable
 from eddy.topology.scopes import Loop, Scopes
 from eddy.topology.slots import Slots, swapped, with_time
@@ -33,7 +32,7 @@ from eddy.topology.slots import Slots, swapped, with_time
 __all__ = ["LoopCompiler", "Outside"]
 
 
-class Outside(Protocol):
+class Outside(States, Protocol):
     """The interface to the compiler of the surrounding plan or loop."""
 
     world: Any
@@ -41,9 +40,6 @@ class Outside(Protocol):
 
     def lookup(self, node: Node, name: str) -> Any:
         """The state with the rows of a step outside all loops, for joins."""
-
-    def spec(self, node: Node, name: str, kind: str, value: Serde[Any] | None) -> StateSpec:
-        """The identity of a state whose rows are co-partitioned with those of `node`."""
 
 
 class LoopCompiler:
@@ -122,7 +118,16 @@ class LoopCompiler:
 
     @singledispatchmethod
     def _compile(self, node: Node) -> None:
-        raise NotImplementedError(f"no operator inside a loop for {type(node).__name__}")
+        """A function of all values of a key, or a step without a state; only other steps have a method here."""
+        grouping = node.grouping
+        if grouping is None:
+            self._emit(node, node.operator(self._outside))
+            return
+        taken, made = self._trace(node.inputs[0], node.name), self._trace(node, f"{node.name}-made")
+        if grouping.of_weight is not None:
+            self._emit(node, NestedWeights(node.name, taken, made, grouping.of_weight))
+        else:
+            self._emit(node, NestedReduce(node.name, taken, made, grouping.function))
 
     def _emit(self, node: Node, operator: Operator) -> None:
         self._inner.slots[node] = self._inner.emit(operator, *self._inner.inputs_of(node))
@@ -130,31 +135,6 @@ class LoopCompiler:
     @_compile.register
     def _transform(self, node: nodes.Transform) -> None:
         self._inner.transform(node, self._outside.world.peeks)
-
-    @_compile.register
-    def _merge(self, node: nodes.Merge) -> None:
-        self._emit(node, Union(node.name))
-
-    @_compile.register
-    def _reduce(self, node: nodes.Reduce) -> None:
-        self._reduction(node, reduce.making(node.function))
-
-    @_compile.register
-    def _count(self, node: nodes.Count) -> None:
-        self._reduction(node, reduce.counting)
-
-    @_compile.register
-    def _aggregate(self, node: nodes.Aggregate) -> None:
-        self._reduction(node, reduce.folding(node.initial, node.adder))
-
-    @_compile.register
-    def _weight_function(self, node: nodes.WeightFunction) -> None:
-        f = one_if_positive if node.form == "distinct" else positive_part
-        self._reduction(node, reduce.adding_up(f), signed=True)
-
-    def _reduction(self, node: Node, function: Function, signed: bool = False) -> None:
-        taken = self._trace(node.inputs[0], node.name)
-        self._emit(node, NestedReduce(node.name, taken, self._trace(node, f"{node.name}-made"), function, signed))
 
     @_compile.register
     def _join(self, node: nodes.Join) -> None:

@@ -4,32 +4,9 @@ from eddy.operators.fact_waves import FactWaves
 from eddy.operators.fixpoint import Fixpoint
 from eddy.operators.recursion import Waves
 from eddy.topology.compile import Environment, compile_plan
-from eddy.topology.plan import Block, Exchange, Node, Plan, Reachable, Recursion, Sink, Source, TreeTotals, Variable
-from eddy.topology.scopes import Loop
+from eddy.topology.plan import Node, Plan
 
-__all__ = ["describe", "mermaid", "strategy", "successors"]
-
-
-def strategy(node: Loop | Reachable | TreeTotals) -> str:
-    """How a recursion is computed, and why."""
-    if isinstance(node, Reachable):
-        how = "their number kept" if node.counted else "found again where the parent goes"
-        why = "shortest paths over weights above 0" if node.weight else "least depths"
-        return f"ranked supports (F1), {how}, at one owner, since {why} fall along supports, through cycles too"
-    if isinstance(node, TreeTotals):
-        return "tree totals by deltas (F2), at one owner, since a node has one parent and sums can be taken back"
-    where = (
-        "at one owner" if node.variables[0].single_partition else "each owner its keys, which no step inside changes"
-    )
-    if isinstance(node, Block):
-        return f"nested time, since its bindings are evaluated in turn; {where}"
-    if node.nested:
-        return f"nested time, since {node.nested}; {where}"
-    if node.kind == "stream":
-        return "waves of facts, since a KStream's records are never taken back"
-    if node.bound.by_depth:
-        return f"waves by depth up to {node.bound.depth}, since the answer depends on the depth of rows"
-    return "waves, since op is linear"
+__all__ = ["describe", "mermaid", "stores_of", "successors"]
 
 
 def stores_of(plan: Plan) -> dict[str, list[str]]:
@@ -53,10 +30,9 @@ def successors(plan: Plan) -> dict[Node, list[Node]]:
     for node in plan.nodes:
         for source in node.inputs:
             after[source].append(node)
-        if isinstance(node, Recursion | Block):
-            for result, variable in zip(node.results, node.variables, strict=True):
-                after[result].append(node)
-                after[node].append(variable)
+        for result, variable in zip(node.results, node.variables, strict=True):
+            after[result].append(node)
+            after[node].append(variable)
     return after
 
 
@@ -72,31 +48,14 @@ def describe(plan: Plan) -> str:
     for number, members in enumerate(_components(plan, after)):
         lines.append(f"   Sub-topology: {number}")
         for node in members:
-            lines.append(f"    {_headline(plan, node, stores.get(node.name, []))}")
-            if not isinstance(node, Sink):
+            lines.append(f"    {node.headline(plan.name, stores.get(node.name, []))}")
+            if not node.writes:
                 lines.append(f"      --> {_names(after[node])}")
-            if not isinstance(node, Source):
+            if not node.reads:
                 lines.append(f"      <-- {_names(before[node])}")
-            if isinstance(node, Recursion | Block | Reachable | TreeTotals):
-                lines.append(f"      strategy: {strategy(node)}")
+            if node.strategy:
+                lines.append(f"      strategy: {node.strategy}")
     return "\n".join(lines) + "\n"
-
-
-def _headline(plan: Plan, node: Node, stores: list[str]) -> str:
-    if isinstance(node, Source):
-        store = f", store: {', '.join(stores)}" if stores else ""
-        return f"Source: {node.name} (topics: [{node.topic}]{store})"
-    if isinstance(node, Sink):
-        return f"Sink: {node.name} (topic: {node.topic})"
-    topic = _internal_topic(plan, node)
-    through = f", topic: {topic}" if topic else ""
-    return f"Processor: {node.name} (stores: [{', '.join(stores)}]{through})"
-
-
-def _internal_topic(plan: Plan, node: Node) -> str | None:
-    if isinstance(node, Exchange):
-        return f"{plan.name}-{node.name}"
-    return f"{plan.name}-{node.name}-loop" if isinstance(node, Recursion) and not node.nested else None
 
 
 def _names(nodes: list[Node]) -> str:
@@ -120,17 +79,9 @@ def mermaid(plan: Plan) -> str:
     """The plan as a Mermaid flowchart: topics as cylinders, loops as dotted arrows back."""
     ids = {node: f"n{index}" for index, node in enumerate(plan.nodes)}
     lines = ["flowchart TD"]
-    for node, name in ids.items():
-        if isinstance(node, (Source, Sink)):
-            lines.append(f"  {name}[({node.topic})]")
-        elif isinstance(node, Recursion | Block):
-            lines.append(f'  {name}{{{{"recursively {node.name}"}}}}')
-        elif isinstance(node, Variable):
-            lines.append(f'  {name}(["{node.label}"])')
-        else:
-            lines.append(f'  {name}["{node.name}"]')
+    lines += [f"  {name}{node.shape}" for node, name in ids.items()]
     for node, nexts in successors(plan).items():
         for other in nexts:
-            arrow = "-. back .->" if isinstance(other, Variable) else "-->"
+            arrow = "-. back .->" if other in node.variables else "-->"
             lines.append(f"  {ids[node]} {arrow} {ids[other]}")
     return "\n".join(lines) + "\n"

@@ -4,9 +4,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from eddy.errors import TopologyError
-from eddy.serde import Int64, Serde
+from eddy.operators.top_k import Selection
+from eddy.serde import Int64, Native, Serde, Tuple
 from eddy.topology import plan
-from eddy.topology.arguments import check_function, check_serdes
+from eddy.topology.arguments import check_function, check_name, check_serdes, check_whole
 from eddy.topology.builder import Builder
 
 if TYPE_CHECKING:
@@ -43,6 +44,41 @@ class _Grouped(Generic[K, V]):
             plan.Count, name, kind="table", inputs=(self._source(name),), key=self._key, value=Int64
         )
         return KTable(self._builder, node)
+
+    def top_k(
+        self, n: int, name: str, by: Callable[[V], Any] | None = None, value: Serde[tuple[V, ...]] | None = None
+    ) -> "KTable[K, tuple[V, ...]]":
+        """The `n` greatest values of each group by `by(value)`, the greatest first, in a store called `name`.
+
+        Without `by` the values themselves are compared; of values that are equal by it, the one with the greater bytes
+        comes first. A value that is there twice is named twice. Values of None are left out.
+        Cost: O(log n) for each change of a group with n values.
+        """
+        check_whole(f"top_k '{check_name(name, 'step')}'", 1, optional=False, n=n)
+        of = value or (Tuple(self._value, ...) if self._value else None)
+        return self._first("top_k", name, n, True, by, of)
+
+    def min(self, name: str, by: Callable[[V], Any] | None = None) -> "KTable[K, V]":
+        """The least value of each group, by `by(value)`, in a store called `name`; as `top_k`."""
+        return self._first("min", name, None, False, by, self._value)
+
+    def max(self, name: str, by: Callable[[V], Any] | None = None) -> "KTable[K, V]":
+        """The greatest value of each group, by `by(value)`, in a store called `name`; as `top_k`."""
+        return self._first("max", name, None, True, by, self._value)
+
+    def _first(self, verb: str, name: str, n: int | None, descending: bool, by: Any, value: Serde[Any] | None) -> Any:
+        from eddy.topology.table import KTable
+
+        where = f"{verb} '{check_name(name, 'step')}'"
+        if by is not None:
+            check_function(where, by, "value", what="by")
+        source = self._source(name)
+        selection = Selection(name, n, descending, by, source.value or Native)
+        fields: dict[str, Any] = {"kind": "table", "inputs": (source,), "key": self._key, "value": value}
+        if source.kind == "stream":  # facts are never retracted, so that the first ones are all that has to be stored
+            fold = {"initial": selection.nothing, "adder": selection.adding, "commutes": True}
+            return KTable(self._builder, self._builder.add(plan.Aggregate, name, **fields, **fold))
+        return KTable(self._builder, self._builder.add(plan.TopK, name, **fields, selection=selection))
 
     def _aggregate(self, name: str, value: Serde[Any] | None, **functions: Any) -> Any:
         from eddy.topology.table import KTable

@@ -13,7 +13,7 @@ from eddy.operators.operator import Operator
 from eddy.operators.set_aside import Aside, Care
 from eddy.serde import Native
 from eddy.topology.placement import Placement
-from eddy.topology.plan import Constant, Exchange, Merge, Node, Plan, Recursion, Sink, Source, Transform, Variable
+from eddy.topology.plan import Node, Plan, Sink
 
 __all__ = ["Guarding", "after_exchange", "unmerged"]
 
@@ -22,7 +22,7 @@ def after_exchange(plan: Plan) -> set[Node]:
     """The exchanges, and the steps that rows reach through one."""
     after: set[Node] = set()
     for node in plan.nodes:
-        if isinstance(node, Exchange | Variable | Recursion | Constant) or not after.isdisjoint(node.inputs):
+        if node.crosses or not after.isdisjoint(node.inputs):
             after.add(node)
     return after
 
@@ -31,10 +31,10 @@ def unmerged(plan: Plan) -> frozenset[str]:
     """The exchanges whose rows come of one record of a stream each, and have its timestamp: by name."""
     single: set[Node] = set()
     for node in plan.nodes:
-        passes = isinstance(node, Transform | Merge | Exchange) and single.issuperset(node.inputs)
-        if node.kind == "stream" and (isinstance(node, Source) or passes):
+        passes = node.keeps_records and single.issuperset(node.inputs)
+        if node.kind == "stream" and (passes or not (node.inputs or node.crosses)):
             single.add(node)
-    return frozenset(node.name for node in single if isinstance(node, Exchange))
+    return frozenset(node.name for node in single if node.sends)
 
 
 class Guarding:

@@ -5,30 +5,13 @@ encoded to the same bytes. Sources define both; a step that keeps keys inherits 
 those of the collections it is joined with.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from eddy.errors import TopologyError
 from eddy.serde import Native, Serde
-from eddy.topology.plan import (
-    Binding,
-    Block,
-    Constant,
-    Exchange,
-    HeldErrors,
-    Join,
-    Merge,
-    Node,
-    Plan,
-    Reachable,
-    Recursion,
-    Sink,
-    Source,
-    Transform,
-    TreeTotals,
-    Variable,
-)
+from eddy.topology.plan import Node, Plan
 
 __all__ = ["Placement", "place"]
 
@@ -68,7 +51,7 @@ def _groups(plan: Plan) -> list[list[Node]]:
         return node
 
     for node in plan.nodes:
-        for one, other in _meetings(node):
+        for one, other in node.co_partitioned:
             leader[find(other)] = find(one)
     classes: dict[Node, list[Node]] = {}
     for node in plan.nodes:
@@ -76,33 +59,9 @@ def _groups(plan: Plan) -> list[list[Node]]:
     return list(classes.values())
 
 
-def _meetings(node: Node) -> Iterable[tuple[Node, Node]]:
-    """The pairs of nodes that `node` requires to be co-partitioned."""
-    if isinstance(node, Recursion):
-        placed = [(node, node.variable)]
-        return [*placed, (node, node.inputs[0]), (node, node.result)] if node.nested else placed
-    if isinstance(node, Block):
-        return list(zip(node.variables, node.results, strict=True))
-    if isinstance(node, Binding):
-        (block,) = node.inputs
-        assert isinstance(block, Block)
-        return [(node, block.variables[node.index])] if node.index < len(block.variables) else []
-    if isinstance(node, Join):
-        left, right = node.inputs
-        return [(left, right)] if node.rekeyed else [(left, right), (node, left)]
-    if isinstance(node, Sink | Exchange | HeldErrors | Reachable | TreeTotals) or (
-        isinstance(node, Transform) and node.rekeys
-    ):
-        return []
-    if isinstance(node, Merge) and node.rekeyed:
-        return []
-    return [(node, source) for source in node.inputs]
-
-
 def _partitions(members: list[Node], topic_partitions: Mapping[str, int]) -> int | None:
-    counts = {node.name: topic_partitions[node.topic] for node in members if isinstance(node, Source)}
-    counts |= {node.name: node.partitions for node in members if isinstance(node, Exchange) and node.partitions}
-    counts |= {node.name: 1 for node in members if node.single_partition or isinstance(node, Constant)}
+    asked = {node.name: node.partition_count(topic_partitions) for node in members}
+    counts = {name: count for name, count in asked.items() if count}
     if len(set(counts.values())) > 1:
         (first, low), (second, high) = sorted(counts.items(), key=lambda item: item[1])[:: len(counts) - 1]
         raise TopologyError(
@@ -115,7 +74,7 @@ def _partitions(members: list[Node], topic_partitions: Mapping[str, int]) -> int
 def _key(members: list[Node]) -> Serde[Any] | None:
     named: dict[str, Node] = {}
     for node in members:
-        if node.key is not None and not isinstance(node, Variable):
+        if node.key is not None and node.tells_key:
             named.setdefault(node.key.name, node)
     if len(named) > 1:
         (first, a), (second, b) = list(named.items())[:2]

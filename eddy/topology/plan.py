@@ -8,13 +8,16 @@ Keys keep their place: a node that is not `rekeyed` has its rows where its input
 that needs rows by key takes a rekeyed input through an `Exchange`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from eddy.errors import TopologyError
-from eddy.operators.body import Bound
-from eddy.serde import Serde
+from eddy.operators import stateless, tables
+from eddy.operators.operator import Operator
+from eddy.topology.node import MIXED, NO_PLACE, Arrival, Kept, Kind, Node, States
+from eddy.topology.recursions import Binding, Block, HeldErrors, Reachable, Recursion, TreeTotals, Variable
+from eddy.topology.reductions import Aggregate, Count, OneRow, Reduce, TopK, WeightFunction
 
 __all__ = [
     "REKEYING",
@@ -30,6 +33,7 @@ __all__ = [
     "Latest",
     "Merge",
     "Node",
+    "OneRow",
     "Plan",
     "Reachable",
     "Recursion",
@@ -38,6 +42,7 @@ __all__ = [
     "Source",
     "StreamTableJoin",
     "TableJoin",
+    "TopK",
     "Transform",
     "TreeTotals",
     "Upsert",
@@ -45,7 +50,6 @@ __all__ = [
     "WeightFunction",
 ]
 
-Kind = Literal["stream", "table", "relation"]
 Verb = Literal[
     "filter", "filter-not", "map", "map-values", "flat-map", "flat-map-values", "select-key", "peek", "negate"
 ]
@@ -55,57 +59,54 @@ REKEYING = frozenset({"map", "flat-map", "select-key"})
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Node:
-    """One step. `label` is the nearest name given by the author; `key` and `value` are serdes, None if not given."""
-
-    name: str
-    label: str
-    kind: Kind
-    inputs: tuple["Node", ...] = ()
-    key: Serde[Any] | None = None
-    value: Serde[Any] | None = None
-    rekeyed: bool = False
-    single_partition: bool = False
-    """Whether all rows are in a single partition, so that no step has to send them to other workers."""
-
-    @property
-    def written(self) -> str:
-        """The author's name from which the step's name is derived; else the step's own name."""
-        return self.label if self.name.startswith(f"{self.label}-") else self.name
-
-    @property
-    def stops(self) -> bool:
-        """Whether a worker ends, where nothing unread could mend it, because this step holds something."""
-        return False
-
-    drops = False
-    """Whether the step can drop a row, so that a recursion over it can end."""
-    linear = True
-    """Whether op(A + B) = op(A) + op(B), so that a recursion over it can be computed by waves."""
-    derived: ClassVar[tuple[str, ...]] = ()
-    """Suffixes of the step's name that name its additional states."""
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
 class Source(Node):
     """The records of a topic, as facts or as the table of their latest values."""
 
+    reads = True
+
     topic: str
+
+    def headline(self, application: str, stores: Sequence[str]) -> str:
+        """Its topic."""
+        store = f", store: {', '.join(stores)}" if stores else ""
+        return f"Source: {self.name} (topics: [{self.topic}]{store})"
+
+    @property
+    def shape(self) -> str:
+        """A cylinder."""
+        return f"[({self.topic})]"
+
+    def partition_count(self, topic_partitions: Mapping[str, int]) -> int | None:
+        """That of its topic."""
+        return topic_partitions[self.topic]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Constant(Node):
     """Fixed rows, at one owner."""
 
+    crosses = True
+
     rows: tuple[tuple[Any, Any], ...]
+
+    def partition_count(self, topic_partitions: Mapping[str, int]) -> int | None:
+        """One: they have one owner."""
+        return 1
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Transform(Node):
     """A stateless step: `verb` with the author's `function`."""
 
+    keeps_records = True
+
     verb: Verb
     function: Callable[..., Any] | None = None
+
+    @property
+    def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
+        """With its input, unless it changes keys."""
+        return [] if self.rekeys else super().co_partitioned
 
     @property
     def drops(self) -> bool:  # type: ignore[override]
@@ -113,7 +114,7 @@ class Transform(Node):
         return self.verb in {"filter", "filter-not", "flat-map", "flat-map-values"}
 
     @property
-    def rekeys(self) -> bool:
+    def rekeys(self) -> bool:  # type: ignore[override]
         """Whether rows may have other keys afterwards."""
         return self.verb in REKEYING
 
@@ -122,10 +123,33 @@ class Transform(Node):
 class Merge(Node):
     """All rows of all inputs."""
 
+    keeps_records = True
+
+    @property
+    def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
+        """With its inputs, unless some of them have other keys than their place says."""
+        return [] if self.rekeyed else super().co_partitioned
+
+    def operator(self, states: States) -> Operator:
+        """The sum of the inputs."""
+        return stateless.Union(self.name)
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Latest(Node):
     """A table's changes as facts: the new value of each key, None for a deleted one."""
+
+    @property
+    def arrival(self) -> Arrival:
+        """The number of records."""
+        return Arrival(
+            "a table's changes as a stream: how many of its values become records depends on how its input was cut "
+            "into epochs"
+        )
+
+    def operator(self, states: States) -> Operator:
+        """Replacements become facts."""
+        return stateless.Latest(self.name)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -133,6 +157,22 @@ class Upsert(Node):
     """Facts as the table of their latest values."""
 
     linear = False
+    keeps_last = True
+    keeps = (Kept("", "table", "results"),)
+
+    @property
+    def arrival(self) -> Arrival:
+        """The last value of a key."""
+        return Arrival(f"a table of the last records of a stream: {MIXED}", mixed=True)
+
+    @property
+    def refused_in_nested_time(self) -> str:
+        """The last record is a matter of arrival."""
+        return f"step '{self.name}' joins or makes tables, {NO_PLACE}"
+
+    def operator(self, states: States) -> Operator:
+        """The table."""
+        return tables.Upsert(self.name, states.table(self, self.name))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -142,8 +182,35 @@ class Exchange(Node):
     `any_key`: all go to one owner, so that a record of a stream needs no key to find it.
     """
 
+    keeps_records = True
+    crosses = True
+    sends = True
+
     partitions: int | None = None
     any_key: bool = False
+
+    def internal_topic(self, application: str) -> str:
+        """The repartition topic."""
+        return f"{application}-{self.name}"
+
+    @property
+    def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
+        """With nothing before it."""
+        return ()
+
+    def partition_count(self, topic_partitions: Mapping[str, int]) -> int | None:
+        """As the author asked."""
+        return 1 if self.single_partition else self.partitions
+
+    @property
+    def refused_in_nested_time(self) -> str:
+        """Rows of one iteration would arrive in another."""
+        if self.inputs[0].single_partition:
+            return super().refused_in_nested_time
+        return (
+            f"step '{self.name}' sends rows to other owners in the middle of an iteration, which would give a wrong "
+            "answer; bring what it reads to one owner before the recursion: relation.at_one_owner('…')"
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -154,6 +221,11 @@ class StreamTableJoin(Node):
 
     joiner: Callable[[Any, Any], Any]
     left: bool = False
+
+    @property
+    def arrival(self) -> Arrival:
+        """The value of the table."""
+        return Arrival("a stream-table join: each record meets the table as it was when the record came")
 
     @property
     def drops(self) -> bool:  # type: ignore[override]
@@ -171,6 +243,11 @@ class TableJoin(Node):
     join: Literal["inner", "left", "outer"]
     linear = False
 
+    @property
+    def refused_in_nested_time(self) -> str:
+        """Relations are joined there."""
+        return f"step '{self.name}' joins or makes tables, {NO_PLACE}"
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Join(Node):
@@ -178,166 +255,39 @@ class Join(Node):
 
     derived = ("left", "right")
 
+    bilinear = True
+    drops = True
+
     merge: Callable[[Any, Any, Any], tuple[Any, Any]]
-    drops = True
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Count(Node):
-    """The number of rows by key."""
-
-    derived = ("made",)
-
-    linear = False
-    drops = True
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Reduce(Node):
-    """The rows that `function(key, {value: weight})` returns for each key."""
-
-    derived = ("made",)
-
-    function: Callable[[Any, Any], Any]
-    linear = False
-    drops = True
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Aggregate(Node):
-    """A fold by key; with a subtractor it can retract rows."""
-
-    derived = ("rows", "made")
-
-    initial: Callable[[], Any]
-    adder: Callable[[Any, Any, Any], Any]
-    subtractor: Callable[[Any, Any, Any], Any] | None = None
-    linear = False
-    drops = True
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class WeightFunction(Node):
-    """A function of weights: each row once (distinct), or as often as its weight is positive (minus)."""
-
-    derived = ("made",)
-
-    form: Literal["distinct", "minus"]
-    linear = False
-    drops = True
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Variable(Node):
-    """X inside its own recursion: the rows of a binding at the start of an iteration."""
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Recursion(Node):
-    """X = seed + op(X): `inputs` is the seed, `result` is op(`variable`); by waves, or by `nested` time."""
-
-    variable: Variable
-    result: Node
-    bound: Bound
-    include_seeds: bool = True
-    nested: str = ""
-    """Why it is computed by nested time; empty if by waves."""
-    linear = False
 
     @property
-    def derived(self) -> tuple[str, ...]:  # type: ignore[override]
-        """States of its own: of what is held, and of what waits."""
-        if self.nested:
-            return ("queued", "given")
-        return () if self.kind == "stream" or self.bound.by_depth else ("held", "reached")
-
-    @property
-    def variables(self) -> tuple[Variable, ...]:
-        """The variables that its body depends on."""
-        return (self.variable,)
-
-    @property
-    def results(self) -> tuple[Node, ...]:
-        """The results of an iteration."""
-        return (self.result,)
-
-    @property
-    def stops(self) -> bool:
-        """As its bound says."""
-        return self.bound.stops
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Block(Node):
-    """Bindings that are defined by one another: `results` are the definitions of `variables`, in turn."""
-
-    derived = ("errors", "held", "queued", "given")
-
-    variables: tuple[Variable, ...]
-    results: tuple[Node, ...]
-    bound: Bound
-    iterations: int
-    linear = False
-
-    @property
-    def stops(self) -> bool:
-        """As its bound says."""
-        return self.bound.stops
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Binding(Node):
-    """One of the collections of a block: `inputs` is the block. The last one is that of its errors."""
-
-    index: int
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class HeldErrors(Node):
-    """The name of a recursion, which is the input, and a message for each partition where it holds something."""
-
-    linear = False
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Reachable(Node):
-    """The nodes reachable from roots over edges, by ranked supports, in a single partition.
-
-    `inputs` are the roots and the edges.
-    """
-
-    derived = ("roots", "out", "in", "edges", "ties", "sizes", "cycles", "beyond")
-
-    node: Serde[Any]
-    expand: Callable[[Any, Any], Any] | None = None
-    weight: Callable[[Any, Any], Any] | None = None
-    max_depth: Any = None
-    max_nodes: int | None = None
-    limit: int | None = None
-    cycles: bool = False
-    counted: bool = False
-    stops: bool = False
-    linear = False
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class TreeTotals(Node):
-    """Totals over subtrees from a table of parents, by deltas, in a single partition.
-
-    Rows are tagged totals and cycles.
-    """
-
-    parent: Callable[[Any, Any], Any]
-    own: Callable[[Any, Any], Any]
-    include_self: bool = True
-    linear = False
+    def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
+        """Its inputs, with each other; the result has their place if it keeps their keys."""
+        left, right = self.inputs
+        return [(left, right)] if self.rekeyed else [(left, right), (self, left)]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Sink(Node):
     """The end of a branch: a topic of the user's."""
 
+    writes = True
+
     topic: str
+
+    @property
+    def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
+        """The user's topic has its own partitions."""
+        return ()
+
+    def headline(self, application: str, stores: Sequence[str]) -> str:
+        """Its topic."""
+        return f"Sink: {self.name} (topic: {self.topic})"
+
+    @property
+    def shape(self) -> str:
+        """A cylinder."""
+        return f"[({self.topic})]"
 
 
 @dataclass

@@ -15,19 +15,10 @@ from eddy.operators.body import Bound
 from eddy.topology.arguments import check_choice, check_name, check_whole
 from eddy.topology.builder import Builder, serdes
 from eddy.topology.plan import (
-    Aggregate,
     Block,
-    Exchange,
-    HeldErrors,
-    Join,
     Kind,
-    Latest,
     Node,
     Recursion,
-    Sink,
-    StreamTableJoin,
-    TableJoin,
-    Upsert,
     Variable,
 )
 from eddy.topology.scopes import Scopes
@@ -132,11 +123,11 @@ def _why_nested(body: list[Node], variable: Variable) -> str:
     """The first step that waves cannot compute, as text; empty if they can compute all."""
     inside = {variable, *body}
     for node in body:
-        if isinstance(node, Recursion | Block):
+        if node.variables:
             return f"'{node.name}' inside it is a recursion, too"
         if not node.linear:
             return f"step '{node.name}' is not linear"
-        if isinstance(node, Join) and all(source in inside for source in node.inputs):
+        if node.bilinear and all(source in inside for source in node.inputs):
             return f"step '{node.name}' joins the recursion's own rows with each other"
     return ""
 
@@ -144,9 +135,9 @@ def _why_nested(body: list[Node], variable: Variable) -> str:
 def refuse_sinks(where: str, verb: str, body: list[Node]) -> None:
     """Refuse to write from inside a loop. Raises: TopologyError naming the topic."""
     for node in body:
-        if isinstance(node, Sink):
+        if node.writes:
             raise TopologyError(
-                f"{where} writes to topic '{node.topic}'; inside a recursion nothing is written. Write what "
+                f"{where} writes to topic '{node.label}'; inside a recursion nothing is written. Write what "
                 f"{verb}(...) returns"
             )
 
@@ -154,7 +145,7 @@ def refuse_sinks(where: str, verb: str, body: list[Node]) -> None:
 def _refuse_limits(where: str, body: list[Node]) -> None:
     """Refuse blocks whose limit is an error: only a block has `errors` and can withhold rows."""
     for node in body:
-        if isinstance(node, Block) and node.bound.on_limit == "rows":
+        if isinstance(node, Block) and node.limit_makes_rows:
             raise TopologyError(
                 f"{where}: block '{node.name}' inside it has limit={node.iterations}, on_limit='error', and a "
                 "recursion has no errors to show them in. Write on_limit='return', or make the recursion a block of "
@@ -164,30 +155,14 @@ def _refuse_limits(where: str, body: list[Node]) -> None:
 
 def moves_rows(body: list[Node], nested: object) -> bool:
     """Whether a loop needs a single partition: steps inside need one, or nested time has a step that re-keys."""
-    return any(node.single_partition or (nested and (node.rekeyed or isinstance(node, Exchange))) for node in body)
+    return any(node.single_partition or (nested and (node.rekeyed or node.sends)) for node in body)
 
 
 def check_inside(where: str, body: list[Node]) -> None:
     """Refuse steps that nested time cannot compute. Raises: TopologyError."""
     for node in body:
-        if isinstance(node, HeldErrors):
-            raise TopologyError(
-                f"{where}: the errors of recursively '{node.inputs[0].name}' are read inside; what it holds here, the "
-                "outermost recursion holds as a whole: read the .errors of that one"
-            )
-        if isinstance(node, Exchange) and not node.inputs[0].single_partition:
-            raise TopologyError(
-                f"{where}: step '{node.name}' sends rows to other owners in the middle of an iteration, which would "
-                "give a wrong answer; bring what it reads to one owner before the recursion: relation.at_one_owner('…')"
-            )
-        if node.kind == "stream" or isinstance(node, TableJoin | Upsert | Latest | StreamTableJoin):
-            what = "is of a stream or of tables" if node.kind == "stream" else "joins or makes tables"
-            raise TopologyError(
-                f"{where}: step '{node.name}' {what}, which has no place inside a recursion by nested time; relations "
-                "are needed. Write table.to_relation(), and join relations"
-            )
-        if isinstance(node, Aggregate) and node.subtractor is None:
-            raise TopologyError(f"{where}: step '{node.name}' folds records of a stream; rows of a relation are needed")
+        if node.refused_in_nested_time:
+            raise TopologyError(f"{where}: {node.refused_in_nested_time}")
 
 
 def _check_terminates(where: str, variable: Variable, result: Node, body: list[Node]) -> None:
@@ -195,8 +170,7 @@ def _check_terminates(where: str, variable: Variable, result: Node, body: list[N
     paths: dict[Node, list[str] | None] = {variable: []}
     for node in body:
         open_paths = [paths[source] for source in node.inputs if paths.get(source) is not None]
-        ends = node.drops or isinstance(node, Recursion | Block)
-        paths[node] = None if ends or not open_paths else [*(open_paths[0] or []), node.name]
+        paths[node] = None if node.drops or not open_paths else [*(open_paths[0] or []), node.name]
     path = paths[result]
     if path is not None:
         raise NonTerminatingRecursionError(

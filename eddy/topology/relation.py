@@ -21,7 +21,7 @@ from eddy.topology.grouped import KGroupedTable
 from eddy.topology.recursive import close_recursion
 from eddy.topology.table import KTable
 
-__all__ = ["RecursiveRelation", "Relation"]
+__all__ = ["RecursiveRelation", "Relation", "RelationTable"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -219,6 +219,17 @@ class Relation(Generic[K, V]):
         )
         return Relation(self._builder, node)
 
+    def to_table(self, name: str) -> "RelationTable[K, V]":
+        """The table of the row of each key, in a store called `name`.
+
+        A key with several rows is not in the table until one is left; `errors` of the table names it. Two equal rows
+        are several, and `distinct()` makes them one. A row without a key, or with None as its value, is not in the
+        table.
+        """
+        source = self._builder.by_key(self._node, check_name(name, "step"))
+        node = self._builder.add(plan.OneRow, name, kind="table", inputs=(source,), **serdes(source))
+        return RelationTable(self._builder, node)
+
     def at_one_owner(self, name: str) -> "Relation[K, V]":
         """The same rows, all in a single partition, so that no downstream step sends them to other workers."""
         return Relation(self._builder, self._builder.at_one_owner(self._node, check_name(name, "step")))
@@ -276,6 +287,35 @@ class RecursiveRelation(Relation[K, V]):
         held = builder.add(plan.HeldErrors, f"{name}-held", inputs=(recursion,), rekeyed=True, **fields)
         told = Relation[str, str](builder, builder.at_one_owner(held, name))
         return told.reduce(lambda _, whys: [min(whys)], name, String, String)
+
+
+class RelationTable(KTable[K, V]):
+    """The result of `to_table`."""
+
+    @property
+    def errors(self) -> KTable[K, str]:
+        """The keys with several rows, each with a message, in a table. The first use adds the steps to the topology."""
+        builder, name = self._builder, f"{self._node.name}-errors"
+        made = next((node for node in builder.plan.nodes if node.name == name), None)
+        if made is not None:
+            return KTable(builder, made)
+        source = self._node.inputs[0]
+        rows = KGroupedTable[K, V](builder, source).count(f"{name}-counts")
+        several = rows.filter(lambda key, count: count > 1, f"{name}-keys")
+        return several.map_values(_Several(self._node.name), name, String)
+
+
+class _Several:
+    """The message for a key with so many rows."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __call__(self, count: int) -> str:
+        return (
+            f"to_table '{self._name}': {count} rows have this key, and a table has one row for a key. Take rows away, "
+            "or combine them: .distinct(), or .group_by_key() with .max(…), .top_k(…) or .aggregate(…)"
+        )
 
 
 def constant(

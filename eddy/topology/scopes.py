@@ -4,7 +4,7 @@ A step lies inside a loop if it depends on one of the loop's variables; an inner
 inputs. The steps outside a loop that it reads are its *externals*.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from eddy.topology.plan import Block, Node, Plan, Recursion, Variable
 
@@ -19,14 +19,14 @@ class Scopes:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self.around: dict[Node, Loop] = {}
-        self.body: dict[Loop, list[Node]] = {}
-        self.externals: dict[Loop, list[Node]] = {}
+        self.body: dict[Node, list[Node]] = {}
+        self.externals: dict[Node, list[Node]] = {}
         for loop in plan.loops():
             self.body[loop] = self.inside(loop.variables, loop)
             self.around.update(dict.fromkeys((*loop.variables, *self.body[loop]), loop))
             self.externals[loop] = self._externals(loop)
 
-    def inside(self, variables: Iterable[Variable], loop: Loop | None = None) -> list[Node]:
+    def inside(self, variables: Collection[Node], loop: Loop | None = None) -> list[Node]:
         """The steps, before `loop` is closed, that depend on its variables, in topological order."""
         found: set[Node] = set(variables)
         for node in self._plan.nodes:
@@ -34,25 +34,23 @@ class Scopes:
                 break
             if node not in self.around and any(source in found for source in self.reads(node)):
                 found.add(node)
-        return [node for node in self._plan.nodes if node in found and not isinstance(node, Variable)]
+        return [node for node in self._plan.nodes if node in found and node not in variables]
 
     def deep(self, nodes: Iterable[Node]) -> list[Node]:
         """Steps, and the steps inside the loops among them."""
         found: list[Node] = []
         for node in nodes:
-            found.append(node)
-            if isinstance(node, Recursion | Block):
-                found += self.deep(self.body[node])
+            found += [node, *self.deep(self.body.get(node, ()))]
         return found
 
     def reads(self, node: Node) -> Iterable[Node]:
         """The inputs of a step; for a loop those of all steps inside it."""
-        return (*node.inputs, *self.externals.get(node, ())) if isinstance(node, Recursion | Block) else node.inputs
+        return (*node.inputs, *self.externals.get(node, ()))
 
     def limits(self, loop: Loop) -> list[Block]:
         """The blocks inside a loop, at any depth, whose limit is an error."""
         inside = self.deep(self.body[loop])
-        return [node for node in inside if isinstance(node, Block) and node.bound.on_limit == "rows"]
+        return [node for node in inside if isinstance(node, Block) and node.limit_makes_rows]
 
     def withheld(self, loop: Loop) -> list[tuple[str, Variable]]:
         """The names in the errors of an outermost loop: its bindings, then those of `limits`, with their labels."""

@@ -11,6 +11,7 @@ from eddy.topology.arguments import check_mapping, check_name, check_serdes
 from eddy.topology.builder import Builder
 from eddy.topology.describe import describe, mermaid
 from eddy.topology.mutual import Bindings, mutually_recursive
+from eddy.topology.picture import picture
 from eddy.topology.reach import CyclePolicy, DeletionMode, recursive_fixpoint
 from eddy.topology.relation import Relation, constant
 from eddy.topology.stream import KStream
@@ -198,8 +199,12 @@ class Topology:
         """The topology as a Mermaid flowchart."""
         return mermaid(self.plan)
 
-    def _repr_markdown_(self) -> str:
-        return f"```mermaid\n{self.mermaid()}\n```"
+    def picture(self) -> str:
+        """The topology as an SVG document; a notebook shows it."""
+        return picture(self.plan)
+
+    def _repr_svg_(self) -> str:
+        return self.picture()
 
     def _source(self, topic: str, name: str, kind: plan.Kind, key: Serde[Any], value: Serde[Any]) -> plan.Node:
         check_name(topic, "topic")

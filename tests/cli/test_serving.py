@@ -61,6 +61,9 @@ def test_tables_are_served_shown_and_watched(eddy_: Eddy) -> None:
     missing = eddy_("get", "family.py", "nodes", "nobody")
     assert missing.communicate(timeout=PATIENCE_S) == ("", "table 'nodes': there is no row with the key 'nobody'.\n")
     assert missing.returncode == 1
+    traced = done(eddy_("trace", "family.py", "descendants", "ann"))
+    assert '  ⋈ "bob" = "ann"   nodes (row of topic nodes)' in traced
+    assert traced.endswith("served at this version: 2, as computed here from the inputs\n")
 
     server = eddy_("serve", "family.py", "--http", "0")
     assert server.stderr is not None

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["NODE", "needed", "run_node"]
+__all__ = ["CHROMIUM", "NODE", "needed", "run_node"]
 
 ROOT = Path(__file__).resolve().parents[2]
 NODE = shutil.which("node")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 def needed(program: str | None, name: str, package: str) -> str:

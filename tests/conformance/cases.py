@@ -162,6 +162,45 @@ def union_as_a_bag(t: eddy.Topology) -> None:
     a.union(b).group_by(lambda _, value: (value, 1), key=S).count("counts").to("counts")
 
 
+PEOPLE = [
+    of("people", ("ann", ("red", 3)), ("bob", ("red", 1)), ("cid", ("red", 2)), ("dan", ("blue", 2))),
+    of("people", ("ann", ("blue", 7)), ("eve", ("red", 2)), ("fay", ("blue", 1))),
+    of("people", ("cid", None), ("dan", ("green", 4))),
+]
+
+
+@case(
+    PEOPLE,
+    best={"red": (2, 1), "blue": (7, 1), "green": (4,)},
+    least={"red": 1, "blue": 1, "green": 4},
+    greatest={"red": 1, "blue": 1, "green": 4},
+)
+def first_values_of_a_table_that_moves(t: eddy.Topology) -> None:
+    teams = t.table("people", S, Native).group_by(lambda _, person: person, key=S, value=N)
+    teams.top_k(2, "best").to("best")
+    teams.min("least").to("least")
+    teams.max("greatest", by=lambda n: 10 - n if n < 3 else n).to("greatest")
+
+
+@case(
+    [of("scores", ("a", 3), ("b", 1), ("a", 9)), of("scores", ("a", 5), ("a", 9), ("b", 2))],
+    best={"a": (9, 9), "b": (2, 1)},
+    least={"a": 3, "b": 1},
+)
+def first_values_of_a_stream(t: eddy.Topology) -> None:
+    scores = t.stream("scores", S, N).group_by_key()
+    scores.top_k(2, "best").to("best")
+    scores.min("least").to("least")
+
+
+@case(PEOPLE, teams={"green": "dan"}, several={"red": "2", "blue": "2"})
+def rows_of_a_relation_to_a_table(t: eddy.Topology) -> None:
+    people = t.table("people", S, Native).to_relation()
+    teams = people.map(lambda name, person: (person[0], name), key=S, value=S).to_table("teams")
+    teams.to("teams")
+    teams.errors.map_values(lambda message: message.split()[2], value=S).to("several")
+
+
 @case(
     [of("orders", ("o1", ("ann", "tea", 2)), ("o2", ("ann", "rum", 1)), ("o3", ("bob", "tea", 1))),
      of("prices", ("tea", 3), ("rum", 20)), of("prices", ("tea", 4)), of("orders", ("o2", None))],

@@ -280,3 +280,27 @@ def a_block_in_a_recursion_finds_what_is_left(t: eddy.Topology) -> None:
 
     picked = roots.recursively(op, "picked", limit=5, on_limit="return").distinct("picked-once")
     picked.group_by_key().count("picked-of").to("picked")
+
+
+@case(
+    [of("roads", ("1", ("a", "b", 7)), ("2", ("a", "c", 3)), ("3", ("c", "b", 1)), ("4", ("b", "a", 2))),
+     of("roads", ("3", ("c", "b", 5)), ("5", ("b", "c", 4)))],
+    nearest={"a": 0, "b": 7, "c": 3},
+    single={"a": 0},
+)  # fmt: skip
+def first_values_and_single_rows_go_round(t: eddy.Topology) -> None:
+    """Shortest ways by `min` inside a recursion; and after two steps, nodes that one way alone has led to."""
+    roads = t.table("roads", S, Native).to_relation().map(lambda _, road: (road[0], (road[1], road[2])), key=S)
+    start = t.constant([("a", 0)], "start", S, N)
+
+    def onward(x: eddy.Relation[str, int], name: str) -> eddy.Relation[str, int]:
+        return x.join(roads, lambda at, sum, to: (to[0], sum + to[1]), name, S, N)
+
+    ways = start.recursively(lambda x: onward(x, "on").group_by_key().min("least").to_relation(), "ways", max_depth=3)
+    ways.group_by_key().min("nearest").to("nearest")
+    alone = start.recursively(
+        lambda x: onward(x, "step").filter(lambda to, sum: to != "a").distinct("once").to_table("alone").to_relation(),
+        "single-ways",
+        max_depth=2,
+    )
+    alone.to_table("single").to("single")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.faust.family import Family
 from tests.faust.rig import FaustWorker, Topics
 
 Start = Callable[..., FaustWorker]
@@ -15,6 +16,11 @@ def topics(broker: str) -> Iterator[Topics]:
     made = Topics(broker)
     yield made
     made.close()
+
+
+@pytest.fixture
+def family(topics: Topics) -> Family:
+    return Family(topics)
 
 
 @pytest.fixture

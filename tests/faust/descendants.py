@@ -1,8 +1,12 @@
-"""An app that counts all descendants, in the mode that the environment names. Names of topics come from there, too."""
+"""An app that counts all descendants, in the mode that the environment names. Names of topics come from there, too.
+
+An agent counts votes in a table of Faust's, and the topology multiplies them with the descendants.
+"""
 
 import os
 
 import faust
+from faust.types import StreamT
 
 import eddy
 
@@ -18,17 +22,27 @@ app = faust.App(
 )
 topology = eddy.Topology(f"{NAME}-family")
 parents = topology.table(f"{NAME}-nodes", key=eddy.String, value=eddy.String, name="nodes")
-(
+votes = app.Table("votes", default=int, key_type=str, value_type=int, partitions=4)
+descendants = (
     parents.to_relation()
     .map(lambda node, parent: (parent, 1))
     .recursively(lambda rows: rows.join(parents, lambda _, one, parent: (parent, 1)), name="ancestors")
     .group_by_key()
     .count("descendants")
-    .to(f"{NAME}-descendants", value=eddy.Int64)
 )
+descendants.to(f"{NAME}-descendants", value=eddy.Int64)
+descendants.join(
+    eddy.faust.table(topology, votes), lambda count, given: count * given, value=eddy.Int64, name="weighted"
+).to(f"{NAME}-weighted")
 eddy.faust.host(
     app,
     topology,
     MODE,
     config=eddy.Config(max_epoch_records=int(os.environ.get("EPOCH", "50000"))),
 )
+
+
+@app.agent(app.topic(f"{NAME}-votes", key_type=str, key_serializer="raw", value_type=bytes, value_serializer="raw"))
+async def vote(stream: StreamT[bytes]) -> None:
+    async for node, _ in stream.items():
+        votes[node] += 1

@@ -1,73 +1,29 @@
 """mode="agents": Faust reads and balances the sources; results are those of an oracle, whatever befalls the workers."""
 
 import random
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
-import eddy
 from tests.faust.conftest import Start
-from tests.faust.rig import PATIENCE_S, FaustWorker, Topics, unique
+from tests.faust.family import Family, descendants, tree
+from tests.faust.rig import PATIENCE_S
 from tests.waiting import wait_for
 
 HERE = Path(__file__).parent
-PARTITIONS = 4
 
 
-def tree(nodes: int, seed: int = 7) -> dict[str, str]:
-    """Node → parent; node 0 is the root."""
-    pick = random.Random(seed)
-    return {str(node): str(pick.randrange(node)) for node in range(1, nodes)}
-
-
-def descendants(parents: dict[str, str]) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    for node in parents:
-        above = parents.get(node)
-        while above is not None:
-            counts[above] += 1
-            above = parents.get(above)
-    return counts
-
-
-class Family:
-    """The topics of one topology, and the latest counts in its output."""
-
-    def __init__(self, topics: Topics) -> None:
-        self.topics, self.name = topics, unique("faust-agents")
-        topics.make(PARTITIONS, f"{self.name}-nodes", f"{self.name}-descendants")
-
-    def write(self, parents: dict[str, str]) -> None:
-        rows = {node.encode(): parent.encode() for node, parent in parents.items()}
-        self.topics.write(f"{self.name}-nodes", rows, PARTITIONS)
-
-    def counts(self) -> dict[str, int]:
-        latest = dict(self.topics.read(f"{self.name}-descendants", PARTITIONS))
-        return {k.decode(): eddy.Int64.decode(v) for k, v in latest.items() if k is not None and v is not None}
-
-    def wait_for(self, expected: Counter[str], *workers: FaustWorker) -> None:
-        def arrived() -> bool:
-            for worker in workers:
-                assert worker.process.poll() is None, worker.said.read_text()[-4_000:]
-            return self.counts() == expected
-
-        wait_for(arrived, PATIENCE_S, "the counts", pause_s=0.2)
-
-
-@pytest.fixture
-def family(topics: Topics) -> Family:
-    return Family(topics)
-
-
-def test_descendants_are_counted_through_loops_and_faust_acknowledges(start: Start, family: Family) -> None:
+def test_descendants_are_counted_through_loops_and_joined_with_a_table_of_faust_s(start: Start, family: Family) -> None:
     parents = tree(300)
     family.write(parents)
     worker = start("descendants", HERE, NAME=family.name)
     family.wait_for(descendants(parents), worker)
     moved = parents | {"5": "0", "9": "1"}
     family.write({"5": "0", "9": "1"})
-    family.wait_for(descendants(moved), worker)
+    family.vote("0", "0", "5", "0")
+    counts = descendants(moved)
+    family.wait_for(counts, worker)
+    family.wait_for({node: counts[node] * votes for node, votes in {"0": 3, "5": 1}.items()}, worker, topic="weighted")
     assert worker.command("wait").returncode == 0
     assert worker.stop() == 0
 

@@ -8,6 +8,7 @@ from hypothesis import example, given
 
 from eddy.errors import DataError
 from eddy.operators.aggregate import Aggregate, Count
+from eddy.operators.context import OUTSIDE
 from tests import oracle
 from tests.operators.bench import MEMORIES, Bench, Wiring, batch, built, deltas, facts, live, stories
 
@@ -49,7 +50,7 @@ def test_count_replaces_the_count_of_a_key_and_drops_groups_without_rows() -> No
 
 def test_count_names_the_row_when_its_key_cannot_be_hashed() -> None:
     with pytest.raises(DataError, match=r"count 'c': row \(\[\], 1\) cannot be hashed"):
-        Count("c", Wiring().table("c")).step(batch([(([], 1), 1)]))
+        Count("c", Wiring().table("c")).step(OUTSIDE, batch([(([], 1), 1)]))
 
 
 def test_aggregate_of_facts_folds_in_the_order_of_the_records() -> None:
@@ -71,8 +72,8 @@ def test_aggregate_takes_back_before_it_adds() -> None:
 
     wiring = Wiring()
     operator = Aggregate("s", wiring.table("s"), int, note("+", int.__add__), note("-", int.__sub__), wiring.table("n"))
-    operator.step(batch([(("a", 1), 1)]))
-    operator.step(batch([(("a", 2), 1), (("a", 1), -1)]))
+    operator.step(OUTSIDE, batch([(("a", 1), 1)]))
+    operator.step(OUTSIDE, batch([(("a", 2), 1), (("a", 1), -1)]))
     assert seen == ["+1", "-1", "+2"]
 
 
@@ -96,13 +97,13 @@ def test_aggregate_adds_first_where_a_group_is_empty_when_a_delta_holds_both_sig
 
     wiring = Wiring()
     operator = Aggregate("s", wiring.table("s"), lambda: None, first, less, wiring.table("n"))
-    out = operator.step(batch([(("a", 9), 1), (("a", 9), -1), (("a", 9), 1)]))
+    out = operator.step(OUTSIDE, batch([(("a", 9), 1), (("a", 9), -1), (("a", 9), 1)]))
     assert (out.rows, out.weights) == ([("a", 9)], [1])
 
 
 def test_aggregate_takes_a_group_off_the_table_when_the_function_returns_none() -> None:
     operator = Aggregate("x", Wiring().table("x"), lambda: 0, lambda key, value, total: total + value or None)
-    steps = [operator.step(facts([("a", n)])) for n in (1, -1, 0, 5)]
+    steps = [operator.step(OUTSIDE, facts([("a", n)])) for n in (1, -1, 0, 5)]
     assert [(out.rows, out.weights) for out in steps] == [
         ([("a", 1)], [1]), ([("a", 1)], [-1]), ([], []), ([("a", 5)], [1])
     ]  # fmt: skip
@@ -120,8 +121,8 @@ def test_aggregate_takes_back_first_where_a_group_has_rows_though_its_aggregate_
 
     wiring = Wiring()
     operator = Aggregate("s", wiring.table("s"), int, noted(1), noted(-1), wiring.table("n"))
-    operator.step(batch([(("a", 2), 1), (("a", -2), 1)]))
-    out = operator.step(batch([(("a", 7), 1), (("a", -2), -1)]))
+    operator.step(OUTSIDE, batch([(("a", 2), 1), (("a", -2), 1)]))
+    out = operator.step(OUTSIDE, batch([(("a", 7), 1), (("a", -2), -1)]))
     assert seen == [2, -2, 2, 7]
     assert (out.rows, out.weights) == ([("a", 9)], [1])
 
@@ -133,7 +134,7 @@ def test_aggregate_refuses_a_function_that_changes_its_argument() -> None:
 
     operator = Aggregate("x", Wiring().table("x"), list, append)
     with pytest.raises(DataError, match=r"aggregate 'x': the function changed its argument in place at key 'a'"):
-        operator.step(facts([("a", 1)]))
+        operator.step(OUTSIDE, facts([("a", 1)]))
 
 
 @pytest.mark.parametrize("memory", MEMORIES)

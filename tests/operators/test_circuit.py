@@ -6,6 +6,8 @@ from eddy.errors import DataError
 from eddy.operators.aggregate import Count
 from eddy.operators.batch import EMPTY, Batch
 from eddy.operators.circuit import Output
+from eddy.operators.context import Context, Wake
+from eddy.operators.operator import Operator
 from eddy.operators.stateless import Map, MapValues
 from eddy.operators.tables import Upsert
 from tests.holding import Once
@@ -66,6 +68,32 @@ def test_a_step_without_input_is_not_run() -> None:
     wiring.add(MapValues("never", lambda value: 1 // 0), other)
     wiring.circuit().step({"one": facts([("a", 1)]), "other": EMPTY})
     assert [batch.rows for batch in output.batches] == [[("a", 1)]]
+
+
+class Sleeper(Operator):
+    """Wants a step without input at a moment, until it has had one."""
+
+    name = "s"
+
+    def __init__(self, moment: Wake) -> None:
+        self.moment: Wake | None = moment
+
+    def wakes_at(self) -> Wake | None:
+        return self.moment
+
+    def step(self, context: Context, *inputs: Batch) -> Batch:
+        self.moment = None
+        return facts([("woken", 1)])
+
+
+@pytest.mark.parametrize("moment", Wake)
+def test_an_operator_is_woken_at_its_moment_and_then_no_more(moment: Wake) -> None:
+    bench = Bench(built(lambda wiring: wiring.add(Sleeper(moment), wiring.source("in"))))
+    assert (bench.circuit.due, bench.circuit.unsettled) == (moment is Wake.AT_ONCE, moment is Wake.AT_REST)
+    assert bench.epoch() == ({("woken", 1): 1} if moment is Wake.AT_ONCE else {})
+    bench.step({}, settling=True)
+    assert bench.end().get("out", {}) == ({("woken", 1): 1} if moment is Wake.AT_REST else {})
+    assert (bench.circuit.due, bench.circuit.unsettled) == (False, False)
 
 
 def test_forget_reads_states_anew_from_the_store() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from eddy.operators.batch import EMPTY, Batch
+from eddy.operators.context import OUTSIDE
 from eddy.operators.exchange import Budget, Exchange, Gate, Ownership, Received, by_iteration
 from eddy.serde import Native
 from tests.operators.bench import contents, facts, received
@@ -47,7 +48,7 @@ def test_rows_of_others_leave_with_their_partition_and_iteration() -> None:
 
 def test_our_own_rows_leave_too_while_earlier_ones_of_their_partition_wait_in_the_topic() -> None:
     one = gate(owned=frozenset({0, 1, 2, 3}))
-    one.draining = frozenset({2})
+    one._ownership.draining = {one.topic: frozenset({2})}
     assert one.own(facts([(1, "a"), (2, "b")])).rows == [(1, "a")]
     assert one.outbox[0].partitions == [2]
 
@@ -72,9 +73,9 @@ def test_spill_of_a_topic_with_one_partition_needs_no_serde() -> None:
 
 def test_an_exchange_passes_on_its_own_rows_and_those_received() -> None:
     one = gate(owned=frozenset({1}))
-    out = Exchange("x", one).step(facts([(1, "a"), (2, "b")]), facts([(5, "c")]))
+    out = Exchange("x", one).step(OUTSIDE, facts([(1, "a"), (2, "b")]), facts([(5, "c")]))
     assert out.rows == [(5, "c"), (1, "a")], "what was sent earlier comes first"
-    assert Exchange("x", gate()).step(EMPTY, facts([(5, "c")])).rows == [(5, "c")]
+    assert Exchange("x", gate()).step(OUTSIDE, EMPTY, facts([(5, "c")])).rows == [(5, "c")]
 
 
 def test_received_rows_are_told_apart_by_their_hops() -> None:
@@ -94,8 +95,8 @@ def test_rows_received_in_an_epoch_that_failed_are_forgotten() -> None:
     """Its own rows cannot be placed; the received ones come again, with the epoch that is tried again."""
     exchange = Exchange("x", gate(owned=frozenset({1})))
     with pytest.raises(TypeError, match="no native form"):
-        exchange.step(facts([(object(), "a")]), Received(facts([(1, "b")]), [0]))
-    assert exchange.step(facts([(5, "c")]), EMPTY).rows == [(5, "c")]
+        exchange.step(OUTSIDE, facts([(object(), "a")]), Received(facts([(1, "b")]), [0]))
+    assert exchange.step(OUTSIDE, facts([(5, "c")]), EMPTY).rows == [(5, "c")]
 
 
 def test_received_rows_select_like_any_batch() -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from eddy.errors import DataError
 from eddy.operators.batch import Batch
+from eddy.operators.context import OUTSIDE
 from eddy.operators.join import Arrange, Join, Materialize, StreamTableJoin, TableJoin
 from eddy.operators.stateless import MapValues
 from eddy.operators.tables import Upsert
@@ -82,34 +83,36 @@ def test_a_join_refuses_a_merge_that_returns_no_pair() -> None:
     right.integrate({("a", 1): 1})
     join = Join("j", left, right, lambda key, one, other: None)  # type: ignore[arg-type,return-value]
     with pytest.raises(DataError, match="j: the function returned None; a pair"):
-        join.step(batch([(("a", 1), 1)]), batch([]))
+        join.step(OUTSIDE, batch([(("a", 1), 1)]), batch([]))
 
 
 def test_materialize_keeps_the_table_of_a_delta() -> None:
     wiring = Wiring()
     operator = Materialize("m", wiring.table("m"))
-    operator.step(batch([(("a", 1), 1), (("b", 1), 1)]))
+    operator.step(OUTSIDE, batch([(("a", 1), 1), (("b", 1), 1)]))
     delta = batch([(("a", 1), -1), (("b", 1), -1), (("a", 2), 1)])
-    assert operator.step(delta) is delta
+    assert operator.step(OUTSIDE, delta) is delta
     assert dict(operator.table.items()) == {"a": 2}
 
 
 class TestStreamTableJoin:
     def join(self, left: bool) -> StreamTableJoin:
         table = Wiring().table("t")
-        Upsert("t", table).step(facts([("a", 10)]))
+        Upsert("t", table).step(OUTSIDE, facts([("a", 10)]))
         return StreamTableJoin("j", table, lambda value, other: (value, other), left)
 
     def test_inner_drops_records_without_a_match(self) -> None:
-        out = self.join(left=False).step(Batch([("a", 1), ("b", 2)], [1, 1], 2, [1, 2], [(("h", b""),), ()]), batch([]))
+        out = self.join(left=False).step(
+            OUTSIDE, Batch([("a", 1), ("b", 2)], [1, 1], 2, [1, 2], [(("h", b""),), ()]), batch([])
+        )
         assert (out.rows, out.times, out.headers) == ([("a", (1, 10))], [1], [(("h", b""),)])
 
     def test_left_gives_none_to_records_without_a_match(self) -> None:
-        out = self.join(left=True).step(facts([("a", 1), ("b", 2)]), batch([]))
+        out = self.join(left=True).step(OUTSIDE, facts([("a", 1), ("b", 2)]), batch([]))
         assert out.rows == [("a", (1, 10)), ("b", (2, None))]
 
     def test_a_change_of_the_table_alone_makes_no_record(self) -> None:
-        assert not self.join(left=True).step(batch([]), batch([(("a", 11), 1)])).rows
+        assert not self.join(left=True).step(OUTSIDE, batch([]), batch([(("a", 11), 1)])).rows
 
     @pytest.mark.parametrize("memory", MEMORIES)
     def test_a_record_without_a_key_matches_nothing(self, memory: str) -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from eddy.errors import DataError
 from eddy.operators import stateless
 from eddy.operators.batch import Batch
+from eddy.operators.context import OUTSIDE
 from eddy.operators.operator import Operator
 from tests import oracle
 from tests.operators.bench import batch, contents, deltas
@@ -18,64 +19,71 @@ AB = Batch([("a", 1), ("b", 2)], [1, -2], 9, [5, 9], [(("h", b"x"),), ()])
 
 
 def test_filter_keeps_rows_with_their_weights_times_and_headers() -> None:
-    kept = stateless.Filter("f", lambda key, value: value > 1).step(AB)
+    kept = stateless.Filter("f", lambda key, value: value > 1).step(OUTSIDE, AB)
     assert (kept.rows, kept.weights, kept.time, kept.times, kept.headers) == ([("b", 2)], [-2], 9, [9], [()])
 
 
 def test_filter_not_keeps_the_others() -> None:
-    kept = stateless.Filter("f", lambda key, value: value > 1, keep=False).step(AB)
+    kept = stateless.Filter("f", lambda key, value: value > 1, keep=False).step(OUTSIDE, AB)
     assert (kept.rows, kept.headers) == ([("a", 1)], [(("h", b"x"),)])
 
 
 def test_map_replaces_rows_and_lets_headers_pass() -> None:
-    out = stateless.Map("m", lambda key, value: (value, key)).step(AB)
+    out = stateless.Map("m", lambda key, value: (value, key)).step(OUTSIDE, AB)
     assert (out.rows, out.weights, out.times, out.headers) == ([(1, "a"), (2, "b")], [1, -2], AB.times, AB.headers)
 
 
 @pytest.mark.parametrize("wrong", [None, "word", ("k",), ("k", "v", "w"), 7, {"k": "v"}])
 def test_map_refuses_what_is_no_pair_when_a_function_returns_it(wrong: Any) -> None:
     with pytest.raises(DataError, match=r"m: the function returned .*; a pair \(key, value\) is needed"):
-        stateless.Map("m", lambda key, value: wrong).step(AB)
+        stateless.Map("m", lambda key, value: wrong).step(OUTSIDE, AB)
     with pytest.raises(DataError, match=r"fm: the function returned"):
-        stateless.FlatMap("fm", lambda key, value: [wrong]).step(AB)
+        stateless.FlatMap("fm", lambda key, value: [wrong]).step(OUTSIDE, AB)
 
 
 def test_map_values_keeps_the_key() -> None:
-    assert stateless.MapValues("m", lambda value: value * 10).step(AB).rows == [("a", 10), ("b", 20)]
+    assert stateless.MapValues("m", lambda value: value * 10).step(OUTSIDE, AB).rows == [("a", 10), ("b", 20)]
 
 
 def test_select_key_keeps_the_value() -> None:
-    assert stateless.SelectKey("s", lambda key, value: (key, value)).step(AB).rows == [(("a", 1), 1), (("b", 2), 2)]
+    assert stateless.SelectKey("s", lambda key, value: (key, value)).step(OUTSIDE, AB).rows == [
+        (("a", 1), 1),
+        (("b", 2), 2),
+    ]
 
 
 def test_flat_map_gives_each_row_the_weight_time_and_headers_of_its_origin() -> None:
-    out = stateless.FlatMap("f", lambda key, value: ((key, n) for n in range(value))).step(AB)
+    out = stateless.FlatMap("f", lambda key, value: ((key, n) for n in range(value))).step(OUTSIDE, AB)
     assert out.rows == [("a", 0), ("b", 0), ("b", 1)]
     assert (out.weights, out.times, out.headers) == ([1, -2, -2], [5, 9, 9], [(("h", b"x"),), (), ()])
 
 
 def test_flat_map_values_keeps_the_key() -> None:
-    assert stateless.FlatMapValues("f", lambda value: range(value)).step(AB).rows == [("a", 0), ("b", 0), ("b", 1)]
+    assert stateless.FlatMapValues("f", lambda value: range(value)).step(OUTSIDE, AB).rows == [
+        ("a", 0),
+        ("b", 0),
+        ("b", 1),
+    ]
 
 
 def test_peek_calls_the_function_and_changes_nothing() -> None:
     seen: list[tuple[str, int]] = []
-    assert stateless.Peek("p", lambda key, value: seen.append((key, value))).step(AB) is AB
+    assert stateless.Peek("p", lambda key, value: seen.append((key, value))).step(OUTSIDE, AB) is AB
     assert seen == [("a", 1), ("b", 2)]
 
 
 def test_union_puts_its_inputs_one_after_the_other() -> None:
-    out = stateless.Union("u").step(AB, batch([(("c", 3), 1)], time=11))
+    out = stateless.Union("u").step(OUTSIDE, AB, batch([(("c", 3), 1)], time=11))
     assert (out.rows, out.weights, out.time) == ([("a", 1), ("b", 2), ("c", 3)], [1, -2, 1], 11)
 
 
 def test_negate_turns_the_sign() -> None:
-    assert stateless.Negate("n").step(AB).weights == [-1, 2]
+    assert stateless.Negate("n").step(OUTSIDE, AB).weights == [-1, 2]
 
 
 def test_latest_shows_the_new_value_of_each_key_and_none_where_it_went() -> None:
     delta = Batch([("a", 1), ("b", 1), ("a", 2), ("c", 5)], [-1, -1, 1, 1], 3, [1, 2, 1, 3])
-    out = stateless.Latest("l").step(delta)
+    out = stateless.Latest("l").step(OUTSIDE, delta)
     assert out.rows == [("b", None), ("a", 2), ("c", 5)]
     assert (out.weights, out.times) == ([1, 1, 1], [2, 1, 3])
 
@@ -103,13 +111,13 @@ LINEAR: list[tuple[Callable[[], Operator], Callable[[oracle.Bag], oracle.Bag]]] 
 def test_the_output_of_a_sum_is_the_sum_of_the_outputs(law: Any, one: Any, other: Any) -> None:
     make, wanted = law
     operator = make()
-    parts = oracle.plus(contents(operator.step(batch(one))), contents(operator.step(batch(other))))
-    assert parts == contents(operator.step(batch([*one, *other]))) == wanted(oracle.bag([*one, *other]))
+    parts = oracle.plus(contents(operator.step(OUTSIDE, batch(one))), contents(operator.step(OUTSIDE, batch(other))))
+    assert parts == contents(operator.step(OUTSIDE, batch([*one, *other]))) == wanted(oracle.bag([*one, *other]))
 
 
 @given(deltas, deltas)
 def test_union_adds(one: Any, other: Any) -> None:
-    assert contents(stateless.Union("u").step(batch(one), batch(other))) == oracle.bag([*one, *other])
+    assert contents(stateless.Union("u").step(OUTSIDE, batch(one), batch(other))) == oracle.bag([*one, *other])
 
 
 @given(

@@ -7,6 +7,7 @@ from hypothesis import example, given
 
 from eddy.errors import DataError
 from eddy.operators.batch import Batch
+from eddy.operators.context import OUTSIDE
 from eddy.operators.tables import Upsert
 from tests import oracle
 from tests.operators.bench import MEMORIES, Bench, Wiring, batch, built, facts, live, records, stories
@@ -37,8 +38,8 @@ def test_upsert_shows_the_last_of_several_records_of_a_key() -> None:
 def test_upsert_gives_both_rows_the_time_of_the_record_that_replaced() -> None:
     wiring = Wiring()
     operator = Upsert("t", wiring.table("t"))
-    operator.step(Batch([("a", 1), ("b", 1)], [1, 1], 9, [5, 9]))
-    out = operator.step(Batch([("b", 2), ("a", 2), ("b", 3)], [1, 1, 1], 30, [10, 20, 30]))
+    operator.step(OUTSIDE, Batch([("a", 1), ("b", 1)], [1, 1], 9, [5, 9]))
+    out = operator.step(OUTSIDE, Batch([("b", 2), ("a", 2), ("b", 3)], [1, 1, 1], 30, [10, 20, 30]))
     assert dict(zip(zip(out.rows, out.weights, strict=True), out.times_of_rows(), strict=True)) == {
         (("b", 1), -1): 30,
         (("a", 1), -1): 20,
@@ -49,7 +50,7 @@ def test_upsert_gives_both_rows_the_time_of_the_record_that_replaced() -> None:
 
 def test_upsert_names_the_table_when_a_key_cannot_be_hashed() -> None:
     with pytest.raises(DataError, match=r"table 't': .*unhashable.*; keys have to be hashable"):
-        Upsert("t", Wiring().table("t")).step(batch([(({}, 1), 1)]))
+        Upsert("t", Wiring().table("t")).step(OUTSIDE, batch([(({}, 1), 1)]))
 
 
 @pytest.mark.parametrize("memory", MEMORIES)

@@ -8,6 +8,7 @@ from eddy.operators.views.patch import Buckets, Op
 from eddy.operators.views.values import flat_key
 from eddy.topology.queries.engine import LiveQueries
 from eddy.topology.queries.nested import nested
+from eddy.topology.queries.planning import View
 
 Row = dict[str, Any]
 
@@ -45,8 +46,8 @@ class Rig:
         self.followed.append(Followed(self.engine, query, shared=shared))
         return self.followed[-1]
 
-    def apply(self, changes: Iterable[tuple[str, Row | None, Row | None]]) -> None:
-        """One batch of changes (table, old, new)."""
+    def apply(self, changes: Iterable[tuple[str, Row | None, Row | None]]) -> dict[View, list[Op]]:
+        """One batch of changes (table, old, new). Returns the patches by view."""
         deltas: dict[str, dict[Any, Row | None]] = {}
         for table, old, new in changes:
             for row, value in ((old, None), (new, new)):
@@ -61,6 +62,7 @@ class Rig:
         found = dict(self.engine.apply(deltas))
         for followed in self.followed:
             followed.take(found.get(followed.view, []))
+        return found
 
     def rows(self) -> dict[str, list[Row]]:
         return {name: list(rows.values()) for name, rows in self.plain.items()}

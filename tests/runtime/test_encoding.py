@@ -8,6 +8,7 @@ from eddy.connectors.local import LocalLog
 from eddy.errors import DataError
 from eddy.operators.batch import Batch
 from eddy.operators.circuit import Output
+from eddy.operators.context import OUTSIDE
 from eddy.operators.exchange import Gate, Outgoing, Ownership
 from eddy.partitioner import partition_of
 from eddy.runtime.decoding import PACKED, Rejected
@@ -34,7 +35,7 @@ def sent(log: LocalLog, write: Callable[[Encoder], object]) -> object:
 
 def output(batch: Batch) -> Output:
     found = Output("out")
-    found.step(batch)
+    found.step(OUTSIDE, batch)
     return found
 
 

@@ -53,14 +53,14 @@ def test_head_is_answered_without_a_body_and_nothing_else_is_taken(ward: Ward, p
 
 
 def test_page_that_is_not_there_is_not_found(ward: Ward) -> None:
-    assert ward.get("/").status == 404
+    assert ward.get("/page").status == 404
     assert ward.get("/healthz/").status == 404
 
 
 @pytest.mark.parametrize("shown", [None, "", "Bearer", f"Bearer {TOKEN}0", f"Basic {TOKEN}", TOKEN, "Bearer äö"])
 def test_without_the_token_only_probes_are_answered(guarded: Ward, shown: str | None) -> None:
     headers = {} if shown is None else {"Authorization": shown}
-    for path in ("/metrics", "/topology", "/", "/healthz/", "//healthz", "/%68ealthz/../metrics"):
+    for path in ("/metrics", "/topology", "/v1/tables", "/healthz/", "//healthz", "/%68ealthz/../metrics"):
         page = guarded.get(path, **headers)
         assert page.status == 401
         assert page.headers["WWW-Authenticate"] == 'Bearer realm="eddy"'
@@ -104,12 +104,31 @@ def test_name_does_not_matter_where_a_token_is_shown(guarded: Ward) -> None:
     assert guarded.get("/metrics", Host="10.0.0.1", Authorization=f"Bearer {TOKEN}").status == 200
 
 
-def test_topology_is_told_in_three_forms(ward: Ward) -> None:
+def test_topology_is_told_in_four_forms(ward: Ward) -> None:
     text, mermaid = ward.topology.describe(), ward.topology.mermaid()
-    assert ward.get("/topology").json == {"application": "family", "text": text, "mermaid": mermaid}
+    found = ward.get("/topology").json
+    assert (found["application"], found["text"], found["mermaid"]) == ("family", text, mermaid)
+    assert found["picture"] == ward.get("/topology?format=svg").text == ward.topology.picture()
+    assert [step["name"] for step in found["steps"]] == [node.name for node in ward.topology.plan.nodes]
     assert ward.get("/topology?format=text").text == text
     assert ward.get("/topology?format=mermaid").text == mermaid
     assert ward.get("/topology?format=xml").status == 400
+
+
+def test_page_is_open_to_all_and_lets_nothing_in_from_elsewhere(guarded: Ward) -> None:
+    for path in ("/", "/page.js", "/list.js", "/page.css", "/client.js", "/client.d.ts"):
+        page = guarded.get(path)
+        assert page.status == 200
+        assert "default-src 'none'" in page.headers["Content-Security-Policy"]
+        assert "unsafe" not in page.headers["Content-Security-Policy"]
+        assert guarded.get(path, **{"If-None-Match": page.headers["ETag"]}).status == 304
+
+
+def test_page_and_client_are_small() -> None:
+    from eddy.serve.page import routes
+
+    files = [Path(routes.__file__).parent / name for name in routes.FILES.values() if not name.endswith(".d.ts")]
+    assert sum(file.stat().st_size for file in files) <= 61_440
 
 
 def raw(port: int, request: bytes) -> bytes:

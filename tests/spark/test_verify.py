@@ -114,3 +114,31 @@ def test_what_a_bounded_recursion_remembers_by_depth_is_equal(tmp_path: Path, sp
     assert (verdict.status, verdict.undetermined) == (0, {}), list(verdict.lines())
     assert {part.name: part.keys for part in verdict.compared}["ancestors"] > 4
     rig.close()
+
+
+def first_values() -> eddy.Topology:
+    topology = eddy.Topology("first")
+    nodes = topology.table("nodes", S, S)
+    children = nodes.group_by(lambda node, parent: (parent, node), key=S, value=S)
+    children.top_k(2, "last-two")
+    children.min("first-one")
+    by_parent = nodes.to_relation().map(lambda node, parent: (parent, node), key=S, value=S)
+    by_parent.to_table("only-child").errors.to("descendants", value=S)
+    notes = topology.stream("notes", S, S).group_by_key()
+    notes.max("last-note").to("loud")
+    return topology
+
+
+def test_states_of_first_values_and_single_rows_are_compared(tmp_path: Path, spark: Any) -> None:
+    topics = [TopicSpec(name, 3) for name in ("nodes", "descendants", "notes", "loud")]
+    rig = Rig(tmp_path, first_values, topics, spark)
+    rig.one_task = 0
+    rig.write("nodes", [*TREE, (b"g", b"e")])
+    rig.write("notes", [(b"1", b"x"), (b"2", b""), (b"1", b"y"), (None, b"z")])
+    rig.work()
+    verdict = rig.verify()
+    rig.close()
+    assert (verdict.status, verdict.undetermined) == (0, {}), verdict.lines()
+    keys = {part.name: part.keys for part in verdict.compared if part.what == "store"}
+    expected = {"last-two": 4, "last-two-rows": 5, "only-child": 3, "only-child-several": 2, "last-note": 2}
+    assert expected.items() <= keys.items()

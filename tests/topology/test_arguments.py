@@ -165,6 +165,16 @@ CALLS = [
     ),
     Call("relation", "at_one_owner", {"name": ("n", "name")}),
     Call("grouped_stream", "count", {"name": ("n", "name")}),
+    *(
+        Call(grouped, verb, {"name": ("n", "name")}, {"by": F1})
+        for grouped in ("grouped_stream", "grouped_table")
+        for verb in ("min", "max")
+    ),
+    *(
+        Call(grouped, "top_k", {"n": (2, "whole"), "name": ("n", "name")}, {"by": F1, "value": "serde"})
+        for grouped in ("grouped_stream", "grouped_table")
+    ),
+    Call("relation", "to_table", {"name": ("n", "name")}),
     Call("grouped_stream", "reduce", {"reducer": (arguments(2), F2), "name": ("n", "name")}),
     Call("grouped_stream", "aggregate", {**FOLD, "aggregator": (arguments(3), F3)}, {"value": "serde"}),
     Call("grouped_table", "count", {"name": ("n", "name")}),

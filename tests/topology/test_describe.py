@@ -1,9 +1,13 @@
 """Pictures of a plan: golden texts."""
 
 import re
+from xml.etree import ElementTree
 
 import eddy
+from eddy.topology.picture import Step, _box, _Place, steps
 from tests.topology.programs import S, family
+
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 def test_describe_is_written_as_kafka_streams_writes_it() -> None:
@@ -97,7 +101,27 @@ def test_describe_says_how_a_recursion_is_computed_and_why() -> None:
 
 
 def test_a_notebook_shows_the_picture() -> None:
-    assert family()._repr_markdown_().startswith("```mermaid\nflowchart TD\n")
+    assert family()._repr_svg_() == family().picture()
+
+
+def test_picture_has_every_step_below_its_inputs_and_the_way_round() -> None:
+    topology = family()
+    picture = ElementTree.fromstring(topology.picture())
+    found = steps(topology.plan)
+    boxes = {
+        int(group.attrib["data-step"]): float(rect.attrib["y"])
+        for group in picture.iter(f"{SVG}g")
+        for rect in group.iter(f"{SVG}rect")
+    }
+    assert len(boxes) == len(found) == len(topology.plan.nodes)
+    assert all(boxes[number] < boxes[other] for number, step in enumerate(found) for other in step.to)
+    backs = [(found[number].name, found[other].title) for number in boxes for other in found[number].back]
+    assert backs == [("ancestors", "ancestors")]
+    assert len([path for path in picture.iter(f"{SVG}path") if path.get("class") == "back"]) == 1
+
+
+def test_names_in_a_picture_are_no_markup() -> None:
+    assert "&lt;b&gt; &amp;" in _box(0, Step("<b> &", "<b> &", "step", None, [], None, None, [], []), _Place(9.0, 0))
 
 
 def test_describe_names_every_store_that_there_is() -> None:

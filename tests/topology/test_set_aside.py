@@ -154,6 +154,16 @@ def counted_down(table: Any) -> Any:
     return rows.group_by_key(key=S, value=N).count("sizes")
 
 
+def greatest_checked(table: Any) -> Any:
+    return of_groups(table).max("greatest", by=check)
+
+
+def greatest(values: Values) -> dict[str, int]:
+    return {
+        group: max(numbers) for group, numbers in by_group({k: v for k, v in values.items() if v[1] != BAD}).items()
+    }
+
+
 PROGRAMS = [
     Program("state", lambda table: of_groups(table).reduce(lambda a, b: a + b, lambda a, b: a - b, "sums"), summed),
     Program("sink", loosely, summed),
@@ -162,6 +172,7 @@ PROGRAMS = [
     Program("join", self_joined, pairs),
     Program("tables", beside_counts, beside),
     Program("function", least_checked, least),
+    Program("order", greatest_checked, greatest),
     Program("loop", counted_down, down),
 ]
 

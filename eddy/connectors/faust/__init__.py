@@ -5,6 +5,7 @@ hosted.py       such a topology: its settings, its log, its worker
 service.py      the service that runs eddy's worker beside Faust's event loop
 connection.py   from an app's settings to a log
 serdes.py       serdes for models and codecs
+tables.py       tables of an app as tables of a topology
 pages.py, commands.py, command_group.py, sensors.py    the worker in Faust's web server, command line and sensors
 """
 
@@ -21,5 +22,6 @@ except ImportError as error:
 from eddy.connectors.faust.hosted import HostedTopology
 from eddy.connectors.faust.hosting import host
 from eddy.connectors.faust.serdes import codec, record
+from eddy.connectors.faust.tables import table
 
-__all__ = ["HostedTopology", "codec", "host", "record"]
+__all__ = ["HostedTopology", "codec", "host", "record", "table"]

@@ -1,8 +1,8 @@
 """The worker's `Consumer` where Faust's consumer reads and balances the sources.
 
     sources      from Faust, by the `Feed`; what Faust did not bring is read from the log
-    exchanges    loops and repartitions, by a follower of eddy's: partition i belongs to the owner of a source's i,
-                 a single one to the owner of a source's first
+    exchanges    loops, repartitions and changelogs of the app's tables, by a follower of eddy's: partition i belongs to
+                 the owner of a source's i, a single one to the owner of a source's first
     positions    eddy's, in a group without members; Faust's member guards each transaction (`GuardedGroup`)
 
 Records at or below the stored positions are skipped, and acknowledged: Faust's own positions follow eddy's, and are

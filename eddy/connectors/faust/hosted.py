@@ -10,6 +10,7 @@ from eddy.connectors.faust.connection import config_of, member_of, settings_of
 from eddy.connectors.faust.feed import Feed
 from eddy.connectors.faust.log import FaustLog
 from eddy.connectors.faust.source_agent import source_topics
+from eddy.connectors.faust.tables import changelogs, wait_for_changelogs
 from eddy.connectors.kafka import KafkaLog, KafkaSettings
 from eddy.connectors.log import Log
 from eddy.runtime.worker import Worker
@@ -57,7 +58,7 @@ class HostedTopology:
     def _worker_log(self) -> KafkaLog:
         if self._feed is None:
             return self.open_log()
-        sources = source_topics(self.topology)
+        sources = source_topics(self.app, self.topology)
         return FaustLog(self._settings(), self._feed, self.app.conf.id, sources, lambda: self.app.rebalancing)
 
     @property
@@ -78,6 +79,8 @@ class HostedTopology:
         def make() -> tuple[Log, Worker]:
             log = self._worker_log()
             try:
+                own = changelogs(self.app) & {source.topic for source in self.topology.plan.sources()}
+                wait_for_changelogs(log, own, lambda: self.app.should_stop)
                 return log, Worker(self.topology, log, config, member=member)
             except BaseException:
                 log.close()

@@ -38,8 +38,8 @@ class FaustLog(KafkaLog):
         for name, count in exchanges.items():
             if count not in {1, *sources.values()}:
                 raise ConfigurationError(
-                    f"faust.host '{group}': '{name}' has {count} partitions, and no source has as many; Faust balances "
-                    "the sources only. mode='worker' does it: eddy.faust.host(app, topology, mode='worker')"
+                    f"faust.host '{group}': '{name}' has {count} partitions, and no source that an agent reads has as "
+                    "many; Faust balances these only. mode='worker' does it: eddy.faust.host(app, topology)"
                 )
         self._member = FaustConsumer(self, self._feed, (group, self._faust_group), sources, exchanges)
         return self._member

@@ -39,6 +39,8 @@ def codec(name: str = _DEFAULT, type: type | None = None) -> Serde[Any]:
 
     def decode(data: bytes) -> Any:
         value = found.loads(data)
+        if type is float and isinstance(value, int) and not isinstance(value, bool):
+            return float(value)  # JSON has one kind of numbers
         if type is not None and not isinstance(value, type):
             raise TypeError(f"{value!r} is no {type.__name__}")
         return value

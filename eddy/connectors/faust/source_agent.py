@@ -12,6 +12,7 @@ from faust.types import TP
 from faust.types.enums import ProcessingGuarantee
 
 from eddy.connectors.faust.feed import Assignment, Feed
+from eddy.connectors.faust.tables import changelogs
 from eddy.connectors.faust.transport import CommittedConsumer
 from eddy.connectors.log import TopicPartition
 from eddy.errors import ConfigurationError
@@ -23,13 +24,14 @@ _BATCH = 2_000
 _WITHIN_S = 0.02
 
 
-def source_topics(topology: Topology) -> list[str]:
-    """The topics that a topology reads."""
-    return list(dict.fromkeys(source.topic for source in topology.plan.sources()))
+def source_topics(app: faust.App, topology: Topology) -> list[str]:
+    """The topics of a topology that Faust reads for it: its sources, but for changelogs of the app's own tables."""
+    own = changelogs(app)
+    return [source.topic for source in topology.plan.sources() if source.topic not in own]
 
 
 def check_app(app: faust.App, topology: Topology) -> None:
-    """Raises: ConfigurationError if the app's settings do not go with mode="agents"."""
+    """Raises: ConfigurationError if the app's settings or tables do not go with mode="agents"."""
     guarantee: Any = app.conf.processing_guarantee
     where = f"faust.host '{topology.name}': mode='agents'"
     if guarantee is ProcessingGuarantee.EXACTLY_ONCE:
@@ -37,7 +39,13 @@ def check_app(app: faust.App, topology: Topology) -> None:
             f"{where} and processing_guarantee='exactly_once' exclude each other: Faust's transactions do not cover "
             "sinks and re-keyed records, and eddy's do. Leave the setting out; it is exactly once"
         )
-    if len(source_topics(topology)) > 1 and not app.conf.table_standby_replicas:
+    names = source_topics(app, topology)
+    if not names:
+        raise ConfigurationError(
+            f"{where} needs a source that an agent can read; the topology has changelogs of the app's tables only. "
+            "Host in mode='worker'"
+        )
+    if len(names) > 1 and not app.conf.table_standby_replicas:
         raise ConfigurationError(
             f"{where} with several sources needs partition i of each in one process; with table_standby_replicas=0 "
             "Faust may spread them. Set it to 1, or host in mode='worker'"
@@ -46,7 +54,7 @@ def check_app(app: faust.App, topology: Topology) -> None:
 
 def add_agent(app: faust.App, topology: Topology, feed: Feed) -> None:
     """Let an agent of the app read the sources of a topology into the feed."""
-    names = set(source_topics(topology))
+    names = set(source_topics(app, topology))
     topic = app.topic(
         *sorted(names),
         key_type=bytes,

@@ -17,19 +17,8 @@ from collections.abc import Collection, Mapping
 
 from eddy.errors import ConfigurationError
 from eddy.topology.plan import (
-    Aggregate,
-    Block,
-    Exchange,
-    Latest,
     Node,
     Plan,
-    Recursion,
-    Reduce,
-    Source,
-    StreamTableJoin,
-    Transform,
-    TreeTotals,
-    Upsert,
 )
 from eddy.topology.scopes import Scopes
 
@@ -43,29 +32,20 @@ def order_dependent(plan: Plan, partitions: Mapping[str, int], commutes: Collect
     for node in plan.nodes:
         if node in kept:
             continue
-        if isinstance(node, StreamTableJoin):
-            found[node.name] = "a stream-table join: each record meets the table as it was when the record came"
-        elif isinstance(node, Latest):
-            found[node.name] = (
-                "a table's changes as a stream: how many of its values become records depends on how its input was "
-                "cut into epochs"
-            )
-        elif isinstance(node, Upsert) and not in_one_order(node.inputs[0], partitions):
-            found[node.name] = f"a table of the last records of a stream: {_MIXED}"
-        elif _folds_a_stream(node) and node.name not in commutes and not in_one_order(node.inputs[0], partitions):
-            found[node.name] = (
-                f"a fold of a stream: {_MIXED}. If its function gives the same in any order, say so: "
-                f"--commutes {node.name}"
-            )
+        arrival = node.arrival
+        if arrival is None or (arrival.folds and node.name in commutes):
+            continue
+        if arrival.mixed and in_one_order(node.inputs[0], partitions):
+            continue
+        found[node.name] = arrival.reason
+        if arrival.folds:
+            found[node.name] += f". If its function gives the same in any order, say so: --commutes {node.name}"
     return found
-
-
-_MIXED = "the records of a key come from more than one partition, so that nothing tells which came first"
 
 
 def check_commutes(plan: Plan, commutes: Collection[str]) -> None:
     """Check that each name is a fold of a stream. Raises: ConfigurationError naming those that are."""
-    folds = sorted(node.name for node in plan.nodes if _folds_a_stream(node))
+    folds = sorted(node.name for node in plan.nodes if node.arrival and node.arrival.folds)
     for name in commutes:
         if name not in folds:
             known = any(node.name == name for node in plan.nodes)
@@ -79,16 +59,7 @@ def check_commutes(plan: Plan, commutes: Collection[str]) -> None:
 
 def folds_in_any_order(plan: Plan, commutes: Collection[str] = ()) -> set[str]:
     """The steps that fold rows in an undetermined order and are compared nevertheless."""
-    return {
-        node.name
-        for node in plan.nodes
-        if isinstance(node, Reduce | TreeTotals)
-        or (isinstance(node, Aggregate) and (node.inputs[0].kind != "stream" or node.name in commutes))
-    }
-
-
-def _folds_a_stream(node: Node) -> bool:
-    return isinstance(node, Aggregate) and node.inputs[0].kind == "stream"
+    return {node.name for node in plan.nodes if node.folds and (node.arrival is None or node.name in commutes)}
 
 
 def tainted(plan: Plan, names: Collection[str]) -> dict[Node, str]:
@@ -100,11 +71,11 @@ def tainted(plan: Plan, names: Collection[str]) -> dict[Node, str]:
             found[node] = node.name
         elif sources := [found[source] for source in scopes.reads(node) if source in found]:
             found[node] = sources[0]
-        elif isinstance(node, Recursion | Block):
+        elif node.variables:
             inside = [found[step] for step in scopes.deep(scopes.body[node]) if step in found]
             if inside:
                 found[node] = inside[0]
-        if node in found and isinstance(node, Recursion | Block):
+        if node in found and node.variables:
             for step in (*node.variables, *scopes.deep(scopes.body[node])):
                 found.setdefault(step, found[node])
     return found
@@ -118,24 +89,28 @@ def _taken_up_as_tables(plan: Plan) -> set[Node]:
             readers.setdefault(source, []).append(node)
 
     def ends(node: Node) -> list[Node]:
-        if not isinstance(node, Exchange | Latest):
+        if not (node.sends or _turns_to_facts(node)):
             return [node]
         return [end for reader in readers.get(node, []) for end in ends(reader)]
 
     found: set[Node] = set()
     for node in plan.nodes:
-        if isinstance(node, Latest) and all(isinstance(end, Upsert) for end in ends(node)):
+        if _turns_to_facts(node) and all(end.keeps_last for end in ends(node)):
             found |= {node, *ends(node)}
     return found
+
+
+def _turns_to_facts(node: Node) -> bool:
+    return node.kind == "stream" and any(source.kind != "stream" for source in node.inputs[:1])
 
 
 def in_one_order(node: Node, partitions: Mapping[str, int]) -> bool:
     """Whether all records of a key come from one partition of one topic, in its order."""
     rekeyed = False
     while True:
-        if isinstance(node, Source):
-            return not rekeyed or partitions[node.topic] == 1
-        if not isinstance(node, Transform | Exchange):
+        if not (node.inputs or node.crosses):
+            return not rekeyed or node.partition_count(partitions) == 1
+        if not node.keeps_records or len(node.inputs) > 1:
             return False
-        rekeyed = rekeyed or (isinstance(node, Transform) and node.rekeys)
+        rekeyed = rekeyed or node.rekeys
         (node,) = node.inputs

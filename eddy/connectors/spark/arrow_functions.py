@@ -21,6 +21,7 @@ import pyarrow as pa
 from eddy.connectors.log import Headers
 from eddy.errors import DataError, EddyError
 from eddy.operators.batch import EMPTY, Batch, Row
+from eddy.operators.context import OUTSIDE
 from eddy.operators.operator import Operator
 from eddy.operators.set_aside import reason_in
 from eddy.operators.stateless import check_rows
@@ -123,7 +124,7 @@ def stepped(step: Operator, *batches: Batch) -> Batch:
     if not any(batch.rows for batch in batches):
         return EMPTY
     try:
-        return step.step(*batches)
+        return step.step(OUTSIDE, *batches)
     except EddyError:
         raise
     except Exception as error:

@@ -39,7 +39,6 @@ from eddy.errors import LoopLimitError
 from eddy.operators.batch import consolidate
 from eddy.operators.keyed import WithKeys
 from eddy.operators.outermost import Outermost
-from eddy.operators.reduce import making
 from eddy.serde import Int64, Native, Serde
 from eddy.topology import plan as nodes
 from eddy.topology.compile import Environment, compile_part, sink_serdes
@@ -145,8 +144,28 @@ class StepCompiler:
 
     @singledispatchmethod
     def compile(self, node: Node) -> None:
-        """Compile a step in the current scope."""
-        raise NotImplementedError(f"nothing in Spark for {type(node).__name__}")
+        """Compile a step in the current scope: a function of all values of a key; others have a method here."""
+        assert node.grouping is not None, f"nothing in Spark for {type(node).__name__}"
+        rows, key, value = self._grouped(node, "v")
+        made = GroupFunction(node.name, key, value, *self.serdes(node), node.grouping.function)
+        self.known(node, self.frames.by_key(self.frames.through(rows, made, ROWS)))
+        if self.scope.nested:
+            self._capture_made(node)
+        else:
+            self._capture_kept(node)
+
+    def _capture_kept(self, node: Node) -> None:
+        """Capture the states that a step declares."""
+        (source,) = node.inputs
+        for kept in node.keeps:
+            name = kept.name_of(node.name)
+            if kept.kind == "table":
+                self._capture_table(node, name)
+            else:
+                rows = self.keyed(source)
+                if kept.rows == "others":
+                    rows = rows.join(self.rows(node).select("k"), "k", "left_anti")
+                self.scope.capture(name, kept.kind, source, rows)
 
     @compile.register
     def _source(self, node: Source) -> None:
@@ -276,17 +295,6 @@ class StepCompiler:
             (source,) = node.inputs
             self.scope.capture(node.name, "trace", source, self.keyed(source))
             self.scope.capture(f"{node.name}-made", "trace", node, self.rows(node))
-
-    @compile.register
-    def _reduce(self, node: nodes.Reduce) -> None:
-        (source,) = node.inputs
-        rows, key, value = self._grouped(node, "v")
-        made = GroupFunction(node.name, key, value, *self.serdes(node), making(node.function))
-        self.known(node, self.frames.by_key(self.frames.through(rows, made, ROWS)))
-        if self.scope.nested:
-            self._capture_made(node)
-        else:
-            self.scope.capture(node.name, "arrangement", source, self.keyed(source))
 
     @compile.register
     def _weight_function(self, node: nodes.WeightFunction) -> None:

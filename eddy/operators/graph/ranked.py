@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from eddy.operators.batch import EMPTY, Batch, Row
+from eddy.operators.context import Context
 from eddy.operators.endless import path_text
 from eddy.operators.graph.beyond import Beyond
 from eddy.operators.graph.cycles import Cycles
@@ -73,7 +74,7 @@ class Ranked(Operator):
             "cycle_policy='error' needs a graph without cycles. Take back a link of it"
         }
 
-    def step(self, *inputs: Batch) -> Batch:
+    def step(self, context: Context, *inputs: Batch) -> Batch:
         """Apply roots and edges, follow what they change, and emit the changed rows.
 
         The rows of a root that is beyond a bound are withheld. Raises: DataError where a weight is not above 0.

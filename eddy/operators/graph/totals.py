@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from eddy.operators.batch import EMPTY, Batch, Row
+from eddy.operators.context import Context
 from eddy.operators.graph.reached import least
 from eddy.operators.operator import Operator, State
 from eddy.state.table import Table
@@ -81,7 +82,7 @@ class TreeTotals(Operator):
         """The nodes with their sums."""
         return (self._table,)
 
-    def step(self, *inputs: Batch) -> Batch:
+    def step(self, context: Context, *inputs: Batch) -> Batch:
         """Apply all links, find cycles, then send changed sums up."""
         (batch,) = inputs
         delta = batch.zset(self.name)

@@ -20,13 +20,16 @@ Schedule = Callable[["Operator"], None]
 
 
 class Operator:
-    """One step. `out` holds its changes while the batch lasts."""
+    """One step. `out` holds its changes while the batch lasts. Those with `is_output`, the views, come after all."""
+
+    is_output = False
 
     def __init__(self, inputs: "Iterable[Operator]" = ()) -> None:
         self.inputs = list(inputs)
         self.dependents: dict[Operator, None] = {}
         self.out: list[Change] = []
         self.rank = 0
+        self.is_scheduled = False
         self.users = 0
         self.identity: Hashable = None
 
@@ -38,21 +41,30 @@ class Operator:
         """The batch is over."""
         self.out = []
 
+    def rebind(self, found: "Mapping[Operator, Operator]") -> None:
+        """Read other operators in the place of those that are mapped to them, and that have the same rows."""
+        self.inputs = [found.get(each, each) for each in self.inputs]
+        for name, value in vars(self).items():
+            if isinstance(value, Operator):
+                setattr(self, name, found.get(value, value))
+
 
 class TableRows(Operator):
     """The rows of a table by key: they come from outside. `olds` are former rows of keys that the batch changes."""
 
-    def __init__(self, rows: dict[Flat, Row]) -> None:
+    def __init__(self, rows: dict[Flat, Row], name: str = "") -> None:
         super().__init__()
-        self.rows = rows
+        self.rows, self.name = rows, name
         self.olds: dict[Flat, Row | None] = {}
+        self.journals: list[set[Flat]] = []
+        """Sets to which the keys of all changes are added."""
 
     def take(self, delta: Mapping[Flat, Row | None]) -> None:
         """Apply a delta. Rows that stay as they are make no change."""
         rows, olds, out = self.rows, self.olds, self.out
         for key, new in delta.items():
             old = rows.get(key)
-            if same_row(old, new):
+            if old == new and same_row(old, new):
                 continue
             olds[key] = old
             if new is None:
@@ -60,6 +72,8 @@ class TableRows(Operator):
             else:
                 rows[key] = new
             out.append((key, old, new))
+        for journal in self.journals:
+            journal.update(olds)
 
     def was(self, key: Flat) -> Row | None:
         """The row of a key before the batch."""
@@ -80,9 +94,14 @@ class Dataflow:
         self.tables: dict[str, TableRows] = {}
         self._shared: dict[Hashable, Operator] = {}
         self._rank = 0
+        self._queue: list[tuple[int, Operator]] = []
+        self._outputs: list[Operator] = []
 
     def __len__(self) -> int:
         return len(self._shared)
+
+    def __contains__(self, identity: Hashable) -> bool:
+        return identity in self._shared
 
     def shared(self, identity: Hashable, make: Callable[[], Op]) -> Op:
         """The operator of this identity; made where there is none. Call `release` for each call of this."""
@@ -93,16 +112,27 @@ class Dataflow:
             for source in found.inputs:
                 source.users += 1
             self._shared[identity] = found
-            self.add(found)
+            self._rank += 1
+            found.rank = self._rank
+            for source in found.inputs:
+                source.dependents[found] = None
         found.users += 1
         return cast("Op", found)
 
-    def add(self, operator: Operator) -> None:
-        """From now on call it after its inputs."""
-        self._rank += 1
-        operator.rank = self._rank
-        for source in operator.inputs:
-            source.dependents[operator] = None
+    def adopt(self, other: "Dataflow", found: Mapping[Operator, Operator]) -> None:
+        """Take over the operators of another one, whose tables `found` maps to those of this one.
+
+        One whose identity is taken goes on by itself: it is shared with nobody.
+        """
+        for operator in other._shared.values():
+            operator.rebind(found)
+            self._rank += 1
+            operator.rank = self._rank
+            if operator.identity in self._shared:
+                operator.identity = (self._rank, operator.identity)
+            self._shared[operator.identity] = operator
+            for source in operator.inputs:
+                source.dependents[operator] = None
 
     def release(self, operator: Operator) -> None:
         """It is used once less: the last time it goes, and releases its inputs."""
@@ -115,14 +145,7 @@ class Dataflow:
 
     def step(self, deltas: Mapping[str, Mapping[Flat, Row | None]]) -> list[Operator]:
         """One batch. Returns the operators that were called; `end` has to be called on each after it is read."""
-        queue: list[tuple[int, Operator]] = []
-        queued: set[Operator] = set()
-
-        def schedule(operator: Operator) -> None:
-            if operator not in queued:
-                queued.add(operator)
-                heapq.heappush(queue, (operator.rank, operator))
-
+        queue, schedule = self._queue, self._schedule
         called: list[Operator] = []
         for name, delta in deltas.items():
             table = self.tables[name]
@@ -132,10 +155,23 @@ class Dataflow:
                 for dependent in table.dependents:
                     schedule(dependent)
         while queue:
-            _, operator = heapq.heappop(queue)
+            operator = heapq.heappop(queue)[1]
+            operator.is_scheduled = False
             operator.step(schedule)
             called.append(operator)
             if operator.out:
                 for dependent in operator.dependents:
                     schedule(dependent)
-        return called
+        outputs, self._outputs = self._outputs, []
+        for operator in outputs:
+            operator.is_scheduled = False
+            operator.step(schedule)
+        return called + outputs
+
+    def _schedule(self, operator: Operator) -> None:
+        if not operator.is_scheduled:
+            operator.is_scheduled = True
+            if operator.is_output:
+                self._outputs.append(operator)
+            else:
+                heapq.heappush(self._queue, (operator.rank, operator))

@@ -37,9 +37,9 @@ class Groups(TableRows):
     def __init__(
         self, source: "TableRows | Filter", by: Sequence[str], group: Sequence[str], measures: Sequence[Measure]
     ) -> None:
-        super().__init__({})
+        super().__init__({}, f"groups of {source.table.name if isinstance(source, Filter) else source.name}")
         self.inputs = [source]
-        self._source, self._measures = source, measures
+        self.source, self._measures = source, measures
         self._names = [*((column, hidden(column)) for column in by), *((column, column) for column in group)]
         columns = [*by, *group]
         self._key = flat_key(columns) if columns else lambda row: ()
@@ -71,7 +71,7 @@ class Groups(TableRows):
     def step(self, schedule: Schedule) -> None:
         """The rows of the groups that changed."""
         touched: dict[Flat, None] = {}
-        for _, old, new in self._source.out:
+        for _, old, new in self.source.out:
             for row, weight in ((new, 1), (old, -1)):  # first what comes: a group that stays keeps its name
                 if row is not None:
                     key = self._key(row)

@@ -13,12 +13,13 @@ Cost: of a move O(depth), of a removal O(rows that go).
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
 from eddy.errors import QueryError
+from eddy.operators.views.action import Action, ActionName, values_of_key
 from eddy.operators.views.dataflow import Operator, Schedule
 from eddy.operators.views.ordered import Ordered
 from eddy.operators.views.patch import Drop, Insert, Move, Op, Remove, Set
@@ -100,7 +101,7 @@ class Bucket:
 
     def positions(self) -> Sequence[Flat]:
         """The positions of its rows."""
-        return self.window.rows(self.level.ordered.buckets.get(self.values, []))
+        return self.window.rows()
 
 
 class ViewOperator(Operator):
@@ -110,11 +111,15 @@ class ViewOperator(Operator):
     stays as it is until it is opened anew.
     """
 
+    is_output = True
+
     def __init__(self, root: Level, values: Flat, max_rows: int) -> None:
         super().__init__()
-        self._max_rows = max_rows
+        self.max_rows = max_rows
         self.pending: list[tuple[Bucket, WindowDelta]] = []
         self.ops: list[Op] = []
+        self.actions: list[Action] | None = None
+        """The actions of the batch, where they are asked for."""
         self.failure: QueryError | None = None
         self.rows = 0
         self._buckets: dict[tuple[int, Flat, Levels], Bucket] = {}
@@ -130,6 +135,10 @@ class ViewOperator(Operator):
     def __len__(self) -> int:
         return len(self._buckets)
 
+    def buckets(self) -> Iterable[Bucket]:
+        """All buckets that the root leads to."""
+        return self._buckets.values()
+
     def snapshot(self) -> list[Op]:
         """Patches that make the view of nothing."""
         return [op for bucket in self._buckets.values() for op in self._inserts(bucket, bucket.positions())]
@@ -137,7 +146,7 @@ class ViewOperator(Operator):
     def move_window(self, bounds: Bounds, schedule: Schedule) -> None:
         """Show the rows through another window at the root."""
         root = self.root
-        delta = root.window.moved(root.level.ordered.buckets.get(root.values, []), bounds)
+        delta = root.window.moved(bounds)
         if delta:
             self.pending.append((root, delta))
             schedule(self)
@@ -148,18 +157,18 @@ class ViewOperator(Operator):
         if self.failure is not None:
             return
         gone: list[tuple[Bucket, Row]] = []
-        bound = self.rows + self._max_rows  # those that go are still counted when others come
+        bound = self.rows + self.max_rows  # those that go are still counted when others come
         for bucket, delta in pending:
             self._show(bucket, delta, gone)
         is_whole = self._route_news(bound)
         for bucket, row in gone:
             self._unroute(bucket, row)
         self._settle()
-        if not is_whole or self.rows > self._max_rows:
+        if not is_whole or self.rows > self.max_rows:
             self.fail(self._too_many())
 
     def _too_many(self) -> QueryError:
-        return QueryError(f"query: its view has more than {self._max_rows:,} rows; a limit or a depth is needed")
+        return QueryError(f"query: its view has more than {self.max_rows:,} rows; a limit or a depth is needed")
 
     def fail(self, error: QueryError) -> None:
         """Keep nothing any more."""
@@ -176,6 +185,8 @@ class ViewOperator(Operator):
     def end(self) -> None:
         """The batch is over."""
         self.ops = []
+        if self.actions:
+            self.actions = []
 
     def _show(self, bucket: Bucket, delta: WindowDelta, gone: list[tuple[Bucket, Row]]) -> None:
         """The patch of one window, and its routes: those that come at once, those that go into `gone`."""
@@ -188,6 +199,8 @@ class ViewOperator(Operator):
                 stayed.append((before[0], index, position))
         self.rows += len(delta.entered) - len(delta.left)
         stays = {position for _, _, position in stayed}
+        if self.actions is not None:
+            self._note(bucket, left, stayed, stays, delta)
         self.ops += [Remove(bucket.id, index) for index, _ in left.values()]
         self.ops += self._inserts(bucket, (), [(i, p) for i, p in delta.entered if p not in stays])
         self.ops += [Move(bucket.id, before, index) for before, index in _moves(stayed, delta)]
@@ -197,6 +210,32 @@ class ViewOperator(Operator):
         if level.nests:
             for _, position in left.values():
                 gone.append((bucket, ordered.was(position)))
+
+    def _note(
+        self,
+        bucket: Bucket,
+        left: Iterable[Flat],
+        stayed: Iterable[tuple[int, int, Flat]],
+        stays: Container[Flat],
+        delta: WindowDelta,
+    ) -> None:
+        """Keep the actions of one window."""
+        ordered, actions = bucket.level.ordered, self.actions
+        assert actions is not None
+        table, changed = ordered.table.name, ordered.table.olds
+
+        def note(action: ActionName, key: Flat) -> None:
+            actions.append(Action(action, table, values_of_key(key), bucket.id, key in changed))
+
+        for key in left:
+            note("remove", key)
+        for _, position in delta.entered:
+            if position not in stays:
+                note("insert", ordered.key_of(position))
+        for before, now, position in stayed:
+            note("update" if before == now else "move", ordered.key_of(position))
+        for _, position in delta.changed:
+            note("update", ordered.key_of(position))
 
     def _set(self, bucket: Bucket, index: int, position: Flat, gone: list[tuple[Bucket, Row]]) -> None:
         level = bucket.level

@@ -1,25 +1,20 @@
 """The ordered arrangement: rows in buckets by some columns, sorted within each; shared by all queries that sort alike.
 
-A bucket is a list of positions; from `_LIST` rows on a SortedList, so that an insertion costs O(log n). A position ends
-with the row's key, so that the order is total and a position leads to its row. Rows with a null in the bucket's columns
-are in none: null equals nothing. Queries that differ in the constant of an equality are buckets of one arrangement.
+A position ends with the row's key, so that the order is total and a position leads to its row. Rows with a null in the
+bucket's columns are in none: null equals nothing. Queries that differ in the constant of an equality are buckets of one
+arrangement.
 
 Without columns there is one bucket, of the key ().
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
-from sortedcontainers import SortedList
+from collections.abc import Sequence
 
 from eddy.operators.views.dataflow import Operator, Schedule, TableRows
 from eddy.operators.views.filter import Filter, rows_of
-from eddy.operators.views.values import Flat, Row, flat_key, has_null, order_key
-from eddy.operators.views.window import Bounds, BucketDelta, Owner, Positions, Window, rank
+from eddy.operators.views.values import Flat, Row, flat_key, join_key, order_key, order_of
+from eddy.operators.views.window import Bounds, BucketDelta, Owner, SortedBucket, Window, in_order
 
 __all__ = ["Ordered"]
-
-_LIST = 1_000
 
 
 class Ordered(Operator):
@@ -34,20 +29,23 @@ class Ordered(Operator):
         order: Sequence[tuple[str, bool]],
     ) -> None:
         super().__init__([source])
-        self._source, self.table = source, table
-        self._bucket: Callable[[Row], Flat] = flat_key(by) if by else lambda row: ()
+        self.source, self.table = source, table
+        self._bucket, self._order = join_key(by), order_of(order)
         self.position = order_key(order, flat_key(key_columns))
         self._tail = 2 * len(key_columns)
-        self.buckets: dict[Flat, Positions] = {}
-        self.windows: dict[Flat, list[Window]] = {}
+        self.buckets: dict[Flat, SortedBucket] = {}
         filled: dict[Flat, list[Flat]] = {}
-        for _, row in rows_of(source):
-            bucket = self._bucket(row)
-            if not has_null(bucket):
-                filled.setdefault(bucket, []).append(self.position(row))
-        for bucket, positions in filled.items():
-            positions.sort()
-            self.buckets[bucket] = positions if len(positions) < _LIST else SortedList(positions)
+        for key, row in rows_of(source):
+            values = self._bucket(row)
+            if values is not None:
+                filled.setdefault(values, []).append(self._order(row) + key)
+        for values, positions in filled.items():
+            positions = in_order(positions)
+            self.buckets[values] = SortedBucket(positions)
+
+    def row_count(self) -> int:
+        """The number of positions, in all buckets."""
+        return sum(len(bucket.positions) for bucket in self.buckets.values())
 
     def key_of(self, position: Flat) -> Flat:
         """The key of the row at a position."""
@@ -63,74 +61,56 @@ class Ordered(Operator):
         assert row is not None
         return row
 
-    def open(self, bucket: Flat, bounds: Bounds, owner: Owner) -> Window:
+    def open(self, values: Flat, bounds: Bounds, owner: Owner) -> Window:
         """A window that is told of changes until it is closed."""
-        window = Window(self.buckets.get(bucket, []), bounds, owner)
-        self.windows.setdefault(bucket, []).append(window)
+        bucket = self._opened(values)
+        window = Window(bucket, bounds, owner)
+        bucket.windows[window] = None
         return window
 
-    def close(self, bucket: Flat, window: Window) -> None:
+    def close(self, values: Flat, window: Window) -> None:
         """Tell it of no more changes."""
-        windows = self.windows[bucket]
-        windows.remove(window)
-        if not windows:
-            del self.windows[bucket]
+        bucket = window.bucket
+        del bucket.windows[window]
+        if not bucket.positions and not bucket.windows:
+            del self.buckets[values]
+
+    def _opened(self, values: Flat) -> SortedBucket:
+        bucket = self.buckets.get(values)
+        if bucket is None:
+            bucket = self.buckets[values] = SortedBucket([])
+        return bucket
 
     def step(self, schedule: Schedule) -> None:
         """Move positions, and tell the windows of buckets that changed."""
-        deltas: dict[Flat, BucketDelta] = {}
-        for _, old, new in self._source.out:
-            self._move(old, new, deltas)
+        deltas: dict[SortedBucket, BucketDelta] = {}
+        values_of, order_of = self._bucket, self._order
+        for key, old, new in self.source.out:
+            one = None if old is None else values_of(old)
+            two = None if new is None else values_of(new)
+            before = None if old is None or one is None else order_of(old) + key
+            after = None if new is None or two is None else order_of(new) + key
+            if one is not None and before is not None:
+                bucket = self.buckets[one]
+                delta = deltas.get(bucket) or _delta(deltas, bucket)
+                if one == two and after is not None:
+                    bucket.move(before, after, delta)
+                    continue
+                bucket.remove(before)
+                delta.removed.append(before)
+                if not bucket.positions and not bucket.windows:
+                    del self.buckets[one]
+            if two is not None and after is not None:
+                bucket = self._opened(two)
+                bucket.add(after)
+                (deltas.get(bucket) or _delta(deltas, bucket)).added.append(after)
         for bucket, delta in deltas.items():
-            windows = self.windows.get(bucket)
-            if windows:
-                positions: Any = self.buckets.get(bucket, [])
-                for window in windows:
-                    found = window.step(positions, delta)
-                    if found:
-                        window.owner.told(found, schedule)
-
-    def _move(self, old: Row | None, new: Row | None, deltas: dict[Flat, BucketDelta]) -> None:
-        one = None if old is None else self._bucket(old)
-        two = None if new is None else self._bucket(new)
-        before = None if old is None or (one and has_null(one)) else self.position(old)
-        after = None if new is None or (two and has_null(two)) else self.position(new)
-        if before is not None and one == two and before == after:
-            assert one is not None
-            _delta(deltas, one).changed.append(before)
-            return
-        if before is not None:
-            assert one is not None
-            self._remove(one, before)
-            _delta(deltas, one).removed.append(before)
-        if after is not None:
-            assert two is not None
-            self._add(two, after)
-            _delta(deltas, two).added.append(after)
-
-    def _remove(self, bucket: Flat, position: Flat) -> None:
-        positions = self.buckets[bucket]
-        if type(positions) is list:
-            del positions[rank(positions, position)]
-        else:
-            positions.remove(position)
-        if not positions:
-            del self.buckets[bucket]
-
-    def _add(self, bucket: Flat, position: Flat) -> None:
-        positions = self.buckets.get(bucket)
-        if positions is None:
-            self.buckets[bucket] = [position]
-        elif type(positions) is list:
-            positions.insert(rank(positions, position), position)
-            if len(positions) >= _LIST:
-                self.buckets[bucket] = SortedList(positions)
-        else:
-            positions.add(position)
+            for window in bucket.windows:
+                found = window.step(delta)
+                if found:
+                    window.owner.told(found, schedule)
 
 
-def _delta(deltas: dict[Flat, BucketDelta], bucket: Flat) -> BucketDelta:
-    found = deltas.get(bucket)
-    if found is None:
-        found = deltas[bucket] = BucketDelta()
-    return found
+def _delta(deltas: dict[SortedBucket, BucketDelta], bucket: SortedBucket) -> BucketDelta:
+    made = deltas[bucket] = BucketDelta([], [], [])
+    return made

@@ -23,11 +23,14 @@ __all__ = [
     "descending",
     "flat_key",
     "has_null",
+    "join_key",
     "like_pattern",
     "order_key",
+    "order_of",
     "plain",
     "restored",
     "same_row",
+    "same_value",
 ]
 
 Row = dict[str, Any]
@@ -108,6 +111,17 @@ def flat_key(columns: Sequence[str]) -> Callable[[Row], Flat]:
     return lambda row: tuple(part for column in columns for part in ascending(row.get(column)))
 
 
+def join_key(columns: Sequence[str]) -> Callable[[Row], Flat | None]:
+    """The same, None where one of the values is null: then it joins with nothing."""
+    if not columns:
+        return lambda row: ()
+    if len(columns) == 1:
+        (column,) = columns
+        return lambda row: None if (value := row.get(column)) is None else ascending(value)
+    key = flat_key(columns)
+    return lambda row: None if has_null(found := key(row)) else found
+
+
 def has_null(key: Flat) -> bool:
     """Whether one of the values is null: then it joins with nothing."""
     return 0 in key[::2]
@@ -117,31 +131,38 @@ def order_key(order: Sequence[tuple[str, bool]], key: Callable[[Row], Flat]) -> 
     """A function from a row to what it is sorted by: (column, whether descending) in turn, and the key at last."""
     if not order:
         return key
+    before = order_of(order)
+    return lambda row: before(row) + key(row)
+
+
+def order_of(order: Sequence[tuple[str, bool]]) -> Callable[[Row], Flat]:
+    """The same without the key."""
+    if not order:
+        return lambda row: ()
     if len(order) == 1:
         ((column, falls),) = order
-        of = descending if falls else ascending
-        return lambda row: of(row.get(column)) + key(row)
+        return (lambda row: descending(row.get(column))) if falls else lambda row: ascending(row.get(column))
     parts = [(column, descending if falls else ascending) for column, falls in order]
-    return lambda row: tuple(item for column, of in parts for item in of(row.get(column))) + key(row)
+    return lambda row: tuple(item for column, of in parts for item in of(row.get(column)))
 
 
 def same_row(old: Row | None, new: Row | None) -> bool:
     """Whether rows are equal, of equal kinds too: 1 equals True."""
     if old is None or new is None or old != new:
         return old is new
-    return all(_same(value, new[column]) for column, value in old.items())
+    return all(same_value(value, new[column]) for column, value in old.items())
 
 
-def _same(old: Any, new: Any) -> bool:
-    """Whether equal values are of equal kinds, to their last item."""
+def same_value(old: Any, new: Any) -> bool:
+    """Whether values are equal, and of equal kinds to their last item. Not a number is itself."""
     kind = type(old)
     if kind is not type(new):
         return False
     if kind is dict:
-        return all(_same(value, new[name]) for name, value in old.items())
+        return old.keys() == new.keys() and all(same_value(value, new[name]) for name, value in old.items())
     if kind is list:
-        return all(map(_same, old, new))
-    return kind is not float or bool(old) or str(old) == str(new)  # 0.0 equals -0.0
+        return len(old) == len(new) and all(map(same_value, old, new))
+    return bool(old == new if kind is not float or old else str(old) == str(new)) or (old != old and new != new)
 
 
 def like_pattern(pattern: str, *, ignore_case: bool = False) -> re.Pattern[str]:

@@ -13,49 +13,49 @@ __all__ = ["Feed"]
 
 
 class Feed:
-    """Changes by table, and the version that they lead to."""
+    """Changes by name, and the version that they lead to. A table may be watched under several names."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
         self._pending: dict[str, dict[bytes, bytes | None]] = {}
-        self._watched: set[str] = set()
+        self._watched: dict[str, str] = {}
         self.stale: set[str] = set()
-        """Tables that are read anew: what has changed is not known until they are whole again."""
+        """Names of tables that are read anew: what has changed is not known until they are whole again."""
         rows.attach(self)
 
     def put(self, changes: Changes) -> None:
         """Keep the changes of a version. The caller holds the lock of the rows."""
-        for table, rows in changes.items():
-            if table in self._watched:
-                self._pending.setdefault(table, {}).update(rows)
+        for name, table in self._watched.items():
+            if table in changes:
+                self._pending.setdefault(name, {}).update(changes[table])
 
     def lost(self, table: str) -> None:
         """All rows of a table have gone, to be read anew. The caller holds the lock of the rows."""
-        if table in self._watched:
-            self._watched.discard(table)
-            self._pending.pop(table, None)
-            self.stale.add(table)
+        for name in [name for name, watched in self._watched.items() if watched == table]:
+            del self._watched[name]
+            self._pending.pop(name, None)
+            self.stale.add(name)
 
-    def watch(self, table: str) -> Snapshot:
-        """Keep changes of a table from now on; the rows as they are now. Raises: NotReadyError."""
+    def watch(self, name: str, table: str) -> Snapshot:
+        """Keep changes of a table from now on, by this name; the rows as they are now. Raises: NotReadyError."""
         with self._rows.changed:
             snapshot = self._rows.snapshot()
-            self._watched.add(table)
-            self._pending.pop(table, None)
-            self.stale.discard(table)
+            self._watched[name] = table
+            self._pending.pop(name, None)
+            self.stale.discard(name)
             return snapshot
 
-    def unwatch(self, table: str) -> None:
-        """Keep no changes of a table."""
+    def unwatch(self, name: str) -> None:
+        """Keep no changes by this name."""
         with self._rows.changed:
-            self._watched.discard(table)
-            self._pending.pop(table, None)
-            self.stale.discard(table)
+            self._watched.pop(name, None)
+            self._pending.pop(name, None)
+            self.stale.discard(name)
 
-    def take(self, tables: Iterable[str]) -> tuple[Mapping[str, Mapping[bytes, bytes | None]], Version]:
-        """The changes of these tables since the last call, and the version that they lead to."""
+    def take(self, names: Iterable[str]) -> tuple[Mapping[str, Mapping[bytes, bytes | None]], Version]:
+        """The changes by these names since the last call, and the version that they lead to."""
         with self._rows.changed:
-            taken = {table: self._pending.pop(table) for table in tables if table in self._pending}
+            taken = {name: self._pending.pop(name) for name in names if name in self._pending}
             return taken, self._rows.version
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ Rows are plain data, as JSON has it: dates are text. Bytes and decimals stay as 
 """
 
 import decimal
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -29,8 +29,9 @@ _KEPT = (bytes, decimal.Decimal)
 class Naming:
     """Names the columns of one table's rows."""
 
-    def __init__(self, served: ServedTable, table: Table) -> None:
-        self.table, self._served = table, served
+    def __init__(self, served: ServedTable, table: Table, allowed: Callable[[Any, Any], object] | None = None) -> None:
+        """`allowed` of a key and a value says whether the row is there for the queries; None: all are."""
+        self.table, self._served, self._allowed = table, served, allowed
         self._skip = len(table_prefix(served.name))
         self._value = table.value or "value"
         self.key_of = flat_key(table.key)
@@ -39,9 +40,22 @@ class Naming:
         """Stored rows as rows of queries by key, None where a row goes. Raises: QueryError where a key does not fit."""
         decode = self._served.value.decode
         for stored, data in changes:
-            row = self._key(decode_key(self._served.key, stored[self._skip :]))
+            stored_key = decode_key(self._served.key, stored[self._skip :])
+            row = self._key(stored_key)
             key = self.key_of(row)
-            yield key, None if data is None else row | self._values(decode(data)) | row
+            value = None if data is None else decode(data)
+            is_there = data is not None and self._is_allowed(stored_key, value)
+            yield key, row | self._values(value) | row if is_there else None
+
+    def _is_allowed(self, key: Any, value: Any) -> bool:
+        if self._allowed is None:
+            return True
+        try:
+            return bool(self._allowed(key, value))
+        except Exception as error:
+            raise QueryError(
+                f"table '{self.table.name}': the function of the rows that may be read has failed: {error!r}"
+            ) from error
 
     def _key(self, key: Any) -> Row:
         names = self.table.key

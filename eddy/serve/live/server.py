@@ -10,32 +10,59 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal, Protocol
 
 from eddy.errors import EddyError, NotReadyError, QueryError
+from eddy.operators.views.action import Action
 from eddy.operators.views.patch import Op
 from eddy.operators.views.values import Flat, Row
+from eddy.serve.live.check import check_answer
 from eddy.serve.live.feed import Feed
 from eddy.serve.live.naming import Naming, check_columns
 from eddy.serve.live.view import LiveView
-from eddy.serve.views.catalog import Catalog
+from eddy.serve.views.catalog import Catalog, ServedTable
 from eddy.serve.views.intake import table_prefix
 from eddy.serve.views.rows import Rows, Snapshot
 from eddy.serve.views.tables import end_of
 from eddy.serve.views.version import Version, Wanted
+from eddy.topology.queries.aside import Aside, is_long
 from eddy.topology.queries.columns_read import columns_read
 from eddy.topology.queries.engine import LiveQueries
-from eddy.topology.queries.planning import tables_of
+from eddy.topology.queries.explain import QueryPlan, explain
+from eddy.topology.queries.planning import View, tables_of
 from eddy.topology.queries.syntax import Select, Table
 
 __all__ = ["LiveServer"]
 
+Allowed = Callable[[Any, Any], object]
 Deltas = dict[str, dict[Flat, Row | None]]
 _log = logging.getLogger("eddy.live")
+
+
+class Follower(Protocol):
+    """Is told of versions, with the lock of the live server held."""
+
+    def moved(self, version: Version, state: Any) -> None:
+        """All views are of this version; "unknown" while tables are read anew."""
+
+    def stopped(self) -> None:
+        """No version will come any more."""
+
+
 _PAGE = 5_000
 _LOOK_S = 0.5
 _PATIENCE_S = 30.0
+
+
+@dataclass(slots=True)
+class _Filter:
+    """Rows of a table that a function of key and value admits, and how many callers hold them."""
+
+    table: str
+    allowed: Allowed
+    holders: int = 0
 
 
 class LiveServer:
@@ -49,7 +76,13 @@ class LiveServer:
         self._engine = LiveQueries()
         self._feed = Feed(rows)
         self._namings: dict[str, Naming] = {}
-        self._views: dict[LiveView, None] = {}
+        self._filters: dict[str, _Filter] = {}
+        self._unused: set[str] = set()
+        self._filter_number = 0
+        self._followers: list[Follower] = []
+        self._views: dict[LiveView, View] = {}
+        self._lives: dict[View, dict[LiveView, None]] = {}
+        self._state: Literal["unknown", "complete"] = "complete"
         self.version = rows.version
         self._stop = False
         self._failure: Exception | None = None
@@ -64,7 +97,7 @@ class LiveServer:
             raise QueryError("live query: a listener opens one; another thread is needed, as all queries wait for it")
         self._check()
         named = _tables_named(live.select)
-        served = {table.name: self._catalog.table(table.name) for table in named}
+        served = {table.name: self._served(table.name) for table in named}
         check_columns(live.select, served)
         self._rows.wait(lambda version: True, _PATIENCE_S, "a version")
         with self._loading:  # to the end: another query must not load a table under other names meanwhile
@@ -78,20 +111,108 @@ class LiveServer:
                 self._check()
                 if missing := [table.name for table in named if table.name not in self._namings]:
                     raise NotReadyError(f"live query: table '{missing[0]}' has to be read anew. Try again")
-                if live.is_closed:
-                    raise QueryError("live query: it was closed while it was opened; an open one is needed")
-                view = self._engine.open(live.select, max_rows=live.max_rows)
-                live._begin(view, view.operator.snapshot())
-                self._views[live] = None
-                if self._feed.stale & self._namings.keys():
-                    live.state = "unknown"
+                if not is_long(self._engine, live.select):
+                    view = self._engine.open(live.select, max_rows=live.max_rows)
+                    live._fill(view.operator.snapshot())
+                    self._begin(live, view, [])
+                    return
+                aside = Aside(self._engine, live.select)
+        self._open_aside(live, aside)
+
+    def _open_aside(self, live: LiveView, aside: Aside) -> None:
+        """Make the rows of a query without the lock, so that others go on meanwhile."""
+        try:
+            view = aside.open(live.max_rows)
+            live._fill(view.operator.snapshot())
+            with self.lock:
+                self._check()
+                self._begin(live, view, aside.join())
+        finally:
+            with self.lock:
+                aside.close()
+
+    def _begin(self, live: LiveView, view: View, ops: list[Op]) -> None:
+        """From now on a view is kept up to date; `ops` are the last that lead to its rows. The caller has the lock."""
+        if live.is_closed:
+            self._engine.close(view)
+            raise QueryError("live query: it was closed while it was opened; an open one is needed")
+        live._begin(view, ops)
+        self._follow(live, view)
+        live.state = self._state
+        self._recomputed(live)
 
     def close(self, live: LiveView) -> None:
         """Keep it up to date no more."""
         if live in self._views:
-            del self._views[live]
-            assert live.view is not None
-            self._engine.close(live.view)
+            self._engine.close(self._unfollow(live))
+            self._unused |= tables_of(live.select) & self._filters.keys()
+
+    def follow(self, follower: Follower) -> None:
+        """Tell it of versions from now on. The caller holds the lock."""
+        self._followers.append(follower)
+
+    def filtered(self, table: str, allowed: Allowed) -> str:
+        """The name of a table's rows that `allowed` of key and value admits. `unfiltered` lets go of it.
+
+        Equal functions have one name; its rows are kept while a query reads them. Raises: TableNotServedError.
+        """
+        self._catalog.table(table)
+        with self.lock:
+            for name, known in self._filters.items():
+                if known.table == table and known.allowed == allowed:
+                    known.holders += 1
+                    return name
+            self._filter_number += 1
+            name = f"{table}@{self._filter_number}"
+            self._filters[name] = _Filter(table, allowed, 1)
+            return name
+
+    def unfiltered(self, name: str) -> None:
+        """A caller of `filtered` opens no query over it any more."""
+        with self.lock:
+            self._filters[name].holders -= 1
+            self._unused.add(name)
+
+    def _served(self, name: str) -> ServedTable:
+        return self._catalog.table(self._filters[name].table if name in self._filters else name)
+
+    def _tidy(self) -> None:
+        """Forget filtered tables that no query reads, and no caller holds. The caller has the lock."""
+        if not self._unused or not self._loading.acquire(blocking=False):
+            return
+        try:
+            for name in self._unused & self._filters.keys():
+                loaded = self._engine.tables.get(name)
+                if self._filters[name].holders or (loaded is not None and loaded.dependents):
+                    continue
+                if name in self._namings:
+                    self._engine.unload(name)
+                    del self._namings[name]
+                    self._feed.unwatch(name)
+                del self._filters[name]
+            self._unused.clear()
+        finally:
+            self._loading.release()
+
+    def _follow(self, live: LiveView, view: View) -> None:
+        """From now on it gets the patches of a view."""
+        self._views[live] = live.view = view
+        self._lives.setdefault(view, {})[live] = None
+
+    def _recomputed(self, live: LiveView) -> None:
+        """Its rows were computed from the tables. From now on its actions are kept, where they are asked for."""
+        if live.checks.actions is not None:
+            self._engine.log(self._views[live])
+            self._call(live, live._act, [Action("recompute")], self.version)
+
+    def _unfollow(self, live: LiveView) -> View:
+        """It gets no more patches; returns the view that it had."""
+        view = self._views.pop(live)
+        lives = self._lives[view]
+        del lives[live]
+        if not lives:
+            del self._lives[view]
+        return view
 
     def _check(self) -> None:
         """Raises: the error that ended all queries; NotReadyError once they were stopped."""
@@ -110,15 +231,20 @@ class LiveServer:
         """Show other rows of a view; from then on it is no longer shared with equal queries."""
         if self._showing not in {None, live}:
             raise QueryError("window: the listener of another query moves it; its own one, or a thread, is needed")
-        assert live.view is not None
-        own = self._engine.open(live.view.shape.select, max_rows=live.max_rows, shared=False)
-        self._engine.close(live.view)
-        live.view = own
+        own = self._engine.open(self._views[live].shape.select, max_rows=live.max_rows, shared=False)
+        self._engine.close(self._unfollow(live))
+        self._follow(live, own)
         ops = self._engine.move_window(own, skip, limit)
         if own.operator.failure is not None:
             self._end(live, own.operator.failure)
         elif ops:
             self._show(live, ops, self.version)
+        if live in self._views:
+            self._recomputed(live)
+
+    def explain(self, live: LiveView) -> QueryPlan:
+        """The plan of an open view."""
+        return explain(self._views[live])
 
     def wait(self, at_least: Any, exact: bool, timeout_s: float) -> Version:
         """Wait until all views are of a version. Raises: NotReadyError."""
@@ -146,6 +272,8 @@ class LiveServer:
             self._moved.notify_all()
         for live in list(self._views):
             live.close()
+        for follower in self._followers:
+            follower.stopped()
         self._feed.close()
 
     def _run(self) -> None:
@@ -181,6 +309,7 @@ class LiveServer:
             if table is None:  # perhaps in the middle of a batch: nothing of it is used again
                 self._failure, self._engine = error, LiveQueries()
                 self._views.clear()
+                self._lives.clear()
                 self._namings.clear()
             self._moved.notify_all()
 
@@ -193,15 +322,18 @@ class LiveServer:
                 return
             if known is not None:
                 self._unload(name, table)
-        naming = Naming(self._catalog.table(name), table)
+        naming = Naming(self._served(name), table, self._filters[name].allowed if name in self._filters else None)
         try:
-            rows = self._read(naming, self._feed.watch(name))
+            rows = self._read(naming, self._watch(name))
         except BaseException:
             self._feed.unwatch(name)
             raise
         with self.lock:
             self._namings[name] = naming
             self._engine.load(name, rows)
+
+    def _watch(self, name: str) -> Snapshot:
+        return self._feed.watch(name, self._served(name).name)
 
     def _unload(self, name: str, table: Table) -> None:
         try:
@@ -217,7 +349,7 @@ class LiveServer:
 
     def _read(self, naming: Naming, snapshot: Snapshot) -> dict[Flat, Row]:
         """The rows of a table at a snapshot, which is closed."""
-        prefix = table_prefix(naming.table.name)
+        prefix = table_prefix(self._served(naming.table.name).name)
         rows: dict[Flat, Row] = {}
         try:
             start, stop = prefix, end_of(prefix)
@@ -236,7 +368,7 @@ class LiveServer:
         found: Deltas = {}
         for name in sorted(stale):
             try:
-                rows = self._read(self._namings[name], self._feed.watch(name))
+                rows = self._read(self._namings[name], self._watch(name))
             except NotReadyError:
                 break  # it is not whole yet
             except QueryError as error:
@@ -265,29 +397,60 @@ class LiveServer:
             except QueryError as error:
                 deltas.pop(name, None)
                 self._forget(name, error)
-        state: Any = "unknown" if self._feed.stale & self._namings.keys() else "complete"
+        state = self._state
+        self._state = "unknown" if self._feed.stale & self._namings.keys() else "complete"
         self._publish(deltas, version)
-        for live in self._views:
-            live.state = state
+        self._check_answers()
+        if state != self._state:
+            for live in self._views:
+                live.state = self._state
+        for follower in self._followers:
+            follower.moved(version, self._state)
+        self._tidy()
 
     def _publish(self, deltas: Deltas, version: Version) -> None:
-        found = dict(self._engine.apply(deltas)) if deltas else {}
+        found = self._engine.apply(deltas) if deltas else []
         self.version = version
-        for live in list(self._views) if found else ():
-            if live.view in found:
-                failure = live.view.operator.failure
-                if failure is not None:
-                    self._end(live, failure)
+        for view, ops in found:
+            for live in list(self._lives.get(view, ())):
+                if self._views.get(live) is not view:  # a listener has closed it, or moved its window
+                    continue
+                if view.operator.failure is not None:
+                    self._end(live, view.operator.failure)
                 else:
-                    self._show(live, found[live.view], version)
+                    self._show(live, ops, version)
         self._moved.notify_all()
+        if deltas:
+            self._tell_actions(version)
+
+    def _tell_actions(self, version: Version) -> None:
+        """Tell the actions of a batch to those that asked for them."""
+        for view, actions in self._engine.actions.items():
+            for live in list(self._lives.get(view, ())):
+                if self._views.get(live) is view:
+                    self._call(live, live._act, actions, version)
+
+    def _check_answers(self) -> None:
+        """Compare rows with the answer from scratch, where that is asked for and due. One that differs ends."""
+        for live in [live for live in self._views if live.checks.every is not None]:
+            live.versions += 1
+            if live.versions % (live.checks.every or 1) == 0:
+                try:
+                    check_answer(live._plain_rows(), self._views[live].shape.select, self._engine.tables, self.version)
+                except QueryError as error:
+                    _log.error("live query: %s", error)
+                    self._end(live, error)
 
     def _show(self, live: LiveView, ops: list[Op], version: Version) -> None:
-        """Give a view its patch. One whose listener fails ends."""
+        """Give a view its patch."""
+        self._call(live, live._take, ops, version)
+
+    def _call(self, live: LiveView, function: Callable[[Any, Version], None], found: Any, version: Version) -> None:
+        """Call listeners of a view. One whose listener fails ends."""
         outer = self._publisher, self._showing
         self._publisher, self._showing = threading.get_ident(), live
         try:
-            live._take(ops, version)
+            function(found, version)
         finally:
             self._publisher, self._showing = outer
         if live.error is not None:

@@ -14,20 +14,24 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, Literal, Protocol
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, Protocol
 
 import msgspec
 
 from eddy.errors import NotReadyError, QueryError
+from eddy.operators.views.action import Action
 from eddy.operators.views.patch import Buckets, Op
 from eddy.serve.live.difference import difference
 from eddy.serve.views.version import Version
+from eddy.topology.queries.explain import QueryPlan
 from eddy.topology.queries.nested import nested
 from eddy.topology.queries.planning import View
-from eddy.topology.queries.query import Query
+from eddy.topology.queries.query import Query, R, kind_of
 from eddy.topology.queries.syntax import Select
+from eddy.topology.queries.typed import typed
 
-__all__ = ["LiveView", "Patch", "Server"]
+__all__ = ["Checks", "LiveView", "Patch", "Server"]
 
 _MAX_OPS = 10_000
 
@@ -39,19 +43,39 @@ class Patch(msgspec.Struct, frozen=True):
     version: Version
 
 
+@dataclass(frozen=True, slots=True)
+class Checks:
+    """The means to look into a view.
+
+    Attributes:
+        actions: called with the actions of each batch on the view, as `listen` calls with patches.
+        every: after so many versions compare the rows with the answer from scratch; None never does.
+    """
+
+    actions: Callable[[list[Action], Version], object] | None = None
+    every: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.every is not None and (type(self.every) is not int or self.every < 1):
+            raise QueryError(f"live query: check_every={self.every!r}; a number of versions of at least 1 is needed")
+
+
 class Server(Protocol):
     """Keeps views up to date."""
 
     lock: threading.RLock
 
-    def open(self, view: "LiveView") -> None:
+    def open(self, view: "LiveView[Any]") -> None:
         """Begin. Raises: QueryError."""
 
-    def close(self, view: "LiveView") -> None:
+    def close(self, view: "LiveView[Any]") -> None:
         """End."""
 
-    def move_window(self, view: "LiveView", skip: int, limit: int | None) -> None:
+    def move_window(self, view: "LiveView[Any]", skip: int, limit: int | None) -> None:
         """Show other rows."""
+
+    def explain(self, view: "LiveView[Any]") -> QueryPlan:
+        """The plan of an open view."""
 
     @property
     def version(self) -> Version:
@@ -61,22 +85,24 @@ class Server(Protocol):
         """Wait for a version."""
 
 
-class LiveView:
+class LiveView(Generic[R]):
     """A query that is kept up to date while it is open. Made by `views.live`; for any thread.
 
     `state` is "unknown" until it is opened, while its tables are read anew, and after it was closed; "error" where
     `error` says why it has ended.
     """
 
-    def __init__(self, server: Server, query: Query, max_rows: int) -> None:
+    def __init__(self, server: Server, query: Query[R], max_rows: int, checks: "Checks | None" = None) -> None:
         self._server, self.max_rows = server, max_rows
+        self.checks = Checks() if checks is None else checks
         self.select: Select = query.syntax
+        self._kind = kind_of(query)
         self.view: View | None = None
         self.state: Literal["unknown", "complete", "error"] = "unknown"
         self.error: Exception | None = None
         self._buckets, self._seen = Buckets(), Buckets()
         self._queue: deque[Patch] = deque()
-        self._queued = 0
+        self._queued = self.versions = 0
         self._late = False
         self._opened = self._closed = False
         self._changed = threading.Condition(server.lock)
@@ -99,18 +125,22 @@ class LiveView:
             return self.rows, self.version
 
     @property
-    def rows(self) -> Any:
+    def rows(self) -> R:
         """The result as it is now: rows with their nests, a row or None of `one`, or the value of an aggregate.
 
-        Raises: QueryError where it is closed or has ended with an error.
+        Raises: QueryError where it is closed, has ended with an error, or has a row that is not of its type.
         """
         with self._server.lock:
             self._check()
-            assert self.view is not None
             if self._rows is None:
-                root = self.view.operator.root.id
-                self._rows = nested(self._buckets.entries, self.view.shape, root, self.max_rows)
-            return self._rows
+                self._rows = typed(self._plain_rows(), self._kind)
+            found: R = self._rows
+            return found
+
+    def _plain_rows(self) -> Any:
+        """The result as plain data. The caller holds the lock."""
+        assert self.view is not None
+        return nested(self._buckets.entries, self.view.shape, self.view.operator.root.id, self.max_rows)
 
     def _check(self) -> None:
         if self.error is not None:
@@ -132,6 +162,15 @@ class LiveView:
                 raise QueryError("window: a query of one row has no window to move")
             self._server.move_window(self, skip, limit)
 
+    def explain(self) -> QueryPlan:
+        """How the query is kept up to date: its operators with their rows and costs, and which choices were made.
+
+        Raises: QueryError where it is not open.
+        """
+        with self._server.lock:
+            self._check()
+            return self._server.explain(self)
+
     def listen(self, function: Callable[[Patch], None]) -> Callable[[], None]:
         """Call a function with each patch, in the thread that makes it; returns a function that ends it.
 
@@ -152,11 +191,16 @@ class LiveView:
         """Whether it was closed, perhaps before it was open."""
         return self._closed
 
+    def _fill(self, ops: Sequence[Op]) -> None:
+        """The rows that it has before it begins. Without the lock: nobody else sees it yet."""
+        self._buckets = Buckets()
+        self._buckets.apply(ops)
+
     def _begin(self, view: View, ops: Sequence[Op]) -> None:
-        """The server has opened it; `ops` make its rows."""
+        """The server has opened it; `ops` make its rows of those that it has."""
         self.view, self.state = view, "complete"
         self._buckets.apply(ops)
-        self._seen.apply(ops)
+        self._seen.entries = {bucket: list(rows) for bucket, rows in self._buckets.entries.items()}
 
     def _take(self, ops: Sequence[Op], version: Version) -> None:
         """A patch of the server, which holds its lock."""
@@ -169,13 +213,22 @@ class LiveView:
             self._late = True
         else:
             self._queue.append(patch)
-        for listener in list(self._listeners):
-            try:
-                listener(patch)
-            except Exception as error:
-                self._fail(error)
-                return
-        self._wake()
+        if all(self._calls(listener, patch) for listener in list(self._listeners)):
+            self._wake()
+
+    def _calls(self, function: Callable[..., object], *arguments: Any) -> bool:
+        """Call a function of the user's: an error that it raises ends this query. Whether it raised none."""
+        try:
+            function(*arguments)
+        except Exception as error:
+            self._fail(error)
+            return False
+        return True
+
+    def _act(self, actions: list[Action], version: Version) -> None:
+        """The actions of a batch. The caller holds the lock."""
+        if actions and self.checks.actions is not None:
+            self._calls(self.checks.actions, actions, version)
 
     def _fail(self, error: Exception) -> None:
         """It has ended: readers get the error."""
@@ -247,7 +300,7 @@ class LiveView:
                     if (loop, future) in self._waiting:
                         self._waiting.remove((loop, future))
 
-    def open(self) -> "LiveView":
+    def open(self) -> "LiveView[R]":
         """Begin; `with` does it. Raises: QueryError for a query that does not fit the tables; NotReadyError."""
         with self._server.lock:
             if self._opened or self._closed:
@@ -270,13 +323,13 @@ class LiveView:
                 self.state = "error" if self.error is not None else "unknown"
                 self._wake()
 
-    def __enter__(self) -> "LiveView":
+    def __enter__(self) -> "LiveView[R]":
         return self.open()
 
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    async def __aenter__(self) -> "LiveView":
+    async def __aenter__(self) -> "LiveView[R]":
         try:
             return await asyncio.to_thread(self.open)
         except asyncio.CancelledError:  # the thread goes on opening it

@@ -35,7 +35,7 @@ export interface LevelShape {
 
 export interface Window {
   skip?: number;
-  /** null: all rows. */
+  /** null: all rows. A window replaces the limit and the skip of the query itself. */
   limit?: number | null;
 }
 

@@ -284,13 +284,15 @@ export class View {
   #rows;
   #first = Promise.withResolvers?.() ?? deferred();
 
-  constructor(connection, id, name, args, { skip = 0, limit = null } = {}) {
+  constructor(connection, id, name, args, { skip, limit } = {}) {
     this.#connection = connection;
     this.id = id;
     this.name = name;
     this.args = args;
-    this.skip = skip;
-    this.limit = limit;
+    /** Whether it has a window of its own, in place of the query's limit. */
+    this.windowed = skip !== undefined || limit !== undefined;
+    this.skip = skip ?? 0;
+    this.limit = limit ?? null;
     this.state = "connecting";
     this.error = null;
     this.version = null;
@@ -325,7 +327,8 @@ export class View {
 
   /** Show other rows at the root. */
   window({ skip = 0, limit = null }) {
-    if (skip === this.skip && limit === this.limit) return;
+    if (this.windowed && skip === this.skip && limit === this.limit) return;
+    this.windowed = true;
     this.skip = skip;
     this.limit = limit;
     this.#connection.moveWindow(this);
@@ -611,8 +614,8 @@ export class Connection {
   }
 }
 
-function asked({ id, name, args, skip, limit }) {
-  return { id, name, args, skip, limit };
+function asked({ id, name, args, windowed, skip, limit }) {
+  return windowed ? { id, name, args, skip, limit } : { id, name, args };
 }
 
 /** Raise a refusal of the server; one that may pass is another error, unless it is `final`. */

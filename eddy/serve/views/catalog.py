@@ -1,7 +1,7 @@
 """Which tables a topology has for others to read, and in which topic each of them is found whole.
 
     source   a table of a topic of the user's: its changelog; the topic itself where it has none
-    state    of `count`, `aggregate` and `to_table`, outside of recursions: its changelog
+    state    of a step that makes a table, as `count`, `aggregate`, `top_k`, `to_table`, outside of loops: its changelog
     output   a table that is sent to a topic: that topic
 
 The changelog of a source table is the table as the application has it: without the records that it left out, and with
@@ -19,7 +19,7 @@ from eddy.operators.circuit import Circuit
 from eddy.runtime.internal_topics import InternalTopics, internal_topics, partition_counts
 from eddy.serde import Bytes, Float64, Int64, Plain, Serde, String
 from eddy.topology.compile import Environment, compile_plan, sink_serdes
-from eddy.topology.plan import Aggregate, Count, Sink, Upsert
+from eddy.topology.plan import Sink
 from eddy.topology.scopes import Scopes
 from eddy.topology.topology import Topology
 
@@ -123,7 +123,7 @@ def _add_states(topology: Topology, circuit: Circuit, tables: dict[str, ServedTa
         node, spec = owners.get(name), state.spec
         if name in tables:
             continue
-        if isinstance(node, Count | Aggregate | Upsert) and node not in around and spec.kind == "table":
+        if node is not None and node not in around and spec.kind == "table":
             assert spec.changelog is not None
             tables[name] = ServedTable(
                 name, "state", spec.changelog, spec.partitions, spec.key, spec.value, internal=True

@@ -3,6 +3,7 @@
 /v1/tables                               the tables, with the numbers of their rows
 /v1/tables/NAME/KEY                      one row
 /v1/tables/NAME?from=&to=&prefix=&limit=&after=    rows in the order of keys, a page at a time
+/v1/queries, /v1/live                    named queries: `serve/live/http.py`
 /healthz, /readyz, /metrics              whether reading goes on; whether all tables are whole; figures
 
 Every answer names its version, and whether it is exact; `at_least=TOKEN` waits for a version. With
@@ -11,7 +12,6 @@ are strings or bytes, and JSON for all others; text that is no JSON stands for i
 """
 
 import asyncio
-import hashlib
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
@@ -25,35 +25,45 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from eddy.errors import ConnectorError, EddyError, NotReadyError, QueryError, StateError, TableNotServedError
+from eddy.errors import EddyError, NotReadyError
+from eddy.serve.live.figures import LiveFigures
+from eddy.serve.live.http import Authorize, LivePages
+from eddy.serve.live.limits import Limits
 from eddy.serve.metrics import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, generate_latest
+from eddy.serve.views.answers import HEADERS, answer, encode, refused, tag_of, unchanged, whole_number
 from eddy.serve.views.figures import Figures, registry_of
 from eddy.serve.views.key_text import key_of_text, text_of_key
 from eddy.serve.views.tables import TableView
 from eddy.serve.views.version import Version
 from eddy.serve.views.views import Views
+from eddy.topology.queries.refusals import ForbiddenError
 
-__all__ = ["Authorize", "TablesLater", "tables_app"]
+__all__ = ["METHODS", "Authorize", "TablesLater", "tables_app"]
+
+METHODS = ["GET", "POST"]
+"""Those that web pages of other origins may use: POST changes the queries of a stream, and no table."""
 
 Row = tuple[Any, Any]
-Authorize = Callable[[Request, str], "bool | Callable[[Any, Any], bool]"]
-"""Asked for each request and table: False refuses, True allows all rows, a function (key, value) allows some."""
 
 _DEFAULT_ROWS, _MAX_ROWS = 1_000, 10_000
 _MAX_PAGE_BYTES, _CHUNK_BYTES = 16 << 20, 64 << 10
 _MAX_WAIT_S, _MAX_STREAM_S = 30.0, 60.0
+_BESIDE_A_WORKER = Limits(connections=40)
 _NDJSON = "application/x-ndjson"
-_HEADERS = {"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff"}
-_encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
-def tables_app(views: Views, authorize: Authorize | None = None, cors: list[str] | None = None) -> Starlette:
-    """An ASGI application that serves the tables of `views`, to run or to mount in another one.
+def tables_app(
+    views: Views, authorize: Authorize | None = None, cors: list[str] | None = None, limits: Limits | None = None
+) -> Starlette:
+    """An ASGI application that serves the tables and the named queries of `views`, to run or to mount in another one.
 
-    `authorize` decides for each request, `cors` are the origins of web pages that may read.
+    `authorize` decides for each request, `cors` are the origins of web pages that may read, `limits` bound live
+    queries. `app.state.live.stop()` ends the streams, before the application is stopped.
     """
-    pages = _Pages(views, authorize or (lambda request, table: True))
-    middleware = [Middleware(CORSMiddleware, allow_origins=cors or [], allow_methods=["GET"], allow_headers=["*"])]
+    may_read = authorize or (lambda request, table: True)
+    live = LivePages(views, views.queries, may_read, limits or Limits())
+    pages = _Pages(views, may_read, live)
+    middleware = [Middleware(CORSMiddleware, allow_origins=cors or [], allow_methods=METHODS, allow_headers=["*"])]
     app = Starlette(
         routes=[
             Route("/healthz", pages.health),
@@ -62,11 +72,13 @@ def tables_app(views: Views, authorize: Authorize | None = None, cors: list[str]
             Route("/v1/tables", pages.tables),
             Route("/v1/tables/{name}", pages.rows),
             Route("/v1/tables/{name}/{key:path}", pages.row),
+            *live.routes(),
         ],
         middleware=middleware if cors else [],
-        exception_handlers={EddyError: _refused},
+        exception_handlers={EddyError: refused},
     )
     app.router.redirect_slashes = False
+    app.state.live = live
     return app
 
 
@@ -75,12 +87,19 @@ class TablesLater:
 
     def __init__(self) -> None:
         self._app: Starlette | None = None
+        self.views: Views | None = None
         self._registry = CollectorRegistry()
 
     def serve(self, views: Views) -> None:
         """Serve the tables of these views."""
+        self._app, self.views = tables_app(views, limits=_BESIDE_A_WORKER), views
         self._registry.register(Figures(views))
-        self._app = tables_app(views)
+        self._registry.register(LiveFigures(self._app.state.live))
+
+    def stop(self) -> None:
+        """End the streams of live queries."""
+        if self._app is not None:
+            self._app.state.live.stop()
 
     def figures(self) -> bytes:
         """The figures of the tables, for Prometheus; empty before there are tables."""
@@ -90,7 +109,7 @@ class TablesLater:
         """As ASGI has it."""
         if self._app is None:
             content = {"code": NotReadyError.code, "error": "tables are not served here, or not yet"}
-            await _json(content, 503, {"Retry-After": "1"})(scope, receive, send)
+            await answer(content, 503, {"Retry-After": "1"})(scope, receive, send)
             return
         whole = {**scope, "root_path": scope.get("root_path", "").removesuffix("/v1")}
         await self._app(whole, receive, send)
@@ -99,21 +118,22 @@ class TablesLater:
 class _Pages:
     """The answers."""
 
-    def __init__(self, views: Views, authorize: Authorize) -> None:
+    def __init__(self, views: Views, authorize: Authorize, live: LivePages) -> None:
         self._views, self._authorize = views, authorize
         self._registry = registry_of(views)
+        self._registry.register(LiveFigures(live))
 
     async def health(self, request: Request) -> Response:
         failure = self._views.rows.failure
         reason = "" if failure is None else type(failure).__name__
-        return _json({"ok": not reason, "reason": reason}, not reason)
+        return answer({"ok": not reason, "reason": reason}, not reason)
 
     async def readiness(self, request: Request) -> Response:
         why = self._views.rows.hindrance if self._views.rows.failure is None else "reading has ended"
-        return _json({"ready": not why, "reason": why}, not why)
+        return answer({"ready": not why, "reason": why}, not why)
 
     async def metrics(self, request: Request) -> Response:
-        return Response(generate_latest(self._registry), headers=_HEADERS | {"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
+        return Response(generate_latest(self._registry), headers=HEADERS | {"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
 
     async def tables(self, request: Request) -> Response:
         version = await self._version(request)
@@ -123,32 +143,32 @@ class _Pages:
             for t in found
             if self._authorize(request, t.name)
         ]
-        return _json({"tables": listed, **_told(version)})
+        return answer({"tables": listed, **_told(version)})
 
     async def row(self, request: Request) -> Response:
         allowed = self._allowed(request)
         version = await self._version(request)
-        if (answer := _unchanged(request, version)) is not None:
-            return answer
+        if (same := unchanged(request, _tag(version))) is not None:
+            return same
         with self._views.snapshot(timeout_s=0.0) as snapshot:
             table = snapshot[request.path_params["name"]]
             key = key_of_text(table.table, request.path_params["key"])
             value = table.get(key, _NONE)
             version = snapshot.version
         if value is _NONE or not allowed(key, value):
-            return _json({"code": "NOT_FOUND", "error": "there is no such row", **_told(version)}, 404)
-        return _json({"key": key, "value": value, **_told(version)}, headers=_tag(version))
+            return answer({"code": "NOT_FOUND", "error": "there is no such row", **_told(version)}, 404)
+        return answer({"key": key, "value": value, **_told(version)}, headers=_tag(version))
 
     async def rows(self, request: Request) -> Response:
         allowed = self._allowed(request)
         _asked(self._views[request.path_params["name"]], request)  # a bad request is refused before a stream begins
-        limit = _whole(request, "limit")
+        limit = whole_number(request, "limit")
         version = await self._version(request)
-        if (answer := _unchanged(request, version)) is not None:
-            return answer
+        if (same := unchanged(request, _tag(version))) is not None:
+            return same
         if _NDJSON in request.headers.get("accept", ""):
             return StreamingResponse(
-                self._stream(request, limit, allowed), headers=_HEADERS | _tag(version), media_type=_NDJSON
+                self._stream(request, limit, allowed), headers=HEADERS | _tag(version), media_type=_NDJSON
             )
         return await asyncio.to_thread(self._page, request, min(limit or _DEFAULT_ROWS, _MAX_ROWS), allowed)
 
@@ -162,12 +182,12 @@ class _Pages:
                     break
                 last = key
                 if allowed(key, value):
-                    row = _encode({"key": key, "value": value})
+                    row = encode({"key": key, "value": value})
                     size += len(row)
                     rows.append(msgspec.Raw(row))
             version = snapshot.version
         content = {"rows": rows, "next": text_of_key(last) if more else None, **_told(version)}
-        return _json(content, headers=_tag(version))
+        return answer(content, headers=_tag(version))
 
     async def _stream(
         self, request: Request, limit: int | None, allowed: Callable[[Any, Any], bool]
@@ -175,49 +195,29 @@ class _Pages:
         """Lines of one version, read as fast as the client takes them; cut off after a minute."""
         end = time.monotonic() + _MAX_STREAM_S
         with self._views.snapshot(timeout_s=0.0) as snapshot:
-            yield _encode(_told(snapshot.version)) + b"\n"
+            yield encode(_told(snapshot.version)) + b"\n"
             rows = _limited(_asked(snapshot[request.path_params["name"]], request), allowed, limit)
             while chunk := await asyncio.to_thread(_lines, rows):
                 yield chunk
                 if time.monotonic() > end:
-                    yield _encode({"error": f"not read within {_MAX_STREAM_S:.0f} s; ask for less at a time"}) + b"\n"
+                    yield encode({"error": f"not read within {_MAX_STREAM_S:.0f} s; ask for less at a time"}) + b"\n"
                     return
-            yield _encode({"end": True}) + b"\n"
+            yield encode({"end": True}) + b"\n"
 
     def _allowed(self, request: Request) -> Callable[[Any, Any], bool]:
         allowed = self._authorize(request, request.path_params["name"])
         if allowed is False:
-            raise _ForbiddenError("this table may not be read")
+            raise ForbiddenError("this table may not be read")
         return (lambda key, value: True) if allowed is True else allowed
 
     async def _version(self, request: Request) -> Version:
         asked = request.query_params.get("at_least")
-        seconds = _whole(request, "wait")
+        seconds = whole_number(request, "wait")
         wait_s = min(_MAX_WAIT_S, seconds if seconds is not None else _MAX_WAIT_S) if asked else 0.0
         return await self._views.wait_async(asked, timeout_s=wait_s)
 
 
-class _ForbiddenError(QueryError):
-    """What `authorize` refused."""
-
-    code = "QUERY_FORBIDDEN"
-
-
 _NONE = object()
-_STATUS: list[tuple[type[EddyError], int]] = [
-    (_ForbiddenError, 403),
-    (TableNotServedError, 404),
-    (NotReadyError, 503),
-    (QueryError, 400),
-    (StateError, 503),
-    (ConnectorError, 503),
-]
-
-
-async def _refused(request: Request, error: Exception) -> Response:
-    status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
-    headers = {"Retry-After": "1"} if status == 503 else {}
-    return _json({"code": getattr(error, "code", "EDDY"), "error": str(error)}, status, headers)
 
 
 def _asked(table: TableView, request: Request) -> Iterator[Row]:
@@ -243,19 +243,10 @@ def _lines(rows: Iterator[Row]) -> bytes:
     """Some kilobytes of rows as lines; empty at the end."""
     chunk = bytearray()
     for key, value in rows:
-        chunk += _encode({"key": key, "value": value}) + b"\n"
+        chunk += encode({"key": key, "value": value}) + b"\n"
         if len(chunk) >= _CHUNK_BYTES:
             break
     return bytes(chunk)
-
-
-def _whole(request: Request, name: str) -> int | None:
-    text = request.query_params.get(name)
-    if text is None:
-        return None
-    if not (text.isdecimal() and len(text) < 10):
-        raise QueryError(f"{name}={text[:20]!r}; a whole number is needed")
-    return int(text)
 
 
 def _told(version: Version) -> dict[str, Any]:
@@ -263,17 +254,4 @@ def _told(version: Version) -> dict[str, Any]:
 
 
 def _tag(version: Version) -> dict[str, str]:
-    digest = hashlib.blake2b(f"{version.token} {version.exact}".encode(), digest_size=12).hexdigest()
-    return {"ETag": f'"{digest}"'}
-
-
-def _unchanged(request: Request, version: Version) -> Response | None:
-    tag = _tag(version)
-    if tag["ETag"] in request.headers.get("if-none-match", ""):
-        return Response(status_code=304, headers=_HEADERS | tag)
-    return None
-
-
-def _json(content: object, status: bool | int = True, headers: dict[str, str] | None = None) -> Response:
-    code = (200 if status else 503) if isinstance(status, bool) else status
-    return Response(_encode(content) + b"\n", code, _HEADERS | (headers or {}), "application/json")
+    return tag_of(version.token, version.exact)

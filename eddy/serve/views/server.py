@@ -7,7 +7,9 @@ from pathlib import Path
 
 from eddy.connectors.log import Log
 from eddy.serve.endpoint import Endpoint, check_tls, listen
+from eddy.serve.live.limits import Limits
 from eddy.serve.views.views import Views
+from eddy.topology.queries.named import Queries
 from eddy.topology.topology import Topology
 
 __all__ = ["Served", "served"]
@@ -32,8 +34,12 @@ def served(
     max_wait_s: float = 2.0,
     cors: list[str] | None = None,
     tls: tuple[Path, Path] | None = None,
+    queries: Queries | None = None,
+    limits: Limits | None = None,
 ) -> Iterator[Served]:
-    """Inside the block the tables of an application are read and served. `tls` are a certificate and its key, in PEM.
+    """Inside the block the tables and the named queries of an application are served.
+
+    `tls` are a certificate and its key, in PEM; `limits` those of live queries.
 
     Raises: ConnectorError, ConfigurationError if it cannot listen there; the errors of `Views`.
     """
@@ -41,25 +47,29 @@ def served(
     from starlette.types import ASGIApp
 
     from eddy.serve.guard import Guard
+    from eddy.serve.page.routes import with_page
     from eddy.serve.server import Server
-    from eddy.serve.views.http import tables_app
+    from eddy.serve.views.http import METHODS, tables_app
 
     check_tls(tls)
     listener = listen(endpoint)
     try:
-        views = Views(topology, log, state_dir=state_dir, max_wait_s=max_wait_s)
+        views = Views(topology, log, state_dir=state_dir, max_wait_s=max_wait_s, queries=queries)
     except BaseException:
         listener.close()
         raise
     with views:
         host, port = listener.getsockname()[:2]
-        app: ASGIApp = Guard(tables_app(views), endpoint)
+        tables = tables_app(views, limits=limits)
+        app: ASGIApp = Guard(with_page(tables, topology, views), endpoint)
         if cors:  # around the guard: a browser asks for leave without the token
-            app = CORSMiddleware(app, allow_origins=cors, allow_methods=["GET"], allow_headers=["*"])
+            app = CORSMiddleware(app, allow_origins=cors, allow_methods=METHODS, allow_headers=["*"])
         server = Server(app, listener, connections=_CONNECTIONS, connection_s=_CONNECTION_S, keep_alive=True, tls=tls)
         server.start()
+        _log.info("page on %s://%s/", "http" if tls is None else "https", Endpoint(host, port))
         _log.info("tables on %s://%s/v1/tables", "http" if tls is None else "https", Endpoint(host, port))
         try:
             yield Served(views, port)
         finally:
+            tables.state.live.stop()
             server.stop()

@@ -18,8 +18,9 @@ from typing import Any
 
 from eddy.connectors.log import Log
 from eddy.errors import ConnectorError, EddyError, QueryError
+from eddy.operators.views.action import Action
 from eddy.serve.live.server import LiveServer
-from eddy.serve.live.view import LiveView
+from eddy.serve.live.view import Checks, LiveView
 from eddy.serve.views.catalog import Catalog, catalog_of
 from eddy.serve.views.reader import TableReader
 from eddy.serve.views.rows import Rows
@@ -28,8 +29,10 @@ from eddy.serve.views.tables import TableView
 from eddy.serve.views.version import Version, Wanted, wanted_of
 from eddy.state.memory import MemoryStore
 from eddy.state.rocksdb import RocksDBStore
+from eddy.topology.queries.explain import QueryPlan
+from eddy.topology.queries.named import Queries
 from eddy.topology.queries.planning import MAX_ROWS
-from eddy.topology.queries.query import Query
+from eddy.topology.queries.query import Query, R
 from eddy.topology.topology import Topology
 
 __all__ = ["Snapshot", "Views", "views"]
@@ -74,6 +77,7 @@ class Views:
         state_dir: where rows are kept on disk, to go on from after a restart; None keeps them in memory.
         max_wait_s: seconds that committed records wait for a cut before they are shown without one.
         cache_bytes: memory for blocks of the store on disk.
+        queries: the named queries that clients may ask for.
 
     Raises: ConfigurationError where topics of the user's do not exist; StateError; TopologyError.
     """
@@ -86,7 +90,9 @@ class Views:
         state_dir: str | Path | None = None,
         max_wait_s: float = 2.0,
         cache_bytes: int = 64 << 20,
+        queries: Queries | None = None,
     ) -> None:
+        self.queries = queries or Queries()
         self._given, self._log = log, log.reopened()
         try:
             self.catalog = catalog_of(topology, self._log)
@@ -209,19 +215,37 @@ class Views:
             number = version.number
             yield version
 
-    def live(self, query: Query, *, max_rows: int = MAX_ROWS) -> LiveView:
+    def live(
+        self,
+        query: Query[R],
+        *,
+        max_rows: int = MAX_ROWS,
+        actions: Callable[[list[Action], Version], object] | None = None,
+        check_every: int | None = None,
+    ) -> LiveView[R]:
         """A query that is kept up to date, to be opened by `with` or `async with`: see `LiveView`.
 
-        `max_rows` bounds the rows that it holds, with those of its nests; one that has more ends with an error.
+        Args:
+            query: the query.
+            max_rows: the rows that it may hold, with those of its nests; one that has more ends with an error.
+            actions: called with the actions of each batch of changes on it, and the version: see `Action`.
+            check_every: compare its rows after so many versions with the answer from scratch, for tests: one that
+                differs ends with an error that names the first difference. None compares nothing.
         """
-        return LiveView(self._live_server(), query, max_rows)
+        return LiveView(self.live_server(), query, max_rows, Checks(actions, check_every))
 
-    def read(self, query: Query, *, max_rows: int = MAX_ROWS) -> Any:
+    def read(self, query: Query[R], *, max_rows: int = MAX_ROWS) -> R:
         """The result of a query, once. Raises: QueryError."""
         with self.live(query, max_rows=max_rows) as view:
             return view.rows
 
-    def _live_server(self) -> LiveServer:
+    def explain(self, query: Query, *, max_rows: int = MAX_ROWS) -> QueryPlan:
+        """How a query is answered and kept up to date: it is opened for it. Raises: QueryError, NotReadyError."""
+        with self.live(query, max_rows=max_rows) as view:
+            return view.explain()
+
+    def live_server(self) -> LiveServer:
+        """The server of live queries over these tables, begun by the first call."""
         with self._live_lock:
             if self._live is None:
                 self._live = LiveServer(self.catalog, self.rows, self.wanted)
@@ -258,6 +282,7 @@ def views(
     state_dir: str | Path | None = None,
     max_wait_s: float = 2.0,
     cache_bytes: int = 64 << 20,
+    queries: Queries | None = None,
 ) -> Views:
     """Read the tables of an application: see `Views`, which has the arguments.
 
@@ -271,4 +296,4 @@ def views(
     ...     views.wait().exact, views["names"].get("ada")
     (True, None)
     """
-    return Views(topology, log, state_dir=state_dir, max_wait_s=max_wait_s, cache_bytes=cache_bytes)
+    return Views(topology, log, state_dir=state_dir, max_wait_s=max_wait_s, cache_bytes=cache_bytes, queries=queries)

@@ -174,10 +174,16 @@ class Link:
 class Described:
     """A query as its clauses see it: its syntax, the columns that are known, and links to an enclosing row."""
 
-    __slots__ = ("_columns", "_links", "_select")
+    __slots__ = ("_columns", "_kind", "_links", "_select")
 
-    def __init__(self, select: Select, columns: frozenset[str] | None = None, links: tuple[Link, ...] = ()) -> None:
-        self._select, self._columns, self._links = select, columns, links
+    def __init__(
+        self,
+        select: Select,
+        columns: frozenset[str] | None = None,
+        links: tuple[Link, ...] = (),
+        kind: Any = None,
+    ) -> None:
+        self._select, self._columns, self._links, self._kind = select, columns, links, kind
 
     def _check(self, name: str) -> str:
         """The name of one of its columns. Raises: QueryBuildError, naming table and column."""

@@ -14,11 +14,12 @@ from collections.abc import Mapping
 import msgspec
 
 from eddy.errors import QueryError
-from eddy.operators.views.dataflow import Dataflow, TableRows
+from eddy.operators.views.action import Action, unseen
+from eddy.operators.views.dataflow import Dataflow, Operator, TableRows
 from eddy.operators.views.nest import ViewOperator
 from eddy.operators.views.patch import Op
 from eddy.operators.views.values import Flat, Row
-from eddy.topology.queries.planning import MAX_ROWS, View, bounds_of, open_view
+from eddy.topology.queries.planning import MAX_ROWS, View, bounds_of, open_view, plan_view, tables_of
 from eddy.topology.queries.syntax import Select
 
 __all__ = ["Delta", "LiveQueries"]
@@ -33,8 +34,10 @@ class LiveQueries:
     def __init__(self) -> None:
         self._dataflow = Dataflow()
         self._shared: dict[tuple[int, str], View] = {}
-        self._users: dict[View, int] = {}
         self._by_operator: dict[ViewOperator, View] = {}
+        self._logged: dict[View, list[TableRows]] = {}
+        self.actions: dict[View, list[Action]] = {}
+        """The actions of the latest batch, by view, of those that are logged."""
 
     @property
     def tables(self) -> dict[str, TableRows]:
@@ -46,7 +49,7 @@ class LiveQueries:
 
     def load(self, name: str, rows: dict[Flat, Row]) -> None:
         """Add a table with its rows by key, in the form of `flat_key` of the key's columns."""
-        self._dataflow.tables[name] = TableRows(rows)
+        self._dataflow.tables[name] = TableRows(rows, name)
 
     def unload(self, name: str) -> None:
         """Forget a table. Raises: QueryError while a query reads it."""
@@ -59,23 +62,47 @@ class LiveQueries:
 
         Raises: QueryError for a table that is not loaded, a query that does not fit, or too many rows.
         """
-        identity = max_rows, repr(select)  # not its JSON: a row of `start` may have values that JSON has not
+        identity = _identity(select, max_rows)
         view = self._shared.get(identity) if shared else None
         if view is None or view.operator.failure is not None:
             view = open_view(select, self._dataflow, max_rows)
             self._by_operator[view.operator] = view
             if shared:
                 self._shared[identity] = view
-        self._users[view] = self._users.get(view, 0) + 1
+        view.users += 1
         return view
+
+    def has_begun(self, select: Select) -> bool:
+        """Whether all operators of a query are there, but for its view. Raises: QueryError."""
+        if _identity(select, MAX_ROWS) in self._shared:
+            return True
+        empty = Dataflow()
+        empty.tables = {name: TableRows({}, name) for name in self.tables}
+        return all(operator.identity in self._dataflow for operator in plan_view(select, empty).operators)
+
+    def adopt(self, other: "LiveQueries", view: View, found: Mapping[Operator, Operator]) -> None:
+        """Keep a view of another engine up to date, whose tables `found` maps to the equal ones of this one."""
+        self._dataflow.adopt(other._dataflow, found)
+        view.dataflow = self._dataflow
+        self._by_operator[view.operator] = view
+        self._shared.setdefault(_identity(view.shape.select, view.operator.max_rows), view)
 
     def close(self, view: View) -> None:
         """Keep a view up to date no more, once all that opened it have closed it."""
-        self._users[view] -= 1
-        if not self._users[view]:
-            del self._users[view], self._by_operator[view.operator]
-            self._shared = {identity: other for identity, other in self._shared.items() if other is not view}
+        view.users -= 1
+        if not view.users:
+            del self._by_operator[view.operator]
+            identity = _identity(view.shape.select, view.operator.max_rows)
+            if self._shared.get(identity) is view:
+                del self._shared[identity]
+            self._logged.pop(view, None)
             view.close()
+
+    def log(self, view: View) -> None:
+        """From now on keep the actions of each batch on a view, until it is closed."""
+        if view not in self._logged:
+            self._logged[view] = [self.tables[name] for name in sorted(tables_of(view.shape.select))]
+            view.operator.actions = []
 
     def apply(self, deltas: Mapping[str, Delta]) -> list[tuple[View, list[Op]]]:
         """Apply deltas of tables as one batch. Returns the patch of each view that changes.
@@ -83,6 +110,7 @@ class LiveQueries:
         A view whose bound is exceeded has an empty patch and an `operator.failure`.
         """
         called = self._dataflow.step(deltas)
+        self.actions = {view: self._actions(view) for view in self._logged}
         found = []
         for operator in called:
             if isinstance(operator, ViewOperator):
@@ -91,6 +119,10 @@ class LiveQueries:
                     found.append((view, operator.ops))
             operator.end()
         return found
+
+    def _actions(self, view: View) -> list[Action]:
+        seen = view.operator.actions or []
+        return seen + unseen(seen, self._logged[view])
 
     def move_window(self, view: View, skip: int, limit: int | None) -> list[Op]:
         """Show other rows of an unshared view: the patch that leads to them."""
@@ -101,3 +133,8 @@ class LiveQueries:
         ops = view.operator.ops
         view.operator.end()
         return ops
+
+
+def _identity(select: Select, max_rows: int) -> tuple[int, str]:
+    """Equal for equal queries; not by JSON, as a row of `start` may have values that JSON has not."""
+    return max_rows, repr(select)

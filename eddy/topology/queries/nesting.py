@@ -64,6 +64,8 @@ def build_nest(name: str, function: Any, proxy: RowProxy, depth: int | None, whe
         query = function(proxy)
     if not isinstance(query, Described):
         raise QueryBuildError(f"{where}: its function returned {query!r}; a query is needed")
+    if query._kind is not None:
+        raise QueryBuildError(f"{where}: into gives a type to a whole query; the rows of a nest have that of the field")
     on = linked(query, proxy, where)
     if not call.rows:
         if depth is not None:

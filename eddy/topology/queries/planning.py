@@ -24,7 +24,7 @@ from eddy.operators.views.values import Flat, Row, ascending, flat_key, like_pat
 from eddy.operators.views.window import Bounds
 from eddy.topology.queries.syntax import And, Compare, Condition, Exists, Nest, Or, Ref, Select
 
-__all__ = ["Shape", "View", "bounds_of", "open_view", "plan_view", "tables_of"]
+__all__ = ["Shape", "View", "bounds_of", "constants_of", "exists_in", "open_view", "plan_view", "tables_of"]
 
 MAX_ROWS = 1_000_000
 """The rows that a view holds at most, if nothing else is asked for."""
@@ -45,13 +45,18 @@ Around = dict[str, tuple[Level, Shape, frozenset[str]]]
 
 @dataclass(slots=True, eq=False)
 class View:
-    """A query that is kept up to date. `operators` are to be released when it closes."""
+    """A query that is kept up to date for `users`.
+
+    `operators` are to be released when it closes; `begun` are those of them that no other query had begun before.
+    """
 
     operator: ViewOperator
     shape: Shape
     order: Callable[[Row], Flat]
     operators: list[Operator]
     dataflow: Dataflow
+    begun: set[Operator]
+    users: int = 0
 
     def close(self) -> None:
         """Keep it up to date no more."""
@@ -59,6 +64,7 @@ class View:
         for operator in reversed(self.operators):
             self.dataflow.release(operator)
         self.operators = []
+        self.begun = set()
 
 
 def tables_of(select: Select) -> set[str]:
@@ -67,14 +73,15 @@ def tables_of(select: Select) -> set[str]:
     for nest in select.nests:
         if isinstance(nest.query, Select):
             found |= tables_of(nest.query)
-    for exists in _exists_in(select.where):
+    for exists in exists_in(select.where):
         found |= tables_of(exists.query)
     return found
 
 
-def _exists_in(condition: Condition | None) -> list[Exists]:
+def exists_in(condition: Condition | None) -> list[Exists]:
+    """The `exists` of a condition, in their order."""
     if isinstance(condition, And | Or):
-        return [found for term in condition.terms for found in _exists_in(term)]
+        return [found for term in condition.terms for found in exists_in(term)]
     return [condition] if isinstance(condition, Exists) else []
 
 
@@ -101,9 +108,7 @@ def open_view(select: Select, dataflow: Dataflow, max_rows: int = MAX_ROWS) -> V
         for each in reversed(planner.operators):
             dataflow.release(each)
         raise
-    dataflow.add(operator)
-    operator.rank += 1 << 60  # after all others, those that are made later too
-    return View(operator, planner.shape, root.ordered.position, planner.operators, dataflow)
+    return View(operator, planner.shape, root.ordered.position, planner.operators, dataflow, planner.begun)
 
 
 def plan_view(select: Select, dataflow: Dataflow) -> "_Planner":
@@ -124,16 +129,20 @@ class _Planner:
     def __init__(self, dataflow: Dataflow) -> None:
         self._dataflow = dataflow
         self.operators: list[Operator] = []
+        self.begun: set[Operator] = set()
         self.constants: list[tuple[str, Any]] = []
 
     def plan(self, select: Select) -> None:
-        self.constants, where = _constants(select.where)
+        self.constants, where = constants_of(select.where)
         by = tuple(column for column, _ in self.constants)
         self.root, self.shape = self._level("", select, by, where, {}, {})
 
     def _shared(self, identity: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+        is_begun = identity not in self._dataflow
         made = self._dataflow.shared(identity, make)
         self.operators.append(made)
+        if is_begun:
+            self.begun.add(made)
         return made
 
     def _level(
@@ -210,6 +219,8 @@ class _Planner:
         if where is None or where == And(()):
             return table
         matches: list[tuple[MatchCount, RowIndex]] = []
+        terms = where.terms if isinstance(where, And) else (where,)
+        required = [number for number, each in enumerate(exists_in(where)) if each in terms and not each.negated]
 
         def counted(exists: Exists) -> Callable[[Row], bool]:
             parents, own = tuple(parent for parent, _ in exists.on), tuple(own for _, own in exists.on)
@@ -222,10 +233,10 @@ class _Planner:
             return lambda row: (key(row) in counts) is not negated
 
         test = _predicate(where, counted)
-        return self._shared(("filter", name, _text(where)), lambda: Filter(table, test, matches))
+        return self._shared(("filter", name, _text(where)), lambda: Filter(table, test, matches, required))
 
 
-def _constants(where: Condition | None) -> tuple[list[tuple[str, Any]], Condition | None]:
+def constants_of(where: Condition | None) -> tuple[list[tuple[str, Any]], Condition | None]:
     """The equalities with constants that have to hold, one for each column, and the rest of the condition."""
     terms = where.terms if isinstance(where, And) else () if where is None else (where,)
     equal: dict[str, Any] = {}

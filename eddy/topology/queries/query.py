@@ -8,25 +8,46 @@ Calls are clauses, not steps: their order is free, `where` adds up, a later `ord
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Union
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, Union, overload
 
 import msgspec
 
 from eddy.errors import QueryBuildError
 from eddy.topology.queries.columns import Column, Described, Expression, Has, Measure, RowProxy, condition_of
 from eddy.topology.queries.conditions import conjunction, resolve
+from eddy.topology.queries.explain import QueryPlan
 from eddy.topology.queries.nesting import build_nest
 from eddy.topology.queries.syntax import Aggregate, Function, Nest, Order, Select, Start, Table, from_json, to_json
+from eddy.topology.queries.typed import check_kind
 from eddy.topology.queries.validity import check_select
 from eddy.topology.queries.written import written
 
-__all__ = ["LiveTable", "Query", "live_table", "query_from_json"]
+__all__ = ["LiveTable", "Query", "R", "kind_of", "live_table", "query_from_json"]
 
-Nested = Union["Query", Callable[..., "Query"]]
+Nested = Union["Query[Any]", Callable[..., "Query[Any]"]]
 
 
-class Query(Described):
-    """Rows of one table, described. Nothing is read before it is given to `views.live` or `views.read`."""
+class Explainer(Protocol):
+    """Tables that a query can be opened over: `eddy.views`."""
+
+    def explain(self, query: "Query[Any]") -> QueryPlan:
+        """The plan of a query."""
+
+
+if TYPE_CHECKING:
+    import typing_extensions
+
+    R = typing_extensions.TypeVar("R", default=Any)
+else:
+    R = TypeVar("R")
+T = TypeVar("T")
+
+
+class Query(Described, Generic[R]):
+    """Rows of one table, described. Nothing is read before it is given to `views.live` or `views.read`.
+
+    `R` is the type of its result: a list of dicts, or as `into` and `one` say.
+    """
 
     __slots__ = ()
 
@@ -53,8 +74,15 @@ class Query(Described):
         """The query as JSON: equal queries have equal JSON, and `eddy.query_from_json` reads it."""
         return to_json(self.syntax)
 
-    def _changed(self, **fields: Any) -> "Query":
-        return Query(msgspec.structs.replace(self._select, **fields), self._columns, self._links)
+    def explain(self, views: "Explainer") -> QueryPlan:
+        """How the query is answered by these views, and kept up to date: operators, rows, costs, choices.
+
+        Raises: QueryError for a query that does not fit the tables; NotReadyError.
+        """
+        return views.explain(self)
+
+    def _changed(self, **fields: Any) -> "Query[R]":
+        return Query(msgspec.structs.replace(self._select, **fields), self._columns, self._links, self._kind)
 
     def _own(self, column: Column | Order | str, where: str) -> str:
         if isinstance(column, str | Order):
@@ -64,19 +92,20 @@ class Query(Described):
             raise QueryBuildError(f"{where} of table '{table}': {column!r} is none of its columns")
         return self._check(column._name)
 
-    def where(self, *conditions: Expression | Column | Callable[[RowProxy], Any]) -> "Query":
+    def where(self, *conditions: Expression | Column | Callable[[RowProxy], Any]) -> "Query[R]":
         """Rows for which all conditions are true; a function gets the row, for conditions on other tables' rows."""
-        query = self
+        query: Query[R] = self
         for condition in conditions:
             proxy = RowProxy(self._select.table.name, self._check)
             built = condition(proxy) if callable(condition) else condition
             where = f"where of table '{self._select.table.name}'"
             found, links = resolve(condition_of(built, where), self, proxy)
             both = conjunction(query._select.where, found)
-            query = Query(msgspec.structs.replace(query._select, where=both), self._columns, (*query._links, *links))
+            select = msgspec.structs.replace(query._select, where=both)
+            query = Query(select, self._columns, (*query._links, *links), self._kind)
         return query
 
-    def order_by(self, *columns: Column | Order | str) -> "Query":
+    def order_by(self, *columns: Column | Order | str) -> "Query[R]":
         """Sort by these columns, `-t.x` or "-x" descending; null is least. Groups sort by columns of theirs."""
         falls = [c.startswith("-") if isinstance(c, str) else isinstance(c, Order) and c.descending for c in columns]
         plain = [c.removeprefix("-") if isinstance(c, str) else c for c in columns]
@@ -96,27 +125,39 @@ class Query(Described):
             )
         return name
 
-    def start(self, row: Mapping[str, Any], *, inclusive: bool = False) -> "Query":
+    def start(self, row: Mapping[str, Any], *, inclusive: bool = False) -> "Query[R]":
         """Begin after this row's position in the order, or at it: a row with the columns of the order."""
         return self._changed(start=Start(dict(row), inclusive))
 
-    def skip(self, rows: int) -> "Query":
+    def skip(self, rows: int) -> "Query[R]":
         """Leave out the first rows."""
         return self._changed(skip=_whole(rows, "skip"))
 
-    def limit(self, rows: int | None) -> "Query":
+    def limit(self, rows: int | None) -> "Query[R]":
         """Show at most so many rows; None shows all."""
         return self._changed(limit=None if rows is None else _whole(rows, "limit"))
 
-    def one(self) -> "Query":
+    def one(self: "Query[list[T]]") -> "Query[T | None]":
         """The first row, or None."""
-        return self._changed(one=True)
+        made: Query[Any] = self._changed(one=True)
+        return made
 
-    def select(self, *columns: Column | str) -> "Query":
+    @overload
+    def into(self: "Query[list[dict[str, Any]]]", kind: type[T]) -> "Query[list[T]]": ...
+    @overload
+    def into(self: "Query[dict[str, Any] | None]", kind: type[T]) -> "Query[T | None]": ...
+    def into(self, kind: Any) -> "Query[Any]":
+        """Have rows of a type: of a dataclass, a `msgspec.Struct` or a `TypedDict`, whose fields are columns and nests.
+
+        Raises: QueryBuildError for a type that no row can become.
+        """
+        return Query(self._select, self._columns, self._links, check_kind(kind, self._select.table.name))
+
+    def select(self, *columns: Column | str) -> "Query[R]":
         """Show these columns only, and the nests."""
         return self._changed(columns=tuple(self._own_result(column, "select") for column in columns))
 
-    def nest(self, *, depth: int | None = None, **nests: Nested) -> "Query":
+    def nest(self, *, depth: int | None = None, **nests: Nested) -> "Query[R]":
         """Show below each row the rows of another query, by name: a function of the row that returns the query.
 
         A function that names itself makes a tree of any depth; `depth` bounds its levels.
@@ -137,7 +178,7 @@ class Query(Described):
         proxy = RowProxy(self._select.table.name, self._check)
         return build_nest(name, function, proxy, depth, where)
 
-    def pluck(self, name: str) -> "Query":
+    def pluck(self, name: str) -> "Query[R]":
         """Show the rows of the nest instead of the rows themselves: each once, in the order of the nest's query."""
         return self._changed(pluck=name)
 
@@ -151,11 +192,11 @@ class Query(Described):
             )
         return Has(self)
 
-    def group_by(self, *columns: Column | str) -> "Query":
+    def group_by(self, *columns: Column | str) -> "Query[R]":
         """Rows for each combination of these columns; `aggregate` says which."""
         return self._changed(group=tuple(self._own(column, "group_by") for column in columns))
 
-    def aggregate(self, **measures: Measure) -> "Query":
+    def aggregate(self, **measures: Measure) -> "Query[R]":
         """A row with aggregates by name, `total=t.amount.sum()`: for each group, or one of all rows."""
         if self._select.nests or self._select.start or self._select.one:
             raise QueryBuildError(
@@ -179,28 +220,28 @@ class Query(Described):
             made._own_result(order, "order_by")
         return made
 
-    def _alone(self, function: Function, column: Column | str | None) -> "Query":
+    def _alone(self, function: Function, column: Column | str | None) -> "Query[Any]":
         name = None if column is None else self._own(column, function)
         made = self.aggregate(**{function: Measure(function, name)})
         return made if self._select.group else made._changed(scalar=True)
 
-    def count(self, column: Column | str | None = None) -> "Query":
+    def count(self, column: Column | str | None = None) -> "Query[Any]":
         """The number of rows, or of values of a column."""
         return self._alone("count", column)
 
-    def sum(self, column: Column | str) -> "Query":
+    def sum(self, column: Column | str) -> "Query[Any]":
         """The sum of the numbers of a column; None without any."""
         return self._alone("sum", column)
 
-    def min(self, column: Column | str) -> "Query":
+    def min(self, column: Column | str) -> "Query[Any]":
         """The least value of a column; None without any."""
         return self._alone("min", column)
 
-    def max(self, column: Column | str) -> "Query":
+    def max(self, column: Column | str) -> "Query[Any]":
         """The greatest value of a column; None without any."""
         return self._alone("max", column)
 
-    def avg(self, column: Column | str) -> "Query":
+    def avg(self, column: Column | str) -> "Query[Any]":
         """The mean of the numbers of a column; None without any."""
         return self._alone("avg", column)
 
@@ -211,10 +252,11 @@ class Query(Described):
         return hash(self.to_json())
 
     def __repr__(self) -> str:
-        return written(self._select, [(link.own, link.parent._name) for link in self._links])
+        text = written(self._select, [(link.own, link.parent._name) for link in self._links])
+        return text if self._kind is None else f"{text}.into({getattr(self._kind, '__name__', self._kind)})"
 
 
-class LiveTable(Query):
+class LiveTable(Query[list[dict[str, Any]]]):
     """A table to query: `t.x` and `t["x"]` are its columns, everything else is that of a query of all its rows."""
 
     __slots__ = ()
@@ -263,7 +305,7 @@ def live_table(
     return LiveTable(Select(Table(name, keys, value)), known)
 
 
-def query_from_json(data: bytes | str) -> Query:
+def query_from_json(data: bytes | str) -> Query[Any]:
     """The query that `Query.to_json` wrote. Raises: QueryBuildError."""
     try:
         select = from_json(data)
@@ -271,6 +313,11 @@ def query_from_json(data: bytes | str) -> Query:
     except (msgspec.MsgspecError, RecursionError) as error:
         raise QueryBuildError(f"query: this is no query in JSON: {error}") from error
     return Query(select)
+
+
+def kind_of(query: Query[Any]) -> Any:
+    """The type that its rows are to have; None where they are dicts."""
+    return query._kind
 
 
 def _whole(rows: Any, where: str) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 from eddy.topology.queries.syntax import And, Compare, Condition, Exists, Nest, Or, Ref, Select
 
-__all__ = ["written"]
+__all__ = ["condition_text", "written"]
 
 
 def written(select: Select, links: Sequence[tuple[str, str]] = ()) -> str:
@@ -16,6 +16,11 @@ def written(select: Select, links: Sequence[tuple[str, str]] = ()) -> str:
     functions: dict[str, str] = {}
     expression = _expression(select, links, functions)
     return "\n".join([*functions.values(), expression])
+
+
+def condition_text(condition: Condition, table: str) -> str:
+    """The code of a condition on one table's rows."""
+    return _condition(condition, table, {})
 
 
 def _expression(select: Select, links: Iterable[tuple[str, str]], functions: dict[str, str]) -> str:
@@ -128,6 +133,6 @@ def _column(table: str, column: str) -> str:
 
 _TAKEN = frozenset(
     {"where", "order_by", "start", "skip", "limit", "one", "select", "nest", "pluck", "exists", "group_by", "aggregate"}
-    | {"count", "sum", "min", "max", "avg", "syntax", "to_json"}
+    | {"count", "sum", "min", "max", "avg", "syntax", "to_json", "explain", "into"}
 )
 """Columns of these names are written as t["name"]."""

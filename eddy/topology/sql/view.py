@@ -34,7 +34,7 @@ class View(Relation[Any, Row]):
         """A row as a dict from column to value, as JSON wants it."""
         return dict(zip(self.columns, row, strict=True))
 
-    def to_table(self, name: str | None = None) -> KTable[Any, Row]:
+    def to_table(self, name: str | None = None) -> KTable[Any, Row]:  # type: ignore[override]  # two rows are an error
         """The view as a table: the one row of each key.
 
         The store is called `name`, or like the view. Two rows of a key raise DataError: key the view by columns that

@@ -12,6 +12,7 @@ import pytest
 
 import eddy
 import eddy.serve.live.view
+import eddy.topology.queries.aside
 from eddy.operators.views.patch import Buckets
 from eddy.serve.live.server import LiveServer
 from eddy.serve.live.view import LiveView
@@ -124,6 +125,29 @@ def test_rows_are_exact_and_patches_lead_to_them(running: Running) -> None:
     with pytest.raises(eddy.QueryError, match="it is not open"):
         _ = view.rows
     assert running.views.read(TREE) == running.answer(TREE)
+
+
+def test_queries_that_begin_aside_are_right_while_rows_change(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(eddy.topology.queries.aside, "_LONG", 0)
+    draw, names = random.Random(2), [f"n{i}" for i in range(9)]
+
+    def write() -> None:
+        for _ in range(40):
+            rows: Written = {name: draw.choice(["root", *names[:i], None]) for i, name in enumerate(names)}
+            running.write(dict(draw.sample(list(rows.items()), 3)))
+
+    queries = [TREE, nodes.order_by(-nodes.parent).limit(3), nodes.where(nodes.parent != "root").count()]
+    with ExitStack() as stack:
+        writer = threading.Thread(target=write)
+        writer.start()
+        views = [(query, stack.enter_context(running.views.live(query))) for query in queries * 2]
+        writer.join()
+        for query, view in views:
+            running.reach(view, {"last": "root"})
+            assert view.rows == running.answer(query)
+            assert view.state == "complete"
 
 
 def test_subtree_moves_by_few_operations_whatever_its_size(running: Running) -> None:
@@ -438,3 +462,58 @@ def test_reader_whose_loop_has_closed_disturbs_nobody(loaded: Loaded, monkeypatc
         monkeypatch.setattr(loop, "is_closed", lambda: False)  # as it was a moment before
         loaded.show({"a": "root"})
         wait_for(lambda: view.rows != [], PATIENCE_S)
+
+
+def test_actions_say_what_a_batch_did_to_a_query(running: Running) -> None:
+    heard: list[tuple[str, tuple[Any, ...]]] = []
+
+    def hear(actions: list[eddy.Action], version: Version) -> None:
+        heard.extend((each.action, each.key) for each in actions)
+
+    first = nodes.where(nodes.parent == "root").limit(1)
+    with running.views.live(first, actions=hear) as view:
+        assert heard == [("recompute", ())]
+        running.reach(view, {"b": "root"})
+        running.reach(view, {"c": "root"})
+        running.reach(view, {"a": "root"})
+        assert heard[1:] == [("insert", ("b",)), ("nothing", ("c",)), ("remove", ("b",)), ("insert", ("a",))]
+
+
+def test_query_whose_actions_cannot_be_told_ends(running: Running) -> None:
+    def hear(actions: list[eddy.Action], version: Version) -> None:
+        raise ValueError("full")
+
+    with running.views.live(nodes) as other, running.views.live(nodes, actions=hear) as view:
+        assert view.state == "error"
+        with pytest.raises(ValueError, match="full"):
+            _ = view.rows
+        running.reach(other, {"a": "root"})
+        assert len(other.rows) == 1
+
+
+def test_check_finds_a_view_that_differs_and_others_go_on(running: Running) -> None:
+    with running.views.live(nodes, check_every=1) as view, running.views.live(TREE, check_every=2) as other:
+        running.reach(view, {"a": "root"})
+        running.reach(view, {"b": "a", "c": "a"})
+        running.reach(view, {"c": None})
+        assert (view.state, other.state) == ("complete", "complete")
+        view._buckets.entries[""][0] = ({"id": "a", "parent": "rot"}, {})
+        running.reach(other, {"d": "b"})
+        assert other.rows == running.answer(TREE)
+        assert view.state == "error"
+        with pytest.raises(
+            eddy.QueryError, match=r"check of nodes: rows\[0\]\['parent'\] is 'rot' and should be 'root'"
+        ):
+            _ = view.rows
+    with pytest.raises(eddy.QueryError, match="check_every=0"):
+        running.views.live(nodes, check_every=0)
+
+
+def test_plan_of_a_query_has_the_rows_of_its_tables(running: Running) -> None:
+    with running.views.live(nodes) as view:
+        running.reach(view, {"a": "root", "b": "a", "c": "b"})
+    query = nodes.where(lambda node: nodes.where(nodes.parent == node.id, nodes.id != "b").exists())
+    plan = query.explain(running.views)
+    assert "child-first: began with 1 rows that nodes led to, fewer than all of nodes" in str(plan)
+    with running.views.live(query) as view:
+        assert view.explain().rows == len(view.rows) == 1

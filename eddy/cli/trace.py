@@ -1,0 +1,77 @@
+"""`eddy trace`: why a row of a table or of a recursion is what it is."""
+
+import click
+import msgspec
+
+from eddy.cli.load import load
+from eddy.cli.logs import Target, log_options, opened
+from eddy.cli.options import topology_argument
+from eddy.serve.views.trace import MAX_ROWS, trace
+from eddy.serve.views.views import Views
+
+__all__ = ["command"]
+
+
+@click.command("trace", short_help="Show why a row is what it is.")
+@topology_argument
+@click.argument("step")
+@click.argument("key")
+@log_options
+@click.option("--at-least", metavar="VERSION", help="Wait for this version, a token that a server or a view gave.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=200,
+    show_default=True,
+    metavar="N",
+    help="Name about so many rows, those nearest to the result first.",
+)
+@click.option(
+    "--max-rows",
+    type=click.IntRange(min=1),
+    default=MAX_ROWS,
+    show_default=True,
+    metavar="N",
+    help="Compute at most so many rows, in all steps and iterations together.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0),
+    default=60.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds to wait for an exact version.",
+)
+def command(
+    program: str,
+    step: str,
+    key: str,
+    target: Target,
+    at_least: str | None,
+    as_json: bool,
+    limit: int,
+    max_rows: int,
+    timeout: float,
+) -> None:
+    """Show the rows, joins and ways round that make the rows of STEP with KEY.
+
+    STEP is a table, a recursion or any other step of tables and relations, by its name. The source tables are read at
+    one version, and the steps are computed again from scratch: nothing of the worker's states is used. A row of a
+    served table is compared with the computed one. Exit status 1: they differ.
+
+    \b
+    Example:
+      eddy trace family.py descendants tree
+      eddy trace family.py ancestors tree --json
+    """
+    topology = load(program).topology
+    with opened(target) as log, Views(topology, log) as views:
+        views.wait(at_least, exact=True, timeout_s=timeout)
+        found = trace(views, topology.plan, step, key, limit, max_rows)
+    if as_json:
+        click.echo(msgspec.json.encode(found, enc_hook=repr))
+    else:
+        click.echo(found.text, nl=False)
+    if found.agrees is False:
+        raise SystemExit(1)

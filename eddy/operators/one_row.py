@@ -1,0 +1,94 @@
+"""From a relation to a table: the row of each key that has exactly one.
+
+    table      key -> value, for a key with one row of weight 1
+    several    the rows of all other keys
+
+A row is in one of the two states, so no row is stored twice. A value of None is no value of a table.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from eddy.errors import DataError
+from eddy.operators.batch import Batch, ZSet
+from eddy.operators.context import Context
+from eddy.operators.keyed import Keyed
+from eddy.operators.operator import State
+from eddy.operators.set_aside import Aside, only_written, refused
+from eddy.operators.tables import replacement
+from eddy.state.arrangement import Arrangement, pairs_of, weight_in
+from eddy.state.table import Table
+
+__all__ = ["OneRow", "one_row"]
+
+
+def one_row(key: Any, values: Mapping[Any, int]) -> dict[Any, int]:
+    """The only value of a key with its weight, 1; nothing for several values, a weight above 1, or None.
+
+    >>> one_row("k", {"v": 1}), one_row("k", {"v": 2}), one_row("k", {"v": 1, "w": 1})
+    ({'v': 1}, {}, {})
+    """
+    if len(values) > 1:
+        return {}
+    return {value: 1 for value, weight in values.items() if weight == 1 and value is not None}
+
+
+class OneRow(Keyed):
+    """Rows of (K, V) in, the delta of the table K -> V of the keys with exactly one row out.
+
+    Invariant: a key's rows are in `table` if it has exactly one, and in `several` otherwise.
+    Cost: constant for each changed row, however many rows its key has.
+    """
+
+    def __init__(self, name: str, table: Table[Any, Any], several: Arrangement[Any, Any]) -> None:
+        self.name, self.table, self.several = name, table, several
+
+    def states(self) -> Sequence[State]:
+        """The table, and the rows of keys with several."""
+        return (self.table, self.several)
+
+    def step(self, context: Context, *inputs: Batch) -> Batch:
+        """Move the keys that have one row now into the table, and the others out of it."""
+        return self._step(self.with_keys(inputs[0]), None)
+
+    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
+        """Set the rows aside that `several` cannot write; a row that the table cannot write is not in the table."""
+        return self._step(only_written(aside, self.with_keys(inputs[0]), self.several.spec), aside)
+
+    def _step(self, batch: Batch, aside: Aside | None) -> Batch:
+        delta = batch.zset(self.name)
+        keys = list(dict.fromkeys(key for key, _ in delta))
+        olds = self.table.get_many(keys)
+        # Until the end all rows of the keys are in `several`.
+        moves: ZSet = dict(delta)
+        for row in zip(keys, olds, strict=True):
+            if row[1] is not None:
+                moves[row] = moves.get(row, 0) + 1
+        self.several.integrate({row: weight for row, weight in moves.items() if weight})
+        self._check(delta)
+        news = {}
+        for key, bag in zip(keys, self.several.get_many(keys), strict=True):
+            only = next(iter(one_row(key, dict(pairs))), None) if len(pairs := pairs_of(bag)) == 1 else None
+            news[key] = only if self._fits(aside, (key, only)) else None
+        self.several.integrate({row: -1 for row in news.items() if row[1] is not None})
+        self.table.put_many(news, olds)
+        return replacement(news, olds, batch.time)
+
+    def _check(self, delta: ZSet) -> None:
+        for row, bag in zip(delta, self.several.get_many([key for key, _ in delta]), strict=True):
+            if (weight := weight_in(bag, row[1])) < 0:
+                raise DataError(
+                    f"to_table '{self.name}': row {row!r} is there {weight} times; only present rows can be retracted. "
+                    "Use minus() for a difference"
+                )
+
+    def _fits(self, aside: Aside | None, row: tuple[Any, Any]) -> bool:
+        """Whether the table can write the row; if not, its key is withheld."""
+        if aside is None or row[1] is None:
+            return True
+        error = refused(self.table.spec, row)
+        if error is None:
+            aside.release(row[0])
+        else:
+            aside.withhold(*row, error)
+        return error is None

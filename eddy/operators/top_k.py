@@ -1,0 +1,167 @@
+"""The first values of each key in an order: top_k, min, max.
+
+    position(value)    its order by the author's `by`, then the bytes of the value: no two values have the same
+
+So the result is a function of the rows alone, in whichever order they arrived. Numbers are in order by size, text and
+bytes by their characters, tuples and structs item by item; of different kinds
+
+    None < NaN < numbers < text < bytes < dates < times < tuples, structs
+"""
+
+import datetime
+import heapq
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import chain, islice, repeat
+from typing import Any
+
+import msgspec
+
+from eddy.errors import DataError
+from eddy.operators.batch import Batch
+from eddy.operators.context import Context
+from eddy.operators.keyed import Keyed
+from eddy.operators.operator import State
+from eddy.operators.set_aside import Aside, only_written, refused
+from eddy.operators.tables import replacement
+from eddy.serde import Serde
+from eddy.state.ordered_arrangement import OrderedArrangement
+from eddy.state.table import Table
+
+__all__ = ["Selection", "TopK", "order_of"]
+
+_NONE, _NAN, _NUMBER, _TEXT, _BYTES, _DATE, _TIME, _ZONED_TIME, _TUPLE = range(9)
+_NOTHING: Any = object()
+_RANKS = {int: _NUMBER, bool: _NUMBER, str: _TEXT, bytes: _BYTES, datetime.date: _DATE}
+
+
+def order_of(value: Any) -> tuple[int, Any]:
+    """A pair that compares as the value does, whatever the other value is.
+
+    >>> sorted([("b", 2), "b", None, ("b", 1), 3.5, 2], key=order_of)
+    [None, 2, 3.5, 'b', ('b', 1), ('b', 2)]
+
+    Raises: TypeError for a value without an order.
+    """
+    kind = type(value)
+    rank = _RANKS.get(kind)
+    if rank is not None:
+        return rank, value
+    if value is None:
+        return _NONE, 0
+    if kind is float or kind is Decimal:
+        return (_NUMBER, value) if value == value else (_NAN, 0)
+    if kind is datetime.datetime:
+        return (_TIME if value.tzinfo is None else _ZONED_TIME), value
+    if kind is tuple:
+        return _TUPLE, tuple(map(order_of, value))
+    if isinstance(value, msgspec.Struct):
+        return _TUPLE, tuple(map(order_of, msgspec.structs.astuple(value)))
+    raise TypeError(f"{value!r} has no order; a number, text, bytes, a date, or a tuple or a struct of these is needed")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The first `n` values in the order of `by`, as a tuple; or, with `n` None, the first value itself.
+
+    `serde` is that of the values: its bytes decide between values that are equal by `by`. As a function it is that of
+    all values of a key.
+    """
+
+    name: str
+    n: int | None
+    descending: bool
+    by: Callable[[Any], Any] | None
+    serde: Serde[Any]
+
+    def position(self, value: Any) -> Any:
+        """The place of a value in the order. Raises: any exception of `by`; TypeError if the values have no order."""
+        return order_of(value if self.by is None else self.by(value)), (self.serde.identify or self.serde.encode)(value)
+
+    def first(self, values: Iterable[tuple[Any, int]]) -> Any:
+        """The result for values in order with their weights; None if there is none."""
+        if self.n is None:
+            return next((value for value, _ in values), None)
+        repeated = chain.from_iterable(repeat(value, min(weight, self.n)) for value, weight in values)
+        return tuple(islice(repeated, self.n)) or None
+
+    def __call__(self, key: Any, values: Mapping[Any, int]) -> dict[Any, int]:
+        """The result for all values of a key."""
+        choose = heapq.nlargest if self.descending else heapq.nsmallest
+        there = [value for value in values if value is not None]
+        found = choose(self.n or 1, there, key=self.position)
+        made = self.first((value, values[value]) for value in found)
+        return {} if made is None else {made: 1}
+
+    def nothing(self) -> Any:
+        """The start of a fold of facts."""
+        return _NOTHING
+
+    def adding(self, key: Any, value: Any, best: Any) -> Any:
+        """The fold of one more fact into the first ones."""
+        values = (value,) if best is _NOTHING else (best, value) if self.n is None else (*best, value)
+        kept = sorted(values, key=self.position, reverse=self.descending)[: self.n or 1]
+        return kept[0] if self.n is None else tuple(kept)
+
+
+class TopK(Keyed):
+    """Rows of (K, V) in, the delta of the table K -> first values out. Rows with the value None have no part in it.
+
+    Cost: O(log n) for each changed row of a key with n values, and the values of the result.
+    """
+
+    def __init__(
+        self, name: str, table: Table[Any, Any], rows: OrderedArrangement[Any, Any], selection: Selection
+    ) -> None:
+        self.name, self.table, self.rows, self._selection = name, table, rows, selection
+
+    def states(self) -> Sequence[State]:
+        """The table, and the rows."""
+        return (self.table, self.rows)
+
+    def step(self, context: Context, *inputs: Batch) -> Batch:
+        """Change the results of the keys in the batch."""
+        return self._step(self.with_keys(inputs[0]), None)
+
+    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
+        """Set the rows aside for which `by` fails; a key whose result the table cannot write is withheld."""
+        batch = only_written(aside, self.with_keys(inputs[0]), self.rows.spec)
+        return self._step(aside.without(batch, self._without_order(batch)), aside)
+
+    def _without_order(self, batch: Batch) -> dict[int, Exception]:
+        found: dict[int, Exception] = {}
+        for index, (_, value) in enumerate(batch.rows):
+            try:
+                if value is not None:
+                    self._selection.position(value)
+            except Exception as error:
+                found[index] = error
+        return found
+
+    def _step(self, batch: Batch, aside: Aside | None) -> Batch:
+        delta = batch.zset(self.name)
+        keys = list(dict.fromkeys(key for key, _ in delta))
+        self.rows.integrate(delta)
+        for row, weight in zip(delta, self.rows.weights(list(delta)), strict=True):
+            if weight < 0:
+                raise DataError(
+                    f"'{self.name}': row {row!r} is there {weight} times; only present rows can be retracted. "
+                    "Use minus() for a difference"
+                )
+        first, in_order, descending = self._selection.first, self.rows.in_order, self._selection.descending
+        news = {key: self._shown(aside, key, first(in_order(key, descending))) for key in keys}
+        olds = self.table.get_many(keys)
+        self.table.put_many(news, olds)
+        return replacement(news, olds, batch.time)
+
+    def _shown(self, aside: Aside | None, key: Any, value: Any) -> Any:
+        """The value that the table gets: None where it cannot write it."""
+        if aside is None:
+            return value
+        error = None if value is None else refused(self.table.spec, (key, value))
+        if error is None:
+            aside.release(key)
+            return value
+        aside.withhold(key, value, error)
+        return None

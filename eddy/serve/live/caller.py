@@ -1,0 +1,70 @@
+"""A caller of queries: the rows that it may read, and the queries of its questions."""
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from eddy.errors import QueryError
+from eddy.serve.live.events import Asked
+from eddy.serve.live.server import LiveServer
+from eddy.topology.queries.named import Claims, Queries
+from eddy.topology.queries.planning import tables_of
+from eddy.topology.queries.query import Query
+from eddy.topology.queries.refusals import ForbiddenError, QueryArgumentError
+from eddy.topology.queries.renaming import renamed
+
+__all__ = ["Caller", "MayRead"]
+
+MayRead = Callable[[str], "bool | Callable[[Any, Any], bool]"]
+"""For a table: False refuses, True allows all rows, a function (key, value) allows some."""
+
+
+class Caller:
+    """One caller, for one request or stream. `close` it."""
+
+    def __init__(self, queries: Queries, claims: Claims, may_read: MayRead, server: LiveServer) -> None:
+        self._queries, self._claims, self._may_read, self._server = queries, claims, may_read, server
+        self._names: dict[str, str] = {}
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    def query(self, asked: Asked) -> Query:
+        """The query of a question. Raises: QueryError."""
+        query = self._queries[asked.name].bind(asked.args, self._claims)
+        if asked.skip is not None or asked.limit is not None:
+            if query.syntax.aggregates and not query.syntax.group:
+                raise QueryArgumentError(f"query '{asked.name}': it has one row, and no window to move")
+            query = query if asked.skip is None else query.skip(asked.skip)
+            query = query if asked.limit is None else query.limit(asked.limit)
+        return self._allowed(query)
+
+    def of_text(self, name: str, given: Mapping[str, str]) -> Query:
+        """The query of this name with arguments as text. Raises: QueryError."""
+        return self._allowed(self._queries[name].bind(given, self._claims, as_text=True))
+
+    def _allowed(self, query: Query) -> Query:
+        """The query over the rows that the caller may read, of each table that it names. Raises: ForbiddenError."""
+        select = query.syntax
+        with self._lock:
+            if self._is_closed:
+                raise QueryError("live query: its caller has gone")
+            for table in sorted(tables_of(select)):
+                if table not in self._names:
+                    self._names[table] = self._name(table)
+        filtered = {table: name for table, name in self._names.items() if name != table}
+        return Query(renamed(select, filtered)) if filtered else query
+
+    def _name(self, table: str) -> str:
+        allowed = self._may_read(table)
+        if allowed is False:
+            raise ForbiddenError(f"table '{table}': it may not be read")
+        return table if allowed is True else self._server.filtered(table, allowed)
+
+    def close(self) -> None:
+        """Hold no rows for it any more."""
+        with self._lock:
+            self._is_closed = True
+            names, self._names = self._names, {}
+        for table, name in names.items():
+            if name != table:
+                self._server.unfiltered(name)

@@ -1,0 +1,400 @@
+"""One stream of events: the queries that it carries, how far each has come, and the events that are due.
+
+All queries that have come whole are at one version, `at`. What is due is made when the client has taken what was sent
+before, of the patches that are kept for all: so a slow client costs no memory, and gets sums of patches.
+
+    open ──▶ snapshot, page by page ──▶ patches since that version ──▶ whole: moves with the others
+
+The reader's thread calls `events`; threads that open queries, and that of the live server, put in what is new.
+"""
+
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+
+from eddy.errors import EddyError, NotReadyError, QueryError
+from eddy.operators.views.patch import Op
+from eddy.serve.live.difference import difference
+from eddy.serve.live.events import HEARTBEAT, Asked, LastEvent, Stamp, Window, encode, event, pages
+from eddy.serve.live.publisher import Published, Publisher
+from eddy.serve.live.retained import Kept, summed
+from eddy.topology.queries.query import Query
+from eddy.topology.queries.shapes import levels_of
+
+__all__ = ["Connection", "Record", "Subscription"]
+
+_STEPS = 8
+"""Versions that are sent one by one; a reader that is later gets their sum."""
+_MAX_EVENT_BYTES = 8 << 20
+_VERSION_S = 1.0
+Record = dict[str, tuple[bytes, int]]
+"""By the id of a query that has come whole: the question, and the number of the event since which it is whole."""
+
+
+class Subscription:
+    """A query of a stream. `at` is the number of its version until it is whole; then it moves with the stream."""
+
+    __slots__ = ("asked", "at", "connection", "is_whole", "published", "since")
+
+    def __init__(self, connection: "Connection", asked: Asked, published: Published) -> None:
+        self.connection, self.asked, self.published = connection, asked, published
+        self.is_whole, self.at, self.since = False, 0, 0
+
+    def touch(self) -> Callable[[], None]:
+        """There is a patch."""
+        self.connection.dirty[self] = None
+        return self.connection.wake
+
+    def fail(self, error: Exception) -> Callable[[], None]:
+        """The query has ended."""
+        self.connection.failed.append((self.asked.id, self, error))
+        return self.connection.wake
+
+
+class Connection:
+    """A stream. `wake` is called, from any thread, when there may be events; `query_of` makes queries of questions."""
+
+    def __init__(
+        self, publisher: Publisher, server: str, query_of: Callable[[Asked], Query], wake: Callable[[], None]
+    ) -> None:
+        self._publisher, self._server, self._query_of, self.wake = publisher, server, query_of, wake
+        self.id = secrets.token_urlsafe(12)
+        self.asked: dict[str, Asked] = {}
+        self.again: deque[Subscription] = deque()
+        """Queries whose patches are not kept any more: they need their rows anew."""
+        self.dirty: dict[Subscription, None] = {}
+        self.failed: list[tuple[str, Subscription | None, Exception]] = []
+        self.ended = 0
+        """Queries that have ended by an error, and that nobody has counted yet."""
+        self.is_closed = False
+        self._subscriptions: dict[str, Subscription] = {}
+        self._pages: deque[tuple[Subscription, Iterator[tuple[str, bytes]]]] = deque()
+        self._seq = 0
+        self._sent_at = time.monotonic()
+        self._state = publisher.state
+        self._at = self._said = publisher.now
+
+    @property
+    def waiting(self) -> int:
+        """The number of queries whose rows are being sent."""
+        return len(self._pages)
+
+    # Called by threads that open queries.
+
+    def resume(self, last: LastEvent, record: Record, asked: Iterable[Asked]) -> list[Asked]:
+        """Go on from the version of the last event. Returns the queries that need their rows anew."""
+        found: list[Subscription] = []
+        left: list[Asked] = []
+        for each in asked:
+            subscription = self._resumed(each, last, record)
+            if subscription is None:
+                left.append(each)
+            else:
+                found.append(subscription)
+        if found:
+            with self._publisher.lock:
+                self._at = self._said = Stamp(last.number, last.token, exact=False)
+                for subscription in found:
+                    subscription.is_whole = True
+                    self.dirty[subscription] = None
+                self._publisher.figures.resumed += len(found)
+        return left
+
+    def _resumed(self, asked: Asked, last: LastEvent, record: Record) -> Subscription | None:
+        key, since = record.get(asked.id, (b"", 0))
+        if key != asked.key or since > last.seq:
+            return None
+        try:
+            query = self._query_of(asked)
+            published = self._publisher.find(query)
+        except EddyError:
+            return None  # it is told when the query is opened
+        if published is None:
+            return None
+        subscription = Subscription(self, asked, published)
+        with self._publisher.lock:
+            is_kept = published.error is None and last.number >= published.retained.floor
+            if is_kept:
+                published.subscribers[subscription] = None
+                self._subscriptions[asked.id] = subscription
+        if not is_kept:
+            self._publisher.release(published)
+            return None
+        return subscription
+
+    def open(self, asked: Asked) -> bool:
+        """Open a query, and put its rows among what is to be sent. A failure becomes an event.
+
+        Returns whether that is done; False where tables are not whole, and it has to be tried again.
+        """
+        try:
+            query = self._query_of(asked)
+            published = self._publisher.acquire(query)
+        except NotReadyError as error:
+            if not self._publisher.is_stopped:
+                return False
+            self._fail(asked.id, error)
+            return True
+        except EddyError as error:
+            self._fail(asked.id, error)
+            return True
+        subscription = Subscription(self, asked, published)
+        with self._publisher.lock:
+            if not self.is_closed:
+                self._subscriptions[asked.id] = subscription
+        if self.is_closed:
+            self._publisher.release(published)
+        else:
+            self._show(subscription)
+        return True
+
+    def show_again(self, subscription: Subscription) -> None:
+        """Put a query's rows anew among what is to be sent."""
+        if self._subscriptions.get(subscription.asked.id) is subscription:
+            self._show(subscription)
+
+    def _show(self, subscription: Subscription) -> None:
+        publisher, published, id_ = self._publisher, subscription.published, subscription.asked.id
+        try:
+            rows, stamp, view = publisher.subscribe(published, subscription)
+        except EddyError as error:
+            self._fail(id_, error)
+            return
+        subscription.at = stamp.number
+        found = pages(id_, stamp, view.operator.root.id, levels_of(view.shape), rows)
+        publisher.figures.snapshots += 1
+        self._put(subscription, (("snapshot", data) for data in found))
+
+    def _put(self, subscription: Subscription, found: Iterator[tuple[str, bytes]]) -> None:
+        with self._publisher.lock:
+            if self._subscriptions.get(subscription.asked.id) is subscription:
+                self._pages.append((subscription, found))
+            else:  # it was closed meanwhile
+                subscription.published.subscribers.pop(subscription, None)
+        self.wake()
+
+    def move(self, window: Window) -> None:
+        """Show other rows of a query: the difference is put among what is to be sent."""
+        subscription = self._subscriptions.get(window.id)
+        if subscription is None:
+            return  # it has ended, which the client is told
+        asked = Asked(window.id, subscription.asked.name, subscription.asked.args, window.skip, window.limit)
+        try:
+            query = self._query_of(asked)
+            published = self._publisher.acquire(query)
+        except EddyError as error:
+            self._fail(window.id, error)
+            return
+        self._exchange(subscription, asked, published)
+
+    def _exchange(self, subscription: Subscription, asked: Asked, published: Published) -> None:
+        """From one query to another: first the patches that are left of the former, then the difference."""
+        publisher, former = self._publisher, subscription.published
+        try:
+            with publisher.server.lock:
+                before, rows = former.copied(), published.copied()
+                stamp = publisher.now
+                with publisher.lock:
+                    if self._subscriptions.get(asked.id) is not subscription:
+                        raise QueryError("live query: it was closed while its window moved")
+                    kept = former.retained.after(self._at.number, stamp.number) if subscription.is_whole else None
+                    subscription.is_whole = False
+                    former.subscribers.pop(subscription, None)
+                    published.subscribers[subscription] = None
+                    subscription.asked, subscription.published = asked, published
+        except EddyError as error:
+            publisher.release(published)
+            self._fail(asked.id, error)
+            return
+        publisher.release(former)
+        if kept is None:
+            self._show(subscription)
+            return
+        subscription.at = stamp.number
+        id_ = asked.id
+        missing = [_patch(stamp, {id_: _data(kept)})] if kept else []
+        moved = _patch(stamp, {id_: encode(difference(before, rows))})
+        self._put(subscription, (("patch", data) for data in [*missing, moved]))
+
+    def _fail(self, id_: str, error: Exception) -> None:
+        with self._publisher.lock:
+            self.failed.append((id_, self._subscriptions.get(id_), error))
+        self.wake()
+
+    # Called by the reader's thread.
+
+    def drop(self, id_: str) -> None:
+        """A query is not wanted any more."""
+        subscription = self._subscriptions.get(id_)
+        if subscription is not None:
+            self._drop(subscription)
+
+    def _drop(self, subscription: Subscription) -> None:
+        with self._publisher.lock:
+            if self._subscriptions.get(subscription.asked.id) is not subscription:
+                return
+            del self._subscriptions[subscription.asked.id]
+            subscription.published.subscribers.pop(subscription, None)
+            self.dirty.pop(subscription, None)
+            self._pages = deque(pair for pair in self._pages if pair[0] is not subscription)
+        self._publisher.release(subscription.published)
+
+    def close(self) -> Record:
+        """It has ended. Returns how to go on from it."""
+        with self._publisher.lock:
+            self.is_closed = True
+            left = list(self._subscriptions.values())
+        record = self.record()
+        for subscription in left:
+            self._drop(subscription)
+        return record
+
+    def record(self) -> Record:
+        """How a client that connects again goes on from here."""
+        with self._publisher.lock:
+            return {id_: (each.asked.key, each.since) for id_, each in self._subscriptions.items() if each.is_whole}
+
+    def hello(self) -> bytes:
+        """The first event."""
+        heartbeat_s = self._publisher.limits.heartbeat_s
+        data = {"connection": self.id, "server": self._server, "heartbeat_s": heartbeat_s}
+        return event("hello", encode(data), self._id())
+
+    def bye(self, reason: str) -> bytes:
+        """The last event."""
+        return event("bye", encode({"reason": reason}), self._id())
+
+    def _id(self, at: Stamp | None = None) -> str:
+        at = at or self._at
+        return f"{at.token}.{self._server}.{self.id}.{at.number}.{self._seq}"
+
+    def _event(self, kind: str, data: bytes, at: Stamp | None = None) -> bytes:
+        self._seq += 1
+        return event(kind, data, self._id(at))
+
+    def events(self) -> bytes:
+        """The events that are due, with at most one page of rows; empty where there are none."""
+        found = [*self._failures(), *self._patches(), *self._states(), *self._page()]
+        now = time.monotonic()
+        if not found:
+            found = self._news(now)
+        if found:
+            self._sent_at = now
+            self._publisher.figures.events += len(found)
+        return b"".join(found)
+
+    def due_s(self) -> float:
+        """Seconds after which an event may be due though nobody calls `wake`."""
+        silence_s = time.monotonic() - self._sent_at
+        moved = self._publisher.now.number != self._said.number
+        return max(0.01, (_VERSION_S if moved else min(_VERSION_S, self._publisher.limits.heartbeat_s)) - silence_s)
+
+    def _news(self, now: float) -> list[bytes]:
+        """A version without changes, or a sign of life."""
+        said, at = self._said, self._at
+        turned = at.exact and not said.exact
+        if at.number != said.number and (turned or now - self._sent_at >= _VERSION_S):
+            return [self._said_patch(at, {})]
+        if now - self._sent_at >= self._publisher.limits.heartbeat_s:
+            return [HEARTBEAT]
+        return []
+
+    def _said_patch(self, stamp: Stamp, queries: dict[str, bytes]) -> bytes:
+        self._said = stamp
+        return self._event("patch", _patch(stamp, queries), stamp)
+
+    def _failures(self) -> Iterator[bytes]:
+        with self._publisher.lock:
+            failed, self.failed = self.failed, []
+        for id_, subscription, error in failed:
+            if self._subscriptions.get(id_) is not subscription:
+                continue  # it was closed meanwhile
+            self.drop(id_)
+            self.ended += self.asked.pop(id_, None) is not None
+            told = {"code": getattr(error, "code", QueryError.code), "message": str(error)}
+            yield self._event("error", encode({"query": id_, "error": told}))
+
+    def _states(self) -> Iterator[bytes]:
+        state = self._publisher.state
+        if state != self._state:
+            self._state = state
+            for id_, subscription in list(self._subscriptions.items()):
+                if subscription.is_whole:
+                    yield self._event("state", encode({"query": id_, "state": state}))
+
+    def _patches(self) -> Iterator[bytes]:
+        """Patches of all queries that are whole, a version an event; of more than a few versions their sum."""
+        publisher = self._publisher
+        found: list[tuple[str, list[Kept]]] = []
+        size = 0
+        with publisher.lock:
+            target, was = publisher.now, self._at.number
+            touched = [each for each in self.dirty if each.is_whole]
+            for each in touched:
+                kept = each.published.retained.after(was, target.number)
+                size += sum(len(patch.data) for patch in kept or ())
+                if kept is None or size > _MAX_EVENT_BYTES:
+                    each.is_whole = False
+                    self.again.append(each)
+                    del self.dirty[each]
+                elif kept:
+                    found.append((each.asked.id, kept))
+                if kept is not None and each.published.retained.latest <= target.number:
+                    self.dirty.pop(each, None)
+            self._at = target
+        if found:
+            yield from self._composed(found)
+
+    def _composed(self, found: list[tuple[str, list[Kept]]]) -> Iterator[bytes]:
+        numbers = sorted({patch.number for _, kept in found for patch in kept})
+        with self._publisher.lock:
+            stamps = [self._publisher.stamp(number) for number in numbers[-_STEPS - 1 :]]
+        if len(numbers) > _STEPS or None in stamps:
+            self._publisher.figures.summed += 1
+            yield self._said_patch(self._at, {id_: _data(kept) for id_, kept in found})
+            return
+        for stamp in stamps:
+            assert stamp is not None
+            patches = {id_: patch for id_, kept in found for patch in kept if patch.number == stamp.number}
+            yield self._said_patch(stamp, {id_: patch.data for id_, patch in patches.items()})
+
+    def _page(self) -> Iterator[bytes]:
+        """One page of the first query whose rows are to be sent; after the last one, what has changed since."""
+        if not self._pages:
+            return
+        subscription, left = self._pages[0]
+        page = next(left, None)
+        if page is not None:
+            yield self._event(*page)
+            return
+        self._pages.popleft()
+        publisher = self._publisher
+        with publisher.lock:
+            kept = subscription.published.retained.after(subscription.at, self._at.number)
+            if kept is None:
+                self.again.append(subscription)
+                return
+            subscription.is_whole = True
+            self.dirty[subscription] = None
+        if kept:
+            yield self._event("patch", _patch(self._at, {subscription.asked.id: _data(kept)}))
+        if self._state != "complete":
+            yield self._event("state", encode({"query": subscription.asked.id, "state": self._state}))
+        subscription.since = self._seq
+
+
+def _patch(stamp: Stamp, queries: dict[str, bytes]) -> bytes:
+    """The data of a patch: operations in JSON by the ids of queries."""
+    return b'{"version":%b,"queries":{%b}}' % (
+        stamp.data,
+        b",".join(b"%b:%b" % (encode(id_), ops) for id_, ops in queries.items()),
+    )
+
+
+def _data(kept: list[Kept]) -> bytes:
+    """The operations of several patches as those of one, in JSON."""
+    if len(kept) == 1:
+        return kept[0].data
+    ops: list[Op] = summed((patch.ops, patch.sizes) for patch in kept)
+    return encode(ops)

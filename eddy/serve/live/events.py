@@ -1,0 +1,108 @@
+"""The events of a stream of live queries, as server-sent events; and the requests that change its queries.
+
+    id: TOKEN.SERVER.STREAM.NUMBER.SEQ       a client sends the last one that came when it connects again
+    event: hello | snapshot | patch | state | error | bye
+    data: one line of JSON
+
+TOKEN is the version's; NUMBER counts the steps of this SERVER, SEQ the events of the STREAM.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+
+from eddy.operators.views.patch import Entry, Insert
+from eddy.topology.queries.shapes import LevelShape
+
+__all__ = ["HEARTBEAT", "Asked", "Change", "LastEvent", "Stamp", "Window", "encode", "event", "pages"]
+
+HEARTBEAT = b":\n\n"
+_PAGE_BYTES = 64 << 10
+
+encode = msgspec.json.Encoder(enc_hook=str).encode
+
+_Id = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+_Rows = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)] | None
+
+
+class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A query that a client asks for, by an id that it chooses. `skip` and `limit` None are as the query has them."""
+
+    id: _Id
+    name: str
+    args: dict[str, Any] = {}
+    skip: _Rows = None
+    limit: _Rows = None
+
+    @property
+    def key(self) -> bytes:
+        """Equal for equal questions."""
+        return msgspec.json.encode((self.name, self.args, self.skip, self.limit), order="deterministic")
+
+
+class Window(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Other rows of a query, at its root."""
+
+    id: _Id
+    skip: _Rows = None
+    limit: _Rows = None
+
+
+class Change(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of a request that changes the queries of a stream."""
+
+    open: list[Asked] = []
+    close: list[_Id] = []
+    window: list[Window] = []
+
+
+class LastEvent(NamedTuple):
+    """The id of the last event that a client has got."""
+
+    token: str
+    server: str
+    stream: str
+    number: int
+    seq: int
+
+    @classmethod
+    def of(cls, text: str) -> "LastEvent | None":
+        """None where it is none."""
+        parts = text.split(".")
+        if len(parts) != len(cls._fields) or not all(part.isdecimal() and len(part) < 16 for part in parts[3:]):
+            return None
+        return cls(parts[0], parts[1], parts[2], int(parts[3]), int(parts[4]))
+
+
+class Stamp:
+    """A step of all queries together: its number, and the version that it leads to, as events name it."""
+
+    __slots__ = ("data", "exact", "number", "token")
+
+    def __init__(self, number: int, token: str, *, exact: bool) -> None:
+        self.number, self.token, self.exact = number, token, exact
+        self.data = encode({"token": token, "exact": exact})
+
+
+def event(kind: str, data: bytes, id_: str) -> bytes:
+    """One event."""
+    return b"event: %b\nid: %b\ndata: %b\n\n" % (kind.encode(), id_.encode(), data)
+
+
+def pages(
+    query: str, stamp: Stamp, root: str, shape: list[LevelShape], rows: Mapping[str, list[Entry]]
+) -> Iterator[bytes]:
+    """The data of the events that make a view of nothing: the first one tells the shape, all but the last `more`."""
+    head = b'{"query":%b,"version":%b' % (encode(query), stamp.data)
+    first = b',"root":%b,"shape":%b' % (encode(root), encode(shape))
+    found: list[bytes] = []
+    size = 0
+    for bucket, entries in rows.items():
+        for index, (row, below) in enumerate(entries):
+            if size > _PAGE_BYTES:
+                yield b'%b%b,"more":true,"ops":[%b]}' % (head, first, b",".join(found))
+                found, size, first = [], 0, b""
+            found.append(encode(Insert(bucket, index, row, below)))
+            size += len(found[-1])
+    yield b'%b%b,"ops":[%b]}' % (head, first, b",".join(found))

@@ -1,0 +1,265 @@
+"""Queries that are published: kept up to date once for all clients that ask the same, with patches kept for late ones.
+
+    LiveServer ─patch─▶ Published ─▶ Retained ─▶ each Subscriber, when it has time for it
+
+A published query has users; without any it lingers, so that a client that comes back finds it with its patches. All
+queries are at one version, that of the last `moved`; `now` is the step that led to it. Locks: that of the live server
+first, then `lock`, which is held for moments.
+"""
+
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Protocol
+
+from eddy.operators.views.patch import Entry, Op
+from eddy.serve.live.events import Stamp
+from eddy.serve.live.limits import Limits
+from eddy.serve.live.retained import Kept, Retained
+from eddy.serve.live.server import LiveServer
+from eddy.serve.live.view import LiveView
+from eddy.serve.views.version import Version
+from eddy.topology.queries.nested import nested
+from eddy.topology.queries.planning import View
+from eddy.topology.queries.query import Query
+from eddy.topology.queries.refusals import QueryLimitError
+
+__all__ = ["Figures", "Published", "Publisher", "State", "Subscriber"]
+
+State = Any
+_STAMPS = 64
+
+
+class Subscriber(Protocol):
+    """Is told that a query has patches for it, or has ended; with the lock of the publisher held."""
+
+    def touch(self) -> Callable[[], None]:
+        """There is a patch. Returns the function that wakes the reader: the same for all subscribers of a reader."""
+
+    def fail(self, error: Exception) -> Callable[[], None]:
+        """The query has ended."""
+
+
+class Figures:
+    """Counts since the start."""
+
+    def __init__(self) -> None:
+        self.patches = self.events = self.snapshots = self.resumed = 0
+        self.summed = self.refused = self.slow = 0
+
+
+class Published(LiveView):
+    """A live query for any number of subscribers. `users` are those that have not released it."""
+
+    def __init__(self, publisher: "Publisher", query: Query, identity: Hashable, max_rows: int) -> None:
+        super().__init__(publisher.server, query, max_rows)
+        self._publisher, self.identity = publisher, identity
+        self.users = 0
+        self.idle_since = 0.0
+        self.subscribers: dict[Subscriber, None] = {}
+        self.retained = Retained(0, {}, 0)
+
+    def copied(self) -> dict[str, list[Entry]]:
+        """The buckets as they are now; for the lists of rows alone. The caller holds the lock of the live server."""
+        self._check()
+        return {bucket: list(rows) for bucket, rows in self._buckets.entries.items()}
+
+    def _begin(self, view: View, ops: Sequence[Op]) -> None:
+        self.view, self.state = view, "complete"
+        self._buckets.apply(ops)
+        self.retained = Retained(self._publisher.now.number, self._buckets.entries, self._publisher.limits.retain_ops)
+
+    def _take(self, ops: Sequence[Op], version: Version) -> None:
+        self._buckets.apply(ops)
+        self._publisher._patched(self, tuple(ops))
+
+    def _fail(self, error: Exception) -> None:
+        super()._fail(error)
+        self._publisher._failed(self, error)
+
+
+class Publisher:
+    """All published queries of a live server."""
+
+    def __init__(self, server: LiveServer, limits: Limits) -> None:
+        self.server, self.limits = server, limits
+        self.lock = threading.Lock()
+        self.figures = Figures()
+        self._opening = threading.Lock()
+        self._published: dict[Hashable, Published] = {}
+        self._idle: dict[Published, None] = {}  # in the order in which they were released
+        self._stamps: OrderedDict[int, Stamp] = OrderedDict()
+        self._order: deque[tuple[Published, Kept]] = deque()
+        self.retained_bytes = 0
+        self._wakes: dict[Callable[[], None], None] = {}
+        self._readers: dict[Callable[[], None], None] = {}
+        self.is_stopped = False
+        self.state: State = "complete"
+        with server.lock:
+            self._version = server.version
+            self._is_patched = False
+            self.now = Stamp(0, self._version.token, exact=self._version.exact)
+            server.follow(self)
+
+    @property
+    def queries(self) -> int:
+        """The number of queries that are kept up to date."""
+        return len(self._published)
+
+    @property
+    def idle(self) -> int:
+        """Those of them that nobody uses."""
+        return len(self._idle)
+
+    def add_reader(self, wake: Callable[[], None]) -> None:
+        """Call `wake` where all readers have to know something: from any thread, with no lock held."""
+        with self.lock:
+            self._readers[wake] = None
+
+    def remove_reader(self, wake: Callable[[], None]) -> None:
+        """Call it no more."""
+        with self.lock:
+            self._readers.pop(wake, None)
+
+    def acquire(self, query: Query) -> Published:
+        """The published query, opened where it is not. `release` it for each call. Raises: QueryError."""
+        with self._opening:
+            found = self.find(query)
+            if found is not None:
+                return found
+            identity = repr(query.syntax)
+            with self.lock:
+                if len(self._published) >= self.limits.queries and not self._idle:
+                    raise QueryLimitError(f"queries: {self.limits.queries:,} are open here, and no more are. Try later")
+            made = Published(self, query, identity, self.limits.rows)
+            made.users = 1
+            made.open()
+            with self.lock:
+                if made.error is None and not self.is_stopped:
+                    self._published[identity] = made
+            return made
+
+    def find(self, query: Query) -> Published | None:
+        """The published query, as by `acquire`; None where nobody has opened it."""
+        with self.lock:
+            found = self._published.get(repr(query.syntax))
+            if found is not None:
+                found.users += 1
+                self._idle.pop(found, None)
+            return found
+
+    def stamp(self, number: int) -> Stamp | None:
+        """A step of late; None where it is long ago. The caller holds the lock."""
+        return self._stamps.get(number)
+
+    def release(self, published: Published) -> None:
+        """It is used once less."""
+        with self.lock:
+            published.users -= 1
+            if published.users or self._published.get(published.identity) is not published:
+                return
+            published.idle_since = time.monotonic()
+            self._idle[published] = None
+
+    def subscribe(self, published: Published, subscriber: Subscriber) -> tuple[dict[str, list[Entry]], Stamp, View]:
+        """The rows as they are now, their step, and their view; the subscriber is told of patches from then on.
+
+        Raises: QueryError where it was closed, or the error that has ended it.
+        """
+        with self.server.lock:
+            rows, view = published.copied(), published.view
+            assert view is not None
+            with self.lock:
+                published.subscribers[subscriber] = None
+            return rows, self.now, view
+
+    def read(self, query: Query) -> tuple[Any, Stamp]:
+        """The result of a query as it is now, with nests, and its step. Raises: QueryError."""
+        published = self.acquire(query)
+        try:
+            with self.server.lock:
+                rows, view, stamp = published.copied(), published.view, self.now
+            assert view is not None
+            return nested(rows, view.shape, view.operator.root.id, self.limits.rows), stamp
+        finally:
+            self.release(published)
+
+    def moved(self, version: Version, state: State) -> None:
+        """All queries are at this version. Called by the live server, with its lock held."""
+        now = time.monotonic()
+        with self.lock:
+            for_all = state != self.state or (version.exact and not self._version.exact)
+            wakes, self._wakes = self._readers if for_all else self._wakes, {}
+            called = list(wakes)
+            self.state = state
+            self._step(version)
+            self._forget(now)
+            expired = self._expired(now)
+        for wake in called:
+            wake()
+        for published in expired:
+            published.close()
+
+    def _step(self, version: Version) -> None:
+        """All queries have moved together, perhaps only to another version."""
+        if version is self._version and not self._is_patched:
+            return
+        self._version, self._is_patched = version, False
+        self.now = Stamp(self.now.number + 1, version.token, exact=version.exact)
+        self._stamps[self.now.number] = self.now
+        while len(self._stamps) > _STAMPS:
+            self._stamps.popitem(last=False)
+
+    def stopped(self) -> None:
+        """No version will come any more. Called by the live server."""
+        with self.lock:
+            self.is_stopped = True
+            called = list(self._readers)
+            self._published.clear()
+            self._idle.clear()
+        for wake in called:
+            wake()
+
+    def _patched(self, published: Published, ops: tuple[Op, ...]) -> None:
+        now = time.monotonic()
+        with self.lock:
+            kept = published.retained.add(self.now.number + 1, ops, now)
+            self._is_patched = True
+            self._order.append((published, kept))
+            self.retained_bytes += len(kept.data)
+            self.figures.patches += 1
+            for subscriber in published.subscribers:
+                self._wakes[subscriber.touch()] = None
+
+    def _failed(self, published: Published, error: Exception) -> None:
+        with self.lock:
+            if self._published.get(published.identity) is published:
+                del self._published[published.identity]
+            self._idle.pop(published, None)
+            called = {subscriber.fail(error): None for subscriber in published.subscribers}
+            published.subscribers.clear()
+        for wake in called:
+            wake()
+
+    def _forget(self, now: float) -> None:
+        """Let patches go that are too old, or too many."""
+        limits, order = self.limits, self._order
+        while order and (self.retained_bytes > limits.retain_bytes or order[0][1].at_s < now - limits.retain_s):
+            published, kept = order.popleft()
+            self.retained_bytes -= len(kept.data)
+            if not kept.is_gone:
+                published.retained.forget(kept)
+
+    def _expired(self, now: float) -> list[Published]:
+        """Queries that nobody has used for long, or that are too many; they are published no more."""
+        found: list[Published] = []
+        for published in self._idle:
+            is_old = published.idle_since <= now - self.limits.lingers_s
+            too_many = len(self._published) - len(found) >= self.limits.queries
+            if not (is_old or too_many or len(self._idle) - len(found) > self.limits.idle):
+                break
+            found.append(published)
+        for published in found:
+            del self._idle[published], self._published[published.identity]
+        return found

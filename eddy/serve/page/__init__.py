@@ -1,0 +1,1 @@
+"""The page at `/`, and the client for live queries that it shares with other pages."""

@@ -1,0 +1,584 @@
+/** The page of a worker or a view server: its topology, tables and live queries. All data comes from this server. */
+
+import { Connection } from "./client.js";
+import { List, make } from "./list.js";
+
+const POLL_MS = 2_000;
+const PAGE_ROWS = 500;
+const KEPT_PAGES = 40;
+const base = new URL(".", location.href).href.replace(/\/$/, "");
+const $ = (id) => document.getElementById(id);
+
+let token = sessionStorage.getItem("eddy-token");
+let topology = null;
+let figures = new Map();
+let connection = null;
+let leave = () => {};
+
+class Refusal extends Error {
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+/** Ask the server. Raises Refusal for an answer that is an error, TypeError where there is none. */
+async function ask(path, { headers = {}, parse = "json", also = [] } = {}) {
+  const shown = token ? { Authorization: `Bearer ${token}` } : {};
+  let answer;
+  try {
+    answer = await fetch(`${base}/${path}`, { headers: { ...headers, ...shown }, cache: "no-store" });
+  } catch (error) {
+    away(true);
+    throw error;
+  }
+  away(false);
+  if (answer.ok || also.includes(answer.status)) return answer.status === 304 ? null : answer[parse]();
+  const text = await answer.text();
+  if (answer.status === 401) askForToken();
+  let message = text;
+  try {
+    message = JSON.parse(text).error ?? text;
+  } catch {
+    // it is text
+  }
+  throw new Refusal(answer.status, message.trim() || answer.statusText);
+}
+
+let isAway = false;
+function away(now) {
+  if (now === isAway) return;
+  isAway = now;
+  $("away").hidden = !now;
+  $("away").textContent = now ? "The server does not answer. Trying again; what you see may be old." : "";
+  if (now) status("bad", "away");
+  else {
+    connection?.retry();
+    if (topology === null || stuck) show();
+    poll();
+  }
+}
+
+function status(kind, text) {
+  $("status").className = kind;
+  $("status").textContent = text;
+}
+
+function askForToken() {
+  const input = make("input", { type: "password", autocomplete: "off", id: "token" });
+  const form = make("form", {}, make("label", { for: "token" }, "This server wants a token"), input, make("button", {}, "Show it"));
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    token = input.value.trim();
+    sessionStorage.setItem("eddy-token", token);
+    connection?.close();
+    connection = null;
+    show();
+    poll();
+  });
+  $("main").replaceChildren(make("div", { class: "card" }, form));
+  input.focus();
+}
+
+// Figures
+
+function parseFigures(text) {
+  const found = new Map();
+  for (const line of text.split("\n")) {
+    const match = /^(\w+)(?:\{(.*)\})? (\S+)$/.exec(line);
+    if (!match) continue;
+    const labels = {};
+    for (const [, name, value] of (match[2] ?? "").matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g))
+      labels[name] = value.replace(/\\n/g, "\n").replace(/\\(.)/g, "$1");
+    if (!found.has(match[1])) found.set(match[1], []);
+    found.get(match[1]).push({ labels, value: Number(match[3]) });
+  }
+  return found;
+}
+
+const figure = (name) => figures.get(name)?.[0]?.value;
+const number = (value) => (value === undefined ? "–" : Number(value.toPrecision(6)).toLocaleString("en"));
+
+let health = null;
+let afterPoll = () => {};
+let polls = 0;
+async function poll() {
+  const mine = ++polls;
+  try {
+    const [ready, text] = await Promise.all([ask("readyz", { also: [503] }), ask("metrics", { parse: "text" })]);
+    health = ready;
+    figures = parseFigures(text);
+    const is = ready.state ?? (ready.ready ? "reading" : "starting");
+    status(ready.reason ? "bad" : "good", ready.reason ? `${is}: ${ready.reason}` : is.toLowerCase());
+    await afterPoll();
+  } catch {
+    // it is said by `away`, or asked for a token
+  }
+  if (mine === polls) setTimeout(() => mine === polls && poll(), document.hidden ? 5 * POLL_MS : POLL_MS);
+}
+
+// Topology
+
+function rowsOf(pairs) {
+  return pairs.filter(([, value]) => value !== undefined && value !== "–").flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, String(value))]);
+}
+
+function lagOf(topic) {
+  return figures.get("eddy_lag_offsets")?.find(({ labels }) => labels.topic === topic)?.value;
+}
+
+async function showTopology(main) {
+  const svg = new DOMParser().parseFromString(topology.picture, "image/svg+xml").documentElement;
+  const picture = make("div", { class: "card picture" }, document.importNode(svg, true));
+  const chosen = make("section", { class: "card", "aria-live": "polite" });
+  const now = make("section", { class: "card" });
+  const trouble = make("section", { class: "card" });
+  const text = make("details", { class: "card" }, make("summary", {}, "As text"), make("pre", {}, topology.text));
+  main.replaceChildren(make("div", { class: "columns" }, make("div", {}, picture, text), make("div", {}, now, trouble, chosen)));
+  let at = null;
+  const nodes = [...picture.querySelectorAll(".node")];
+  const choose = (node) => {
+    at?.classList.remove("chosen");
+    at = node;
+    at.classList.add("chosen");
+    drawStep(chosen, topology.steps[node.dataset.step]);
+  };
+  for (const node of nodes) {
+    const step = topology.steps[node.dataset.step];
+    node.setAttribute("tabindex", "0");
+    node.setAttribute("role", "button");
+    node.setAttribute("aria-label", `${step.form} ${step.name}`);
+    node.addEventListener("click", () => choose(node));
+    node.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" && event.key !== " ") return;
+      event.preventDefault();
+      choose(node);
+    });
+  }
+  const draw = () => {
+    for (const node of nodes) node.classList.toggle("waiting", lagOf(topology.steps[node.dataset.step].topic) > 0);
+    drawFigures(now);
+    drawTrouble(trouble);
+    if (at) drawStep(chosen, topology.steps[at.dataset.step]);
+  };
+  draw();
+  choose(nodes.find((node) => node.classList.contains("recursion")) ?? nodes[0]);
+  afterPoll = draw;
+}
+
+function drawStep(place, step) {
+  const recursion = step.strategy && [["runs by", step.strategy]];
+  const held = (figures.get("eddy_held_partitions") ?? []).find(({ labels }) => labels.step === step.name)?.value;
+  place.replaceChildren(
+    make("h2", {}, { topic: "Topic", recursion: "Recursion", variable: "Rows of the recursion", exchange: "Exchange" }[step.form] ?? "Step"),
+    make("dl", { class: "left" }, rowsOf([
+      ["name", step.name], ["topic", step.topic ?? undefined], ["lag", lagOf(step.topic)], ["inside", step.loop ?? undefined],
+      ["stores", step.stores.join(", ") || undefined], ...(recursion || []), ["held partitions", held],
+    ])),
+  );
+}
+
+function drawFigures(place) {
+  const worker = figures.has("eddy_epochs_total");
+  const views = figures.has("eddy_views_ready");
+  place.replaceChildren(
+    make("h2", {}, worker ? "This worker" : "This view server"),
+    make("dl", {}, rowsOf([
+      ["state", health?.state],
+      ["partitions", worker ? number(figure("eddy_owned_partitions")) : undefined],
+      ["records in", number(figure("eddy_records_total"))],
+      ["records out", number(figure("eddy_written_records_total"))],
+      ["epochs", number(figure("eddy_epochs_total"))],
+      ["waves of loops", number(figure("eddy_waves_total"))],
+      ["rows round loops", number(figure("eddy_loop_rows_total"))],
+      ["rows in loop topics", number(figure("eddy_rows_in_loops"))],
+      ["all is taken in", figures.has("eddy_quiescent") ? (figure("eddy_quiescent") ? "yes" : "no") : undefined],
+      ["tables are exact", views ? (figure("eddy_views_exact") ? "yes" : "no") : undefined],
+      ["records read", number(figure("eddy_views_records_total"))],
+      ...(figures.get("eddy_lag_offsets") ?? []).map(({ labels, value }) => [`lag of ${labels.topic}`, number(value)]),
+      ...(figures.get("eddy_views_lag_offsets") ?? []).map(({ labels, value }) => [`unread of table ${labels.table}`, number(value)]),
+    ])),
+  );
+}
+
+function drawTrouble(place) {
+  const counts = [
+    ["records left out", figure("eddy_skipped_records_total")],
+    ["rows set aside now", figure("eddy_kept_aside_rows")],
+    ["rows beyond a limit", figure("eddy_cut_rows_total")],
+    ["failed attempts", figure("eddy_aborts_total")],
+    ["left out of tables", figure("eddy_views_left_out_total")],
+    ["errors of reading", figure("eddy_views_errors_total")],
+  ].filter(([, value]) => value);
+  const told = [...(health?.held ?? []), ...(health?.error ? [health.error] : [])];
+  place.replaceChildren(
+    make("h2", {}, "Errors and dead letters"),
+    counts.length || told.length ? "" : make("p", { class: "dot good" }, "none"),
+    make("dl", {}, rowsOf(counts)),
+    ...told.map((text) => make("p", { class: "error" }, text)),
+    figure("eddy_skipped_records_total") ? make("p", { class: "dim" }, `With --on-error dead-letter they are in ${topology.application}-dead-letter.`) : "",
+  );
+}
+
+// Tables
+
+async function showTables(main) {
+  const draw = async () => {
+    const { tables, exact } = await ask("v1/tables");
+    main.replaceChildren(
+      make("h1", {}, "Tables"),
+      make("table", {}, make("thead", {}, make("tr", {}, ...["name", "kind", "key", "value"].map((head) => make("th", { scope: "col" }, head)), make("th", { class: "number", scope: "col" }, "rows"))),
+        make("tbody", {}, ...tables.map((table) => make("tr", {},
+          make("td", {}, make("a", { href: `#/tables/${encodeURIComponent(table.name)}` }, table.name)),
+          ...[table.kind, table.key, table.value].map((each) => make("td", {}, each)),
+          make("td", { class: "number" }, number(table.rows)))))),
+      make("p", { class: "dim" }, exact ? "All tables are exactly of one cut." : "The latest records may be part of a transaction."),
+    );
+  };
+  await draw();
+  afterPoll = async () => document.activeElement?.closest("table") || draw();
+}
+
+const shown = (value) => (typeof value === "string" ? value : JSON.stringify(value));
+
+/** The rows of a table, a page at a time: the key that ends a page is where the next one begins. */
+class Pages {
+  pages = new Map();
+  starts = [null];
+  isEnd = false;
+  #loading = new Map();
+
+  constructor(path, changed) {
+    this.path = path;
+    this.changed = changed;
+  }
+
+  get count() {
+    const last = this.starts.length - 1;
+    return last * PAGE_ROWS + (this.isEnd ? (this.sizes?.get(last) ?? 0) : 1);
+  }
+
+  sizes = new Map();
+
+  row(index) {
+    const page = Math.floor(index / PAGE_ROWS);
+    const rows = this.pages.get(page);
+    if (rows === undefined) this.load(page);
+    return rows?.[index % PAGE_ROWS];
+  }
+
+  async load(page) {
+    if (this.#loading.has(page) || page >= this.starts.length) return;
+    const after = this.starts[page];
+    const path = `${this.path}&limit=${PAGE_ROWS}${after === null ? "" : `&after=${encodeURIComponent(after)}`}`;
+    this.#loading.set(page, true);
+    try {
+      const { rows, next } = await ask(path);
+      this.pages.set(page, rows);
+      this.sizes.set(page, rows.length);
+      if (next !== null && this.starts[page + 1] !== next) this.starts.splice(page + 1, Infinity, next);
+      if (next === null) this.starts.splice(page + 1);
+      this.isEnd = next === null || (this.isEnd && page < this.starts.length - 1);
+      for (const far of this.pages.keys()) if (this.pages.size > KEPT_PAGES && Math.abs(far - page) > KEPT_PAGES / 2) this.pages.delete(far);
+      this.changed();
+    } finally {
+      this.#loading.delete(page);
+    }
+  }
+
+  async refresh(first, last) {
+    for (let page = Math.floor(first / PAGE_ROWS); page <= Math.floor(Math.max(first, last - 1) / PAGE_ROWS); page++) await this.load(page);
+  }
+}
+
+async function showTable(main, name) {
+  const search = make("input", { id: "search", type: "search", placeholder: "the beginning of a key" });
+  const detail = make("section", { class: "card", "aria-live": "polite" }, make("p", { class: "dim" }, "Choose a row."));
+  const note = make("p", { class: "bar" });
+  let pages;
+  const list = new List({
+    label: `Rows of ${name}`,
+    draw: (element, index) => {
+      const row = pages.row(index);
+      element.replaceChildren(...(row ? [make("span", { class: "key" }, shown(row.key)), make("span", { class: "value" }, shown(row.value))] : [make("span", { class: "dim" }, "…")]));
+      element.classList.toggle("fresh", row !== undefined && element.dataset.shown !== undefined && element.dataset.key === shown(row.key) && element.dataset.shown !== shown(row.value));
+      if (row) [element.dataset.key, element.dataset.shown] = [shown(row.key), shown(row.value)];
+    },
+    act: (what, index) => {
+      const row = what === "open" ? pages.row(index) : undefined;
+      if (row) detail.replaceChildren(make("h2", {}, "Row"), make("pre", {}, JSON.stringify(row, null, 2)), whyLink(name, row.key));
+    },
+  });
+  const open = () => {
+    const prefix = search.value ? `prefix=${encodeURIComponent(search.value)}` : "";
+    pages = new Pages(`v1/tables/${encodeURIComponent(name)}?${prefix}`, () => (list.count = pages.count));
+    list.element.scrollTop = 0;
+    pages.load(0).catch((error) => error instanceof Refusal && note.replaceChildren(make("span", { class: "error" }, error.message)));
+    note.replaceChildren();
+  };
+  let typed;
+  search.addEventListener("input", () => {
+    clearTimeout(typed);
+    typed = setTimeout(open, 200);
+  });
+  const form = make("form", { role: "search" }, make("label", { for: "search" }, "Find"), search);
+  form.addEventListener("submit", (event) => event.preventDefault());
+  main.replaceChildren(make("h1", {}, make("a", { href: "#/tables" }, "Tables"), ` / ${name}`), form, make("div", { class: "columns" }, make("div", {}, list.element, note), detail));
+  open();
+  let seen = figure("eddy_views_versions_total");
+  afterPoll = async () => {
+    const versions = figure("eddy_views_versions_total");
+    if (versions !== seen) await pages.refresh(...list.view);
+    seen = versions;
+  };
+}
+
+// Live queries
+
+async function showQueries(main) {
+  const { queries = [] } = await ask("v1/queries", { also: [404] });
+  main.replaceChildren(
+    make("h1", {}, "Live queries"),
+    queries.length ? "" : make("p", { class: "dim" }, "This application has no named queries."),
+    ...queries.map((query) => make("section", { class: "card" }, make("h2", {}, query.name), query.description ? make("p", {}, query.description) : "", argumentForm(query, {}))),
+  );
+}
+
+function argumentForm(query, given) {
+  const inputs = query.arguments.map(({ name, type, required, default: usual }) => {
+    const value = given[name] ?? (required || usual == null ? "" : shown(usual));
+    return make("input", { name, value, id: `argument-${query.name}-${name}`, required: required ? "" : null, "data-type": type, placeholder: type });
+  });
+  const form = make("form", {}, ...inputs.map((input) => make("label", { for: input.id }, input.name, input)), make("button", {}, "Show live"));
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const set = new URLSearchParams(inputs.filter((input) => input.value !== "").map((input) => [input.name, input.value]));
+    const hash = `#/queries/${encodeURIComponent(query.name)}?${set}`;
+    if (location.hash === hash) show();
+    else location.hash = hash;
+  });
+  return form;
+}
+
+/** An argument's text as its type says: text stands for itself, all else is JSON. */
+function valueOf(text, type = "") {
+  if (/^str\b/.test(type) && !(text === "null" && /None/.test(type))) return text;
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}
+
+async function showQuery(main, name, parameters) {
+  const query = (await ask("v1/queries")).queries.find((each) => each.name === name);
+  if (query === undefined) throw new Refusal(404, `There is no query '${name}'.`);
+  const given = Object.fromEntries(parameters);
+  const types = Object.fromEntries(query.arguments.map((each) => [each.name, each.type]));
+  const lacking = query.arguments.some((each) => each.required && !(each.name in given));
+  const place = make("div", { class: "card" }, make("p", { class: "dim" }, lacking ? "Fill in the arguments." : "Connecting …"));
+  const note = make("p", { class: "bar", role: "status" });
+  main.replaceChildren(make("h1", {}, make("a", { href: "#/queries" }, "Live queries"), ` / ${name}`), argumentForm(query, given), place, note);
+  if (lacking) return;
+  const values = Object.fromEntries(Object.entries(given).map(([each, text]) => [each, valueOf(text, types[each])]));
+  connection ??= new Connection(base, { token });
+  const view = connection.live(name, values);
+  const tree = new Tree(view, name);
+  let frame = 0;
+  const draw = () => {
+    frame = 0;
+    const says = { complete: "live", unknown: "a table is read anew", offline: "away; trying again", connecting: "connecting" };
+    if (view.shape && !view.error) {
+      tree.take();
+      if (place.firstChild !== tree.element) place.replaceChildren(tree.element);
+    } else if (view.error) place.replaceChildren(make("p", { class: "error" }, view.error.message));
+    note.replaceChildren(make("span", { class: `dot ${view.state === "complete" ? "good" : "bad"}` }, view.error ? "ended" : says[view.state]),
+      view.version ? make("span", {}, view.version.exact ? "exact" : "committed, not exact") : "", make("span", {}, tree.summary));
+  };
+  const stop = view.subscribe(() => (frame ||= requestAnimationFrame(draw)));
+  leave = () => {
+    stop();
+    view.close();
+  };
+}
+
+const TITLES = ["name", "title", "label", "text", "value"];
+
+/** The rows of a view as a list that expands: a row with one nest has its rows below, with several each nest. */
+class Tree {
+  #open = new Set();
+  #items = [];
+  #seen = new Map();
+  summary = "";
+
+  constructor(view, label) {
+    this.view = view;
+    this.list = new List({ label, role: "tree", draw: (element, index) => this.#draw(element, this.#items[index]), act: (what, index) => this.#act(what, index) });
+    this.value = make("p", { class: "number-now" });
+    this.element = this.list.element;
+  }
+
+  /** Take the rows as they are now. */
+  take() {
+    const { rows } = this.view;
+    if (!Array.isArray(rows) && (rows === null || typeof rows !== "object")) {
+      this.element = this.value;
+      this.value.textContent = shown(rows);
+      return;
+    }
+    this.element = this.list.element;
+    const top = Array.isArray(rows) ? rows : [rows];
+    this.summary = `${number(top.length)} ${top.length === 1 ? "row" : "rows"} at the top`;
+    this.#items = this.#flat(top);
+    this.list.count = this.#items.length;
+  }
+
+  #levelOf(level) {
+    const { shape } = this.view;
+    while (shape[level].pluck) level = shape[level].nests[shape[level].pluck];
+    return level;
+  }
+
+  #flat(top) {
+    const items = [];
+    const todo = [{ rows: top, next: 0, level: this.#levelOf(0), depth: 0, path: "" }];
+    while (todo.length) {
+      const turn = todo[todo.length - 1];
+      if (turn.next === turn.rows.length) {
+        todo.pop();
+        continue;
+      }
+      const item = this.#item(turn.rows[turn.next++], turn);
+      items.push(item);
+      if (item.below && this.#open.has(item.key)) todo.push({ rows: item.below, next: 0, level: item.level, depth: turn.depth + 1, path: item.key });
+    }
+    return items;
+  }
+
+  #item(row, { level, depth, path, rows }) {
+    if (row?.nestName !== undefined) return { ...row, key: `${path}/${row.nestName}`, depth, size: rows.length };
+    const { shape } = this.view;
+    const { nests = {}, key = [] } = shape[level];
+    const keys = key.filter((column) => column in row);
+    const own = `${path}/${JSON.stringify(keys.length ? keys.map((column) => row[column]) : row)}`;
+    const found = Object.entries(nests).filter(([name]) => row[name] !== null && typeof row[name] === "object");
+    let below = null;
+    let belowLevel = level;
+    if (found.length === 1 && Object.keys(nests).length === 1) {
+      const [[name, next]] = found;
+      below = Array.isArray(row[name]) ? row[name] : [row[name]];
+      belowLevel = this.#levelOf(next);
+    } else if (found.length)
+      below = found.map(([name, next]) => {
+        const list = Array.isArray(row[name]) ? row[name] : [row[name]];
+        return { nestName: name, below: list, level: this.#levelOf(next) };
+      });
+    return { row, key: own, depth, below: below?.length ? below : null, level: belowLevel, nests, size: rows.length };
+  }
+
+  #draw(element, item) {
+    if (item === undefined) return;
+    const isOpen = this.#open.has(item.key);
+    element.style.paddingLeft = `${0.8 + Math.min(item.depth, 40) * 1.1}em`;
+    element.setAttribute("aria-level", item.depth + 1);
+    if (item.below) element.setAttribute("aria-expanded", isOpen);
+    else element.removeAttribute("aria-expanded");
+    const twist = make("span", { class: "twist", "aria-hidden": "true" }, item.below ? (isOpen ? "▾" : "▸") : "");
+    if (item.nestName !== undefined) element.replaceChildren(twist, make("span", { class: "dim" }, `${item.nestName} (${number(item.below.length)})`));
+    else element.replaceChildren(twist, ...this.#cells(item));
+    const old = this.#seen.get(item.key);
+    if (old !== undefined && old !== item.row && !element.classList.contains("fresh")) {
+      element.classList.add("fresh");
+      setTimeout(() => element.classList.remove("fresh"), 1_700);
+    }
+    this.#seen.set(item.key, item.row);
+    if (this.#seen.size > 5_000) this.#seen.clear();
+  }
+
+  #cells({ row, nests, below }) {
+    const columns = Object.keys(row).filter((column) => !(column in nests) || row[column] === null || typeof row[column] !== "object");
+    const title = TITLES.find((column) => columns.includes(column)) ?? columns.find((column) => column !== "$cycle");
+    const rest = columns.filter((column) => column !== title && column !== "$cycle").map((column) => `${column}: ${shown(row[column])}`);
+    const count = below ? make("span", { class: "dim" }, number(below.length)) : "";
+    return [make("span", {}, title === undefined ? "" : shown(row[title])), row.$cycle ? make("span", { class: "error" }, "↺ leads back to a row above") : "", count, make("span", { class: "value" }, rest.join("   "))];
+  }
+
+  #act(what, index) {
+    const item = this.#items[index];
+    if (item === undefined) return;
+    const isOpen = this.#open.has(item.key);
+    if (item.below && (what === "open" || what === "twist" || (what === "expand") !== isOpen)) {
+      if (isOpen) this.#open.delete(item.key);
+      else this.#open.add(item.key);
+      this.take();
+    } else if (what === "expand" && isOpen) this.list.go(index + 1);
+    else if (what === "collapse") {
+      let above = index;
+      while (above > 0 && this.#items[above].depth >= item.depth) above--;
+      this.list.go(above);
+    }
+  }
+}
+
+// Why a value is what it is
+
+function whyLink(table, key) {
+  return make("p", {}, make("a", { href: `#/why/${encodeURIComponent(table)}?key=${encodeURIComponent(shown(key))}` }, "Why is it so?"));
+}
+
+async function showWhy(main, name, parameters) {
+  const key = parameters.get("key") ?? "";
+  main.replaceChildren(make("h1", {}, `Why: ${name} / ${key}`), make("p", { class: "dim" }, "Computing it again from the tables …"));
+  const found = await ask(`v1/trace/${encodeURIComponent(name)}?key=${encodeURIComponent(key)}`);
+  main.replaceChildren(make("h1", {}, make("a", { href: `#/tables/${encodeURIComponent(name)}` }, name), ` / ${key}`), make("div", { class: "card" }, make("pre", {}, found.text)));
+}
+
+// Pages
+
+const PAGES = [
+  [/^\/$/, showTopology], [/^\/tables$/, showTables], [/^\/tables\/([^/]+)$/, showTable], [/^\/queries$/, showQueries],
+  [/^\/queries\/([^/]+)$/, showQuery], [/^\/why\/([^/]+)$/, showWhy],
+];
+
+let turn = 0;
+let stuck = false;
+async function show() {
+  const mine = ++turn;
+  const [path, parameters] = (location.hash.slice(1) || "/").split("?");
+  leave();
+  leave = afterPoll = () => {};
+  for (const link of document.querySelectorAll("nav a")) {
+    const to = link.hash.slice(1);
+    if (to === "/" ? path === "/" : path.startsWith(to)) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  stuck = false;
+  const main = make("div");
+  try {
+    if (topology === null) {
+      topology = await ask("topology");
+      $("application").textContent = topology.application;
+      document.title = `${topology.application} · eddy`;
+    }
+    if (mine !== turn) return;
+    $("main").replaceChildren(main);
+    const [pattern, page] = PAGES.find(([each]) => each.test(path)) ?? [/^/, () => Promise.reject(new Refusal(404, "There is no such page."))];
+    await page(main, ...pattern.exec(path).slice(1).map(decodeURIComponent), new URLSearchParams(parameters));
+  } catch (error) {
+    if (mine !== turn || error.status === 401) return;
+    stuck = !(error instanceof Refusal) || error.status === 503;
+    $("main").replaceChildren(make("div", { class: "card" }, make("p", { class: "error" }, error instanceof Refusal ? error.message : "The server does not answer.")));
+    if (stuck) setTimeout(() => mine === turn && show(), POLL_MS);
+  }
+}
+
+addEventListener("hashchange", () => {
+  show();
+  $("main").focus();
+});
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  $("main").focus();
+});
+show();
+poll();

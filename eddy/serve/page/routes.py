@@ -1,0 +1,144 @@
+"""The routes of the page: its files, and the topology that it draws.
+
+/                        the page; /page.js, /page.css, /list.js
+/client.js, /client.d.ts the client, for other pages too
+/topology                the topology as JSON, or as text, a Mermaid flowchart or an SVG document by `format=`
+/v1/trace/STEP?key=KEY   why a row is what it is
+
+The files are the same for everybody and hold no data, so they need no token: the page asks for it, and shows it with
+each of its own requests. Its policy allows no request to another host, and no script but these files.
+"""
+
+import asyncio
+import hashlib
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.types import ASGIApp
+
+from eddy.errors import EddyError, NotReadyError
+from eddy.serve.views.trace import Trace, trace
+from eddy.serve.views.views import Views
+from eddy.topology.picture import Step, steps
+from eddy.topology.topology import Topology
+
+__all__ = ["FILES", "page_routes", "topology_route", "trace_route", "with_page"]
+
+_MAX_TRACED, _MAX_NAMED = 1_000_000, 200
+
+_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".ts": "text/plain"}
+FILES = {
+    "/": "index.html",
+    "/page.js": "page.js",
+    "/list.js": "list.js",
+    "/page.css": "page.css",
+    "/client.js": "client.js",
+    "/client.d.ts": "client.d.ts",
+}
+"""The files by their paths."""
+
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
+_PICTURES = {"text": "text/plain", "mermaid": "text/plain", "svg": "image/svg+xml"}
+
+
+class _Description(msgspec.Struct):
+    application: str
+    text: str
+    mermaid: str
+    picture: str
+    steps: list[Step]
+
+
+def with_page(app: ASGIApp, topology: Topology, views: Views) -> ASGIApp:
+    """An ASGI application of views with the page beside it."""
+    routes: list[BaseRoute] = [
+        *page_routes(),
+        topology_route(topology),
+        trace_route(topology, lambda: views),
+        Mount("/", app),
+    ]
+    made = Starlette(routes=routes)
+    made.router.redirect_slashes = False
+    return made
+
+
+def page_routes() -> list[BaseRoute]:
+    """The files of the page and of the client."""
+    return [Route(path, _file(name)) for path, name in FILES.items()]
+
+
+def _file(name: str) -> Callable[[Request], Awaitable[Response]]:
+    file = Path(__file__).parent / name
+    content = file.read_bytes()
+    tag = f'"{hashlib.blake2b(content, digest_size=12).hexdigest()}"'
+    headers = _HEADERS | {"ETag": tag, "Cache-Control": "no-cache", "Content-Security-Policy": _POLICY}
+    if name.startswith("client."):
+        headers["Access-Control-Allow-Origin"] = "*"  # a module for pages of any origin, without data
+
+    async def answer(request: Request) -> Response:
+        if tag in request.headers.get("if-none-match", ""):
+            return Response(status_code=304, headers=headers)
+        return Response(content, headers=headers, media_type=_TYPES[file.suffix])
+
+    return answer
+
+
+def topology_route(topology: Topology) -> BaseRoute:
+    """The description of a topology. It is made when it is first asked for."""
+    made: list[_Description] = []
+
+    async def answer(request: Request) -> Response:
+        form = request.query_params.get("format", "json")
+        if form != "json" and form not in _PICTURES:
+            return PlainTextResponse("format: json, text, mermaid or svg is needed\n", 400)
+        if not made:
+            made.append(_described(topology))
+        headers = _HEADERS | {"Cache-Control": "no-store"}
+        if form == "json":
+            return Response(msgspec.json.encode(made[0]) + b"\n", headers=headers, media_type="application/json")
+        shown = made[0].picture if form == "svg" else getattr(made[0], form)
+        return Response(shown, headers=headers, media_type=_PICTURES[form])
+
+    return Route("/topology", answer)
+
+
+def trace_route(topology: Topology, views: Callable[[], Views | None]) -> BaseRoute:
+    """Traces of rows, one at a time, as they compute steps again."""
+    one_at_a_time = threading.Lock()
+
+    def found(name: str, key: str) -> Trace:
+        served = views()
+        if served is None:
+            raise NotReadyError("trace: tables are not served here, or not yet. Try again later")
+        with one_at_a_time:
+            return trace(served, topology.plan, name, key, _MAX_NAMED, _MAX_TRACED)
+
+    async def answer(request: Request) -> Response:
+        name, key = request.path_params["name"], request.query_params.get("key", "")
+        headers = _HEADERS | {"Cache-Control": "no-store"}
+        try:
+            made = await asyncio.to_thread(found, name, key)
+        except EddyError as error:
+            status = 503 if isinstance(error, NotReadyError) else 400
+            content = {"code": error.code, "error": str(error)}
+            return Response(msgspec.json.encode(content) + b"\n", status, headers, "application/json")
+        body = msgspec.json.encode(made, enc_hook=repr) + b"\n"
+        return Response(body, headers=headers, media_type="application/json")
+
+    return Route("/v1/trace/{name}", answer)
+
+
+def _described(topology: Topology) -> _Description:
+    return _Description(
+        topology.name, topology.describe(), topology.mermaid(), topology.picture(), steps(topology.plan)
+    )

@@ -1,0 +1,67 @@
+"""Answers over HTTP: JSON with its version, and errors with their status."""
+
+import hashlib
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from eddy.errors import ConnectorError, EddyError, NotReadyError, QueryError, StateError, TableNotServedError
+from eddy.topology.queries.refusals import (
+    ForbiddenError,
+    QueryFailedError,
+    QueryLimitError,
+    UnknownQueryError,
+)
+
+__all__ = ["HEADERS", "answer", "encode", "refused", "tag_of", "unchanged", "whole_number"]
+
+HEADERS = {"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff"}
+encode = msgspec.json.Encoder(enc_hook=str).encode
+_STATUS: list[tuple[type[EddyError], int]] = [
+    (ForbiddenError, 403),
+    (TableNotServedError, 404),
+    (UnknownQueryError, 404),
+    (QueryLimitError, 429),
+    (QueryFailedError, 500),
+    (NotReadyError, 503),
+    (QueryError, 400),
+    (StateError, 503),
+    (ConnectorError, 503),
+]
+
+
+def answer(content: object, status: bool | int = True, headers: dict[str, str] | None = None) -> Response:
+    """Content as JSON; a status of False is 503."""
+    code = (200 if status else 503) if isinstance(status, bool) else status
+    return Response(encode(content) + b"\n", code, HEADERS | (headers or {}), "application/json")
+
+
+async def refused(request: Request, error: Exception) -> Response:
+    """The answer for an error of eddy's."""
+    status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+    headers = {"Retry-After": "1"} if status in {429, 503} else {}
+    return answer({"code": getattr(error, "code", "EDDY"), "error": str(error)}, status, headers)
+
+
+def whole_number(request: Request, name: str) -> int | None:
+    """A parameter that is a whole number; None where it is not given. Raises: QueryError."""
+    text = request.query_params.get(name)
+    if text is None:
+        return None
+    if not (text.isdecimal() and len(text) < 10):
+        raise QueryError(f"{name}={text[:20]!r}; a whole number is needed")
+    return int(text)
+
+
+def tag_of(token: str, exact: bool) -> dict[str, str]:
+    """The header that names a version."""
+    digest = hashlib.blake2b(f"{token} {exact}".encode(), digest_size=12).hexdigest()
+    return {"ETag": f'"{digest}"'}
+
+
+def unchanged(request: Request, tag: dict[str, str]) -> Response | None:
+    """The answer for a client that has this version; None for all others."""
+    if tag["ETag"] in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=HEADERS | tag)
+    return None

@@ -1,0 +1,89 @@
+"""An arrangement whose values are sorted within each key.
+
+The rows, in memory and in the store, are those of an arrangement. A key with several values also has a sorted list of
+their positions, in memory only, made when its order is first asked for.
+
+Invariant: a sorted list has exactly one entry for each value, other than None, of its key's bag.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
+
+from sortedcontainers import SortedList
+
+from eddy.state.arrangement import Arrangement, weight_in
+from eddy.state.spec import StateSpec
+from eddy.state.store import Store
+
+__all__ = ["OrderedArrangement"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class OrderedArrangement(Arrangement[K, V], Generic[K, V]):
+    """Bags of values by key, each in the order of `position(value)`, which differs for values that differ."""
+
+    def __init__(self, spec: StateSpec, store: Store | None, position: Callable[[V], Any]) -> None:
+        self._position = position
+        self._sorted: dict[K, Any] = {}
+        super().__init__(spec, store)
+
+    def integrate(self, delta: Mapping[tuple[K, V], int]) -> None:
+        """Add the weights of `delta`, as an arrangement does.
+
+        Cost: a call of `position` for each row, and O(log n) if its key has n values.
+        Raises: any exception of `position`, before anything is changed.
+        """
+        positions = {row: self._position(row[1]) for row in delta if row[1] is not None}
+        rows = [row for row in positions if row[0] in self._sorted]
+        before = self.weights(rows)
+        super().integrate(delta)
+        for row, weight in zip(rows, before, strict=True):
+            entry = positions[row], row[1]
+            if not weight:
+                self._sorted[row[0]].add(entry)
+            elif not weight + delta[row]:
+                self._sorted[row[0]].remove(entry)
+
+    def in_order(self, key: K, descending: bool) -> Iterator[tuple[V, int]]:
+        """Yield the values of a key, other than None, with their weights.
+
+        Cost: O(n log n) the first time for a key of n values; then only that of the values taken.
+        """
+        bag = self.get(key)
+        if type(bag) is not dict:
+            if bag is not None and bag[0] is not None:
+                yield bag  # type: ignore[misc]
+            return
+        found = self._sorted.get(key)
+        if found is None:
+            entries = ((self._position(value), value) for value in bag if value is not None)
+            found = self._sorted[key] = SortedList(entries)
+        for _, value in reversed(found) if descending else found:
+            yield value, weight_in(bag, value)
+
+    def rollback(self) -> None:
+        """Return to the last commit."""
+        for delta in self._undo:
+            for key, _ in delta:
+                self._sorted.pop(key, None)
+        super().rollback()
+
+    def commit(self) -> None:
+        """End the current epoch; a key that has one value left needs no order."""
+        for key, _ in self._changed():
+            if key in self._sorted and type(self._fresh.get(key)) is not dict:
+                del self._sorted[key]
+        super().commit()
+
+    def age(self) -> int:
+        """Drop the older half of the cells, with their orders. Returns the number of cells dropped."""
+        dropped = super().age()
+        self._sorted = {key: found for key, found in self._sorted.items() if key in self._aged}
+        return dropped
+
+    def forget(self) -> None:
+        """Empty the memory after another writer has changed the store."""
+        super().forget()
+        self._sorted = {}

@@ -1,0 +1,190 @@
+"""The rows that a row is made of, step by step back to the rows of source tables.
+
+A row of a loop is followed by way of the loop's variable to the rows of the same loop that it was made of, in the order
+of their iterations, so that a way that ends in a seed comes first. A row is explained once; from then on it is
+*repeated*, which also ends the ways round a cycle.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from eddy.topology.plan import (
+    Aggregate,
+    Binding,
+    Block,
+    Constant,
+    Count,
+    Exchange,
+    Join,
+    Merge,
+    Node,
+    OneRow,
+    Plan,
+    Recursion,
+    Reduce,
+    Sink,
+    Source,
+    TableJoin,
+    TopK,
+    Transform,
+    Variable,
+    WeightFunction,
+)
+from eddy.topology.tracing.bags import Row, groups, identity, made_of, pairs
+from eddy.topology.tracing.evaluation import Evaluation
+
+__all__ = ["Derivation", "derive"]
+
+Input = tuple[Node, Row]
+_SHOWN_EACH = 20
+_GROUPED = (Count, Aggregate, Reduce, TopK, OneRow)
+
+
+class Derivation(msgspec.Struct, omit_defaults=True):
+    """A row of a step, and the rows that it is made of: each item of `of` is one way to make it, with all its inputs.
+
+    Args:
+        weight: how often the row is present.
+        iteration: of a row of a loop, the first iteration that made it.
+        repeated: it is explained elsewhere in this derivation.
+        more: further ways, or rows, that are not shown.
+    """
+
+    step: str
+    does: str
+    key: Any
+    value: Any
+    weight: int = 1
+    iteration: int | None = None
+    of: list[list["Derivation"]] = []
+    repeated: bool = False
+    more: int = 0
+
+
+def derive(plan: Plan, evaluation: Evaluation, node: Node, row: Row, limit: int = 500) -> Derivation:
+    """The derivation of a row, of at most about `limit` rows; those nearest to the row come first."""
+    ways = _Ways(plan, evaluation)
+    root = ways.shown(node, row)
+    seen = {(node, identity(row))}
+    todo = deque([(root, node, row)])
+    count = 1
+    while todo:
+        made, at, of = todo.popleft()
+        found = ways.of(at, of)
+        for way in found:
+            if count > limit or len(made.of) >= _SHOWN_EACH:
+                made.more += 1
+                continue
+            made.of.append([])
+            for source, part in way:
+                count += 1
+                below = ways.shown(source, part)
+                made.of[-1].append(below)
+                known = (source, identity(part))
+                if known in seen:
+                    below.repeated = not isinstance(source, Source | Constant)
+                else:
+                    seen.add(known)
+                    todo.append((below, source, part))
+    return root
+
+
+class _Ways:
+    """The ways in which rows are made. An index of a step is built when one of its rows is first asked for."""
+
+    def __init__(self, plan: Plan, evaluation: Evaluation) -> None:
+        self._evaluation, self._bags = evaluation, evaluation.bags
+        self._loops: dict[Node, Recursion | Block] = {v: loop for loop in plan.loops() for v in loop.variables}
+        self._indexes: dict[Node, dict[Any, list[list[Input]]]] = {}
+
+    def shown(self, node: Node, row: Row) -> Derivation:
+        """A row by itself."""
+        is_loop = isinstance(node, Recursion)
+        iteration = self._evaluation.iteration(node, row) if is_loop else None
+        return Derivation(node.name, _does(node), row[0], row[1], self._bags[node].weight(row), iteration)
+
+    def of(self, node: Node, row: Row) -> list[list[Input]]:
+        """The ways to make a row: of each the inputs, past steps that only pass rows on."""
+        found = [[self._origin(*source) for source in way] for way in self._direct(node, row)]
+        return sorted(found, key=lambda way: max((self._rank(*source) for source in way), default=0))
+
+    def _rank(self, node: Node, row: Row) -> int:
+        return self._evaluation.iteration(node, row) if isinstance(node, Recursion) else 0
+
+    def _origin(self, node: Node, row: Row) -> Input:
+        """The step that a row comes from, past those that pass it on."""
+        while True:
+            if isinstance(node, Exchange | Sink):
+                node = node.inputs[0]
+            elif isinstance(node, Binding):
+                (block,) = node.inputs
+                assert isinstance(block, Block)
+                node = block.results[node.index]
+            elif isinstance(node, Variable):
+                loop = self._loops[node]
+                node = loop if isinstance(loop, Recursion) else loop.results[loop.variables.index(node)]
+            elif isinstance(node, Merge) and len(holding := self._holding(node, row)) == 1:
+                (node,) = holding
+            else:
+                return node, row
+
+    def _holding(self, node: Node, row: Row) -> list[Node]:
+        return [source for source in node.inputs if row in self._bags[source]]
+
+    def _direct(self, node: Node, row: Row) -> Iterable[list[Input]]:
+        if isinstance(node, Recursion):
+            return [[(source, row)] for source in (*node.inputs, *node.results) if row in self._bags[source]]
+        if isinstance(node, Merge | Exchange | Sink | WeightFunction):
+            return [[(source, row)] for source in self._holding(node, row)]
+        if isinstance(node, Binding | Variable):
+            return [[self._origin(node, row)]]
+        if node not in self._indexes:
+            self._indexes[node] = self._index(node)
+        by_key = isinstance(node, (*_GROUPED, TableJoin))
+        return self._indexes[node].get(identity(row[0] if by_key else row), [])
+
+    def _index(self, node: Node) -> dict[Any, list[list[Input]]]:
+        found: dict[Any, list[list[Input]]] = {}
+        if isinstance(node, Transform):
+            (source,) = node.inputs
+            for row, _ in self._bags[source]:
+                for made in made_of(node, row):
+                    found.setdefault(identity(made), []).append([(source, row)])
+        elif isinstance(node, Join):
+            left, right = node.inputs
+            for made, one, other, _ in pairs(node, self._bags[left], self._bags[right]):
+                found.setdefault(identity(made), []).append([(left, one), (right, other)])
+        elif isinstance(node, TableJoin):
+            for source in node.inputs:
+                for row, _ in self._bags[source]:
+                    found.setdefault(identity(row[0]), [[]])[0].append((source, row))
+        elif isinstance(node, _GROUPED):
+            (source,) = node.inputs
+            for key, rows in groups(self._bags[source]).items():
+                found[key] = [[(source, row)] for row, _ in rows]
+        return found
+
+
+def _does(node: Node) -> str:
+    if isinstance(node, Source):
+        return f"row of topic {node.topic}"
+    if isinstance(node, Transform):
+        return node.verb
+    if isinstance(node, WeightFunction):
+        return node.form
+    names: dict[type[Node], str] = {
+        Constant: "constant",
+        Join: "join",
+        TableJoin: "join",
+        Count: "count",
+        Aggregate: "aggregate",
+        Reduce: "reduce",
+        TopK: "selection",
+        OneRow: "only row",
+        Recursion: "recursion",
+        Merge: "union",
+    }
+    return names.get(type(node), type(node).__name__.lower())

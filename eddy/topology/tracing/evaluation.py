@@ -1,0 +1,166 @@
+"""A plan evaluated from scratch over tables: the rows of each step that a wanted step depends on.
+
+    X = seed + op(X)     linear: F(0) = seed, F(n+1) = op(F(n)), X = Σ F(n)
+                         else X(n+1) = seed + op(X(n)), until nothing changes
+
+The rows of the steps inside a loop are those of X as a whole, so that they explain each row of it. It does not evaluate
+facts (streams), which no table tells, nor recursions with algorithms of their own.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from eddy.errors import QueryError
+from eddy.topology.plan import Binding, Block, Constant, Merge, Node, Plan, Recursion, Source
+from eddy.topology.scopes import Loop, Scopes
+from eddy.topology.tracing.bags import RULES, Bag, Row, identity
+
+__all__ = ["Evaluation"]
+
+_PATIENCE = 10_000
+
+
+class Evaluation:
+    """The bags of the steps upstream of `wanted`, in `bags`, given the rows of each source table by its topic.
+
+    `iterations` has for each row of a loop the first iteration that made it. `max_rows` bounds the rows that are made
+    in all steps and iterations together.
+    Raises: QueryError for steps that cannot be evaluated, more than `max_rows` rows, or rows without a finite answer.
+    """
+
+    def __init__(
+        self, plan: Plan, wanted: Node, tables: Mapping[str, Iterable[Row]], max_rows: int = 5_000_000
+    ) -> None:
+        self._tables, self._left, self._scopes = tables, max_rows, Scopes(plan)
+        self.bags: dict[Node, Bag] = {}
+        self.iterations: dict[Node, dict[Any, int]] = {}
+        needed = self._needed(plan, wanted)
+        for node in plan.nodes:
+            if node in needed and node not in self._scopes.around:
+                self._evaluate(node)
+
+    def iteration(self, loop: Node, row: Row) -> int:
+        """The iteration in which a row of a loop's result first appeared."""
+        return self.iterations.get(loop, {}).get(identity(row), 0)
+
+    def _needed(self, plan: Plan, wanted: Node) -> set[Node]:
+        needed: set[Node] = set()
+        todo = [wanted]
+        while todo:
+            node = todo.pop()
+            if node not in needed:
+                needed.add(node)
+                loop = self._scopes.around.get(node)
+                todo += [*self._scopes.reads(node), *([] if loop is None else [loop])]
+        return needed
+
+    def _evaluate(self, node: Node) -> None:
+        if isinstance(node, Recursion | Block):
+            self._loop(node)
+        else:
+            self.bags[node] = self._made(node, [self.bags[source] for source in node.inputs])
+
+    def _made(self, node: Node, inputs: list[Bag]) -> Bag:
+        if isinstance(node, Source) and node.kind == "table":
+            return self._counted(Bag((row, 1) for row in self._tables[node.topic] if row[0] is not None))
+        if isinstance(node, Constant):
+            return self._counted(Bag((row, 1) for row in node.rows))
+        if isinstance(node, Binding):
+            (block,) = node.inputs
+            assert isinstance(block, Block)
+            return self.bags[block.results[node.index]] if node.index < len(block.results) else Bag()
+        rule = RULES.get(type(node).__name__)
+        if rule is None or node.kind == "stream":
+            why = "is of facts, which no table tells" if node.kind == "stream" else "has an algorithm of its own"
+            raise QueryError(
+                f"trace: step '{node.name}' {why}; steps of tables and relations are traced, with recursively and "
+                "mutually_recursive among them"
+            )
+        try:
+            return self._counted(Bag(rule(node, *inputs)))
+        except QueryError:
+            raise
+        except Exception as error:
+            raise QueryError(f"trace: step '{node.name}' fails on a row: {error!r}") from error
+
+    def _counted(self, bag: Bag) -> Bag:
+        self._left -= len(bag)
+        if self._left < 0:
+            raise QueryError("trace: the steps have too many rows to compute them again here; a larger limit is needed")
+        return bag
+
+    def _loop(self, loop: Loop) -> None:
+        inner = any(isinstance(node, Recursion | Block) for node in self._scopes.body[loop])
+        if isinstance(loop, Recursion) and not loop.nested and not inner and loop.kind != "stream":
+            self._waves(loop)
+        else:
+            self._iterate(loop)
+
+    def _turns(self, loop: Loop) -> tuple[int, bool]:
+        """The number of iterations, and whether it is part of the answer."""
+        bound = loop.bound
+        limited = bound.max_depth is not None or bound.on_limit != "error"
+        if isinstance(loop, Block):
+            return (loop.iterations, True) if limited else (_PATIENCE, False)
+        depth = bound.limit if bound.max_depth is None else bound.max_depth
+        return (depth, True) if limited and depth is not None else (_PATIENCE, False)
+
+    def _waves(self, loop: Recursion) -> None:
+        body = self._scopes.body[loop]
+        totals = {node: Bag() for node in body}
+        first = self.iterations[loop] = {}
+        x, frontier = Bag(), self.bags[loop.inputs[0]]
+        turns, is_answer = self._turns(loop)
+        for turn in range(turns + 1):
+            x.add(frontier)
+            for row, _ in frontier:
+                first.setdefault(identity(row), turn)
+            if not len(frontier) or (turn == turns and is_answer):
+                break
+            self._check(loop, turn, turns)
+            bags: dict[Node, Bag] = {loop.variable: frontier}
+            for node in body:
+                bags[node] = self._made(node, [self._inside(bags, node, source, turn) for source in node.inputs])
+                totals[node].add(bags[node])
+            frontier = bags[loop.result] if loop.result in bags else self._once(loop, turn)
+        self.bags |= totals
+        self.bags[loop.variable] = self.bags[loop] = x
+
+    def _inside(self, bags: Mapping[Node, Bag], node: Node, source: Node, turn: int) -> Bag:
+        """An input of a step in a wave: rows from outside of the loop are added once, and joined every time."""
+        if source in bags:
+            return bags[source]
+        return Bag() if isinstance(node, Merge) and turn else self.bags[source]
+
+    def _once(self, loop: Recursion, turn: int) -> Bag:
+        return Bag() if turn else self.bags[loop.result]
+
+    def _iterate(self, loop: Loop) -> None:
+        body = self._scopes.body[loop]
+        seeds = [self.bags[source] for source in loop.inputs]
+        found = [Bag(row for seed in seeds for row in seed) for _ in loop.variables]
+        first = self.iterations[loop] = {}
+        turns, is_answer = self._turns(loop)
+        for turn in range(turns + 1):
+            for bag in found:
+                for row, _ in bag:
+                    first.setdefault(identity(row), turn)
+            for variable, bag in zip(loop.variables, found, strict=True):
+                self.bags[variable] = bag
+            if turn == turns and is_answer:
+                break
+            self._check(loop, turn, turns)
+            for node in body:
+                self._evaluate(node)
+            after = [Bag([*(row for seed in seeds for row in seed), *self.bags[result]]) for result in loop.results]
+            if all(one.same(other) for one, other in zip(found, after, strict=True)):
+                break
+            found = after
+        self.bags[loop] = found[0] if isinstance(loop, Recursion) else Bag()
+
+    def _check(self, loop: Loop, turn: int, turns: int) -> None:
+        if turn == turns:
+            raise QueryError(
+                f"trace: recursion '{loop.name}' has no finite answer in these rows: it still changes after {turn:,} "
+                "iterations. `eddy status` names the way round; mend the data"
+            )

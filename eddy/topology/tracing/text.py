@@ -1,0 +1,47 @@
+"""A derivation as text: a row a line, the rows that it is made of below it, indented."""
+
+import json
+from typing import Any
+
+from eddy.topology.picture import NUMBERED
+from eddy.topology.tracing.derivation import Derivation
+
+__all__ = ["text_of"]
+
+_MAX_CHARS = 160
+
+
+def text_of(derivation: Derivation) -> str:
+    """Lines of text. Rows of one join are marked by ⋈, further ways to make the same row stand below one another."""
+    lines: list[str] = []
+    todo: list[tuple[Derivation | int, int, str]] = [(derivation, 0, "")]
+    while todo:
+        found, depth, mark = todo.pop()
+        indent = "  " * depth
+        if isinstance(found, int):
+            lines.append(f"{indent}… {found:,} more")
+            continue
+        lines.append(f"{indent}{mark}{_line(found)}")
+        below: list[tuple[Derivation | int, int, str]] = []
+        for way in found.of:
+            below += [(row, depth + 1, "⋈ " if index else "") for index, row in enumerate(way)]
+        if found.more:
+            below.append((found.more, depth + 1, ""))
+        todo += reversed(below)
+    return "\n".join(lines) + "\n"
+
+
+def _line(row: Derivation) -> str:
+    does = row.does if NUMBERED.fullmatch(row.step) else f"{row.step} ({row.does})"
+    text = f"{_shown(row.key)} = {_shown(row.value)}"
+    notes = [f"{row.weight:,} times"] if row.weight != 1 else []
+    if row.iteration:
+        notes.append(f"iteration {row.iteration}")
+    if row.repeated:
+        notes.append("see above")
+    return f"{text}   {does}" + (f" · {', '.join(notes)}" if notes else "")
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=repr)
+    return text if len(text) <= _MAX_CHARS else f"{text[: _MAX_CHARS - 1]}…"

@@ -1,0 +1,135 @@
+"""The page in headless Chromium: by keyboard and on a phone, with long tables, markup, and a server that is away."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.client.site import Site
+from tests.topology.programs import family
+from tests.waiting import wait_for
+
+Visit = Callable[..., Any]
+PATIENCE_S = 30.0
+MARKUP = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with ExitStack() as stack:
+        yield Site(stack, family())
+
+
+def focused(page: Any) -> str:
+    return page.evaluate("document.activeElement.getAttribute('aria-label') ?? document.activeElement.textContent")
+
+
+def tab_to(page: Any, name: str) -> None:
+    for _ in range(40):
+        if focused(page) == name:
+            return
+        page.keyboard.press("Tab")
+    raise AssertionError(f"{name} is not reached by Tab")
+
+
+def test_topology_and_tables_are_reached_by_keyboard_alone(
+    visit: Visit, site: Site, screenshots: Callable[[Any, str], None]
+) -> None:
+    url = site.serve()
+    site.write({f"n{number:04}": f"n{number // 3:04}" for number in range(1, 1_500)} | {MARKUP: "<b>bold</b>"})
+    page = visit(url, viewport={"width": 1280, "height": 800})
+    page.wait_for_selector(".node.chosen")
+    tab_to(page, "recursion ancestors")
+    page.keyboard.press("Enter")
+    page.wait_for_selector('dd:has-text("waves, since op is linear")')
+    assert page.locator("path.back").count() == 1
+    screenshots(page, "topology")
+    page.keyboard.press("Shift+Tab")
+    page.reload()
+    page.wait_for_selector(".node.chosen")
+    tab_to(page, "Tables")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("td a")
+    screenshots(page, "tables")
+    tab_to(page, "nodes")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".row .key")
+    tab_to(page, "Rows of nodes")
+    assert page.locator(".row").first.inner_text().split("\n") == [MARKUP, "<b>bold</b>"]
+    assert page.locator(".row").count() < 60  # of 1,500: only those in view
+    while "n1499" not in (at := page.locator(".row.at").inner_text()):
+        page.keyboard.press("End")
+        wait_for(lambda: page.locator(".row.at").inner_text() not in {at, "…"}, PATIENCE_S)
+    assert page.locator(".row").count() < 60
+    page.keyboard.press("Enter")
+    page.wait_for_selector('pre:has-text("n1499")')
+    tab_to(page, "Rows of nodes")
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.type("n123")
+    wait_for(lambda: page.locator(".row").count() == 10, PATIENCE_S)
+    screenshots(page, "table")
+
+
+def test_rows_follow_the_table(visit: Visit, site: Site) -> None:
+    url = site.serve()
+    site.write({"a": "b"})
+    page = visit(f"{url}#/tables/descendants")
+    page.wait_for_selector(".row:has-text('b')")
+    site.write({"c": "b", "d": "c"})
+    page.wait_for_selector(".row:has-text('3')")
+    assert page.locator(".row").all_inner_texts() == ["b\n3", "c\n1"]
+
+
+def test_row_is_traced(visit: Visit, site: Site, screenshots: Callable[[Any, str], None]) -> None:
+    url = site.serve()
+    site.write({"leaf": "twig", "twig": "branch", "branch": "tree"})
+    page = visit(f"{url}#/tables/descendants")
+    page.click(".row:has-text('tree')")
+    page.click("text=Why is it so?")
+    page.wait_for_selector('pre:has-text(\'⋈ "twig" = "branch"\')')
+    assert "served at this version: 3, as computed here from the inputs" in page.locator("pre").inner_text()
+    screenshots(page, "trace")
+
+
+def test_phone_shows_all_without_scrolling_aside(
+    visit: Visit, site: Site, screenshots: Callable[[Any, str], None]
+) -> None:
+    url = site.serve()
+    site.write({"leaf": "twig", "twig": "branch" * 60})
+    page = visit(url, viewport={"width": 360, "height": 640}, color_scheme="dark")
+    for path, there in (
+        ("#/", ".node.chosen"),
+        ("#/tables", "td a"),
+        ("#/tables/nodes", ".row .key"),
+        ("#/queries", "h1, .card"),
+    ):
+        page.goto(url + path)
+        page.wait_for_selector(there)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+    page.goto(f"{url}#/tables/nodes")
+    page.wait_for_selector(".row .key")
+    screenshots(page, "phone")
+
+
+def test_page_says_that_the_server_is_away_and_comes_back(visit: Visit, site: Site) -> None:
+    url = site.serve()
+    page = visit(url)
+    page.wait_for_selector("#status.good")
+    site.serving.close()
+    page.wait_for_selector("#away:visible")
+    site.serve()
+    page.wait_for_selector("#away", state="hidden")
+    page.wait_for_selector("#status.good")
+
+
+def test_token_is_asked_for_and_kept(visit: Visit, site: Site, tmp_path: Path) -> None:
+    site.token = tmp_path / "token"
+    site.token.write_text("0123456789abcdef")
+    page = visit(site.serve())
+    page.fill("#token", "0123456789abcdef")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".node.chosen")
+    page.reload()
+    page.wait_for_selector(".node.chosen")

@@ -1,0 +1,59 @@
+"""Trees, an oracle for the number of descendants, and the topics of the app in `descendants.py`."""
+
+import random
+from collections import Counter
+from collections.abc import Mapping
+
+import eddy
+from tests.faust.rig import PATIENCE_S, FaustWorker, Topics, unique
+from tests.waiting import wait_for
+
+PARTITIONS = 4
+
+
+def tree(nodes: int, seed: int = 7) -> dict[str, str]:
+    """Node → parent; node 0 is the root."""
+    pick = random.Random(seed)
+    return {str(node): str(pick.randrange(node)) for node in range(1, nodes)}
+
+
+def descendants(parents: Mapping[str, str]) -> Counter[str]:
+    """The counts, by a walk from each node up to the root."""
+    counts: Counter[str] = Counter()
+    for node in parents:
+        above = parents.get(node)
+        while above is not None:
+            counts[above] += 1
+            above = parents.get(above)
+    return counts
+
+
+class Family:
+    """The topics of one topology, and the latest counts in its outputs."""
+
+    def __init__(self, topics: Topics) -> None:
+        self.topics, self.name = topics, unique("faust-family")
+        topics.make(PARTITIONS, f"{self.name}-app-votes-changelog")  # Faust's agents raise until brokers know it
+        topics.make(PARTITIONS, *(f"{self.name}-{topic}" for topic in ("nodes", "votes", "descendants", "weighted")))
+
+    def write(self, parents: Mapping[str, str]) -> None:
+        rows = {node.encode(): parent.encode() for node, parent in parents.items()}
+        self.topics.write(f"{self.name}-nodes", rows, PARTITIONS)
+
+    def vote(self, *nodes: str) -> None:
+        for node in nodes:
+            self.topics.write(f"{self.name}-votes", {node.encode(): b""}, PARTITIONS)
+
+    def counts(self, topic: str = "descendants") -> dict[str, int]:
+        latest = dict(self.topics.read(f"{self.name}-{topic}", PARTITIONS))
+        return {k.decode(): eddy.Int64.decode(v) for k, v in latest.items() if k is not None and v is not None}
+
+    def wait_for(self, expected: Mapping[str, int], *workers: FaustWorker, topic: str = "descendants") -> None:
+        """Wait until an output has these counts. Fails if a worker ends before."""
+
+        def arrived() -> bool:
+            for worker in workers:
+                assert worker.process.poll() is None, worker.said.read_text()[-4_000:]
+            return self.counts(topic) == expected
+
+        wait_for(arrived, PATIENCE_S, "the counts", pause_s=0.2)

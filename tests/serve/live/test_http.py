@@ -1,0 +1,165 @@
+"""Named queries over HTTP: once, as streams of patches, resumed, moved, refused; and that nothing is left over."""
+
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from typing import Any
+
+import pytest
+
+import eddy
+from eddy.serve.endpoint import endpoint_of
+from eddy.serve.live.limits import Limits
+from eddy.serve.views.server import Served, served
+from eddy.topology.queries.naive import evaluate
+from tests.serve.conftest import Page, fetch
+from tests.serve.live.sse import Client, asked
+from tests.serve.live.test_live import TREE, Written, family, nodes
+from tests.serve.views.conftest import PATIENCE_S, produce
+
+queries = eddy.Queries(claims=lambda headers: None if "x-nobody" in headers else {"user": headers.get("x-user", "")})
+
+
+@queries.query
+def tree() -> eddy.Query:
+    """The whole tree."""
+    return TREE
+
+
+@queries.query
+def below(parent: str, top: int = 20) -> eddy.Query:
+    """The nodes below a parent."""
+    return nodes.where(nodes.parent == parent).order_by(nodes.id).limit(top)
+
+
+@queries.query
+def mine(claims: eddy.Claims) -> eddy.Query:
+    return nodes.where(nodes.parent == claims["user"])
+
+
+class Site:
+    """A family on an embedded log, its worker, and a server of its tables and queries."""
+
+    def __init__(self, stack: ExitStack, limits: Limits | None = None) -> None:
+        self.log = stack.enter_context(closing(eddy.open_log()))
+        topology = family(f"app{uuid.uuid4().hex[:8]}")
+        eddy.create_topics(topology, self.log)
+        stack.enter_context(eddy.run(topology, self.log))
+        self.server: Served = stack.enter_context(
+            served(endpoint_of("0"), topology, self.log, queries=queries, limits=limits)
+        )
+        self.written: dict[str, str] = {}
+        self._stack = stack
+        self.server.views.wait(timeout_s=PATIENCE_S)
+
+    def client(self, *questions: dict[str, Any], **headers: str) -> Client:
+        client = Client(self.server.port, PATIENCE_S, headers)
+        client.asked.update((each["id"], each) for each in questions)
+        self._stack.callback(client.close)
+        client.connect()
+        return client
+
+    def get(self, path: str, headers: dict[str, str] | None = None) -> Page:
+        return fetch(self.server.port, path, headers=headers)
+
+    def write(self, rows: Written) -> str:
+        """Write rows; the token of an exact version that has them."""
+        self.written = {k: v for k, v in (self.written | rows).items() if v is not None}  # type: ignore[misc]
+        at = produce(self.log, "nodes", {key: None if row is None else row.encode() for key, row in rows.items()})
+        return self.server.views.wait(at, exact=True, timeout_s=PATIENCE_S).token
+
+    def answer(self, query: eddy.Query) -> Any:
+        """The naive answer over the rows that were written."""
+        counts: dict[str, int] = {}
+        for node in self.written:
+            above = self.written.get(node)
+            while above is not None:
+                counts[above] = counts.get(above, 0) + 1
+                above = self.written.get(above)
+        tables = {
+            "nodes": [{"id": key, "parent": value} for key, value in self.written.items()],
+            "descendants": [{"id": key, "count": value} for key, value in counts.items()],
+        }
+        return evaluate(query.syntax, tables)
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with ExitStack() as stack:
+        yield Site(stack)
+
+
+def test_queries_are_listed_and_answered_once(site: Site) -> None:
+    token = site.write({"a": "root", "b": "a", "c": "a"})
+    listed = {each["name"]: each for each in site.get("/v1/queries").json["queries"]}
+    assert list(listed) == ["tree", "below", "mine"]
+    assert listed["below"]["description"] == "The nodes below a parent."
+    assert listed["below"]["arguments"] == [
+        {"name": "parent", "type": "str", "required": True, "default": None},
+        {"name": "top", "type": "int", "required": False, "default": 20},
+    ]
+    page = site.get(f"/v1/queries/below?parent=a&top=1&at_least={token}")
+    assert (page.status, page.json["rows"]) == (200, [{"id": "b", "parent": "a"}])
+    assert page.json["version"]["exact"] is True
+    assert site.get("/v1/queries/tree").json["rows"] == site.answer(TREE)
+    same = site.get("/v1/queries/below?parent=a", {"If-None-Match": page.headers["ETag"]})
+    assert same.status == 304
+    assert site.get("/v1/queries/mine", {"X-User": "root"}).json["rows"] == [{"id": "a", "parent": "root"}]
+
+
+def test_stream_has_rows_and_patches_of_many_queries(site: Site) -> None:
+    site.write({"a": "root", "b": "a"})
+    client = site.client(asked("t", "tree"), asked("r", "below", parent="root"))
+    client.until(lambda: client.whole >= {"t", "r"})
+    assert client.rows("t") == site.answer(TREE)
+    token = site.write({"c": "root", "b": "c"})
+    client.until(lambda: client.version == {"token": token, "exact": True})
+    assert client.rows("t") == site.answer(TREE)
+    assert [row["id"] for row in client.rows("r")] == ["a", "c"]
+    client.ask(asked("b", "below", parent="c"))
+    client.until(lambda: "b" in client.whole)
+    assert client.rows("b") == [{"id": "b", "parent": "c"}]
+    client.post(close=["t"])
+    before = dict(client.views["t"].entries)
+    token = site.write({"d": "c", "e": "root"})
+    client.until(lambda: client.version == {"token": token, "exact": True})
+    assert [row["id"] for row in client.rows("b")] == ["b", "d"]
+    assert client.views["t"].entries == before
+
+
+def test_client_that_comes_back_goes_on_by_patches(site: Site) -> None:
+    site.write({"a": "root", "b": "a"})
+    client = site.client(asked("t", "tree"), asked("r", "below", parent="root"))
+    client.until(lambda: client.whole >= {"t", "r"})
+    for n in range(3):
+        client.close()
+        token = site.write({f"x{n}": "root", "b": f"x{n}"})
+        client.connect()
+        client.until(lambda: client.version.get("token") == token)  # noqa: B023
+        assert client.rows("t") == site.answer(TREE)
+        assert [row["id"] for row in client.rows("r")] == sorted(k for k, v in site.written.items() if v == "root")
+    assert client.snapshots == 2
+    client.last_id = ".".join(["x", *client.last_id.split(".")[1:]])
+    client.asked["r"] = asked("r", "below", parent="a")
+    client.connect()
+    client.until(lambda: client.snapshots == 3)
+    assert client.rows("r") == []
+
+
+def test_window_moves_by_its_difference(site: Site) -> None:
+    site.write({f"n{n}": "root" for n in range(9)})
+    client = site.client(asked("r", "below", parent="root", limit=3))
+    client.until(lambda: "r" in client.whole)
+    client.move("r", 2, 3)
+    client.until(lambda: [row["id"] for row in client.rows("r")] == ["n2", "n3", "n4"])
+    token = site.write({"n1": None, "n3": "n0"})
+    client.until(lambda: client.version.get("token") == token)
+    assert [row["id"] for row in client.rows("r")] == ["n4", "n5", "n6"]
+    client.close()
+    client.connect()
+    token = site.write({"n5": None})
+    client.until(lambda: client.version.get("token") == token)
+    assert [row["id"] for row in client.rows("r")] == ["n4", "n6", "n7"]
+    assert client.snapshots == 1
+    client.move("r", None, None)
+    client.until(lambda: len(client.rows("r")) == 6)

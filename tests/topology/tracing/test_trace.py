@@ -1,0 +1,197 @@
+"""A trace names the rows that suffice: computed again from them alone, the row is the same."""
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import eddy
+from eddy.errors import QueryError
+from eddy.topology.plan import Node
+from eddy.topology.tracing.bags import identity
+from eddy.topology.tracing.derivation import Derivation, derive
+from eddy.topology.tracing.evaluation import Evaluation
+from eddy.topology.tracing.text import text_of
+from tests.topology.programs import family
+
+S = eddy.String
+Tables = dict[str, dict[str, Any]]
+
+
+def reach() -> eddy.Topology:
+    """The nodes that each node reaches, once each, through cycles."""
+    topology = eddy.Topology("reach")
+    links = topology.table("links", key=S, value=S).to_relation()
+    first = links.map(lambda node, target: (target, node))
+    reached = first.distinct().recursively(
+        lambda rows: rows.join(links, lambda _, start, target: (target, start)).distinct(), name="reached"
+    )
+    reached.map(lambda node, start: (start, node)).group_by_key().count("sizes").to("sizes")
+    return topology
+
+
+def orders() -> eddy.Topology:
+    """Totals of orders by the city of their customer."""
+    topology = eddy.Topology("orders")
+    customers = topology.table("customers", key=S, value=S)
+    placed = topology.table("placed", key=S, value=eddy.Json())
+    (
+        placed.to_relation()
+        .map(lambda _, order: (order["by"], order["sum"]))
+        .join(customers, lambda _, total, city: (city, total))
+        .filter(lambda city, total: total > 1)
+        .group_by_key()
+        .aggregate(lambda: 0, lambda _, n, total: total + n, lambda _, n, total: total - n, name="totals")
+    )
+    return topology
+
+
+def parity() -> eddy.Topology:
+    """Nodes at even and odd distances from the root."""
+    topology = eddy.Topology("parity")
+    links = topology.table("links", key=S, value=S).to_relation()
+
+    def step(even: Any, odd: Any) -> Any:
+        even = topology.constant([("n0", "")], "root").union(odd.join(links, lambda _, one, target: (target, "")))
+        return even.distinct(), even.join(links, lambda _, one, target: (target, ""), name="hop").distinct()
+
+    found = topology.mutually_recursive(step, name="distance")
+    found["odd"].group_by_key().count("odds")
+    return topology
+
+
+def dearest() -> eddy.Topology:
+    """The two dearest orders of each customer."""
+    topology = eddy.Topology("dearest")
+    placed = topology.table("placed", key=S, value=eddy.Json()).to_relation()
+    by = placed.map(lambda order, row: (row["by"], row["sum"] * 100 + int(order[1:])))
+    by.group_by_key().top_k(2, "best")
+    return topology
+
+
+def rows_for(topology: eddy.Topology, draw: random.Random) -> Tables:
+    names = [f"n{number}" for number in range(9)]
+    if topology.name in {"orders", "dearest"}:
+        cities = {name: draw.choice(["rome", "oslo"]) for name in names[:6]}
+        placed = {f"o{n}": {"by": draw.choice(names), "sum": draw.randrange(5)} for n in range(15)}
+        return {"placed": placed} if topology.name == "dearest" else {"customers": cities, "placed": placed}
+    if topology.name == "family":
+        return {"nodes": {name: draw.choice(["root", *names[:at]]) for at, name in enumerate(names)}}
+    return {"links": {name: draw.choice(names) for name in names}}
+
+
+CASES: list[tuple[Callable[[], eddy.Topology], str]] = [
+    (family, "descendants"),
+    (reach, "sizes"),
+    (orders, "totals"),
+    (parity, "odds"),
+    (dearest, "best"),
+]
+
+
+def step_of(topology: eddy.Topology, name: str) -> Node:
+    return next(node for node in topology.plan.nodes if node.name == name)
+
+
+def evaluated(topology: eddy.Topology, name: str, tables: Tables) -> Evaluation:
+    rows = {source.topic: list(tables.get(source.topic, {}).items()) for source in topology.plan.sources()}
+    return Evaluation(topology.plan, step_of(topology, name), rows)
+
+
+def all_of(derivation: Derivation) -> Iterator[Derivation]:
+    yield derivation
+    for way in derivation.of:
+        for below in way:
+            yield from all_of(below)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(("program", "store"), CASES, ids=[program.__name__ for program, _ in CASES])
+def test_rows_are_the_workers_and_those_named_suffice(program: Any, store: str, seed: int) -> None:
+    topology = program()
+    tables = rows_for(topology, random.Random(seed))
+    with eddy.TopologyTestDriver(topology) as driver:
+        for topic, rows in tables.items():
+            driver.input(topic).pipe_all(list(rows.items()))
+        expected = driver.store(store).all()
+    evaluation, node = evaluated(topology, store, tables), step_of(topology, store)
+    assert {row[0]: row[1] for row, _ in evaluation.bags[node]} == expected
+    for row in expected.items():
+        found = derive(topology.plan, evaluation, node, row, limit=100_000)
+        named: Tables = {}
+        for part in all_of(found):
+            assert not part.more
+            assert part.weight == evaluation.bags[step_of(topology, part.step)].weight((part.key, part.value))
+            if part.does.startswith("row of topic "):
+                named.setdefault(part.does.removeprefix("row of topic "), {})[part.key] = part.value
+        assert all(tables[topic][key] == value for topic, rows in named.items() for key, value in rows.items())
+        again = evaluated(topology, store, named)
+        assert row in again.bags[step_of(topology, store)]
+
+
+def test_text_shows_the_way_and_its_iterations() -> None:
+    topology = family()
+    tables: Tables = {"nodes": {"leaf": "twig", "twig": "branch", "branch": "tree"}}
+    evaluation = evaluated(topology, "descendants", tables)
+    found = derive(topology.plan, evaluation, step_of(topology, "descendants"), ("tree", 3))
+    assert (
+        text_of(found)
+        == """\
+"tree" = 3   descendants (count)
+  "tree" = 1   ancestors (recursion) · 3 times
+    "tree" = 1   map
+      "branch" = "tree"   nodes (row of topic nodes)
+    "tree" = 1   ancestors-nodes-join (join) · 2 times
+      "branch" = 1   ancestors (recursion) · 2 times
+        "branch" = 1   map
+          "twig" = "branch"   nodes (row of topic nodes)
+        "branch" = 1   ancestors-nodes-join (join)
+          "twig" = 1   ancestors (recursion)
+            "twig" = 1   map
+              "leaf" = "twig"   nodes (row of topic nodes)
+          ⋈ "twig" = "branch"   nodes (row of topic nodes)
+      ⋈ "branch" = "tree"   nodes (row of topic nodes)
+"""
+    )
+
+
+def test_way_round_a_cycle_ends_where_it_came_from() -> None:
+    topology = reach()
+    tables: Tables = {"links": {"a": "b", "b": "c", "c": "a"}}
+    evaluation = evaluated(topology, "reached", tables)
+    found = derive(topology.plan, evaluation, step_of(topology, "reached"), ("a", "a"))
+    recursion = [part for part in all_of(found) if part.does == "recursion" and not part.repeated]
+    assert [part.iteration for part in recursion] == [2, 1, 0]
+    assert any(part.repeated for part in all_of(found))
+
+
+def test_long_derivations_are_cut_and_say_so() -> None:
+    topology = family()
+    tables: Tables = {"nodes": {f"n{number}": "root" for number in range(2_000)}}
+    evaluation = evaluated(topology, "descendants", tables)
+    found = derive(topology.plan, evaluation, step_of(topology, "descendants"), ("root", 2_000))
+    (rows,) = found.of[0]
+    (mapped,) = rows.of[0]
+    assert len(mapped.of) + mapped.more == 2_000
+    assert len(mapped.of) == 20
+    assert "… 1,980 more" in text_of(found)
+
+
+def test_what_cannot_be_traced_is_refused_with_the_step() -> None:
+    topology = eddy.Topology("facts")
+    topology.stream("words", key=S, value=S).group_by(lambda k, v: v, key=S).count("counts")
+    with pytest.raises(QueryError, match="'words' is of facts"):
+        evaluated(topology, "counts", {})
+    cyclic: Tables = {"nodes": {"a": "b", "b": "a"}}
+    with pytest.raises(QueryError, match="'ancestors' has no finite answer"):
+        evaluated(family(), "descendants", cyclic)
+    topology = family()
+    rows = {"nodes": [(f"n{number}", "root") for number in range(50)]}
+    with pytest.raises(QueryError, match="too many rows"):
+        Evaluation(topology.plan, step_of(topology, "descendants"), rows, max_rows=40)
+
+
+def test_rows_that_cannot_be_hashed_are_told_apart() -> None:
+    assert identity({"a": [1]}) != identity({"a": [2]})
+    assert identity("a") == "a"

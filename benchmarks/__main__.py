@@ -19,6 +19,7 @@ _NAMES = (
         "poison",
         "queries",
         "serve",
+        "client",
         "kafka",
         "kafka-latency",
         "kafka-deep",

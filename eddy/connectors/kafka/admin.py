@@ -38,6 +38,8 @@ _ANSWER_S = _REQUEST_S + 5.0
 _COORDINATOR_S = 3600.0
 """The client's own bound of a request to a group's coordinator. Such a request that meets it while the broker stands
 still ends the process once the broker goes on (librdkafka issue 4605). So the wait is bounded, and not the request."""
+_SHOWS_S = 60.0
+"""How long the brokers may take to tell one another of topics that were made or deleted."""
 _PAUSE_S = 0.01
 _SESSION_PAUSE_S = 0.5
 _LEAST = "__consumer_offsets"  # a topic of Kafka's own, so that the request creates none
@@ -176,10 +178,10 @@ class Admin:
         )
 
     def _wait_until(self, holds: Callable[[dict[str, int]], bool], what: str, led: bool = True) -> None:
-        deadline = time.monotonic() + _REQUEST_S
+        deadline = time.monotonic() + _SHOWS_S
         while not holds(self.partitions(led)):
             if time.monotonic() > deadline:
-                raise ConnectorError(f"{self._where}: waited {_REQUEST_S:.0f} s until {what}", retriable=True)
+                raise ConnectorError(f"{self._where}: waited {_SHOWS_S:.0f} s until {what}", retriable=True)
             time.sleep(_PAUSE_S)
 
     # Offsets

@@ -134,7 +134,7 @@ async function showTopology(main) {
   const now = make("section", { class: "card" });
   const trouble = make("section", { class: "card" });
   const text = make("details", { class: "card" }, make("summary", {}, "As text"), make("pre", {}, topology.text));
-  main.replaceChildren(make("div", { class: "columns" }, make("div", {}, picture, text), make("div", {}, now, trouble, chosen)));
+  main.replaceChildren(make("div", { class: "columns" }, make("div", {}, picture, text), make("div", {}, now, chosen, trouble)));
   let at = null;
   const nodes = [...picture.querySelectorAll(".node")];
   const choose = (node) => {
@@ -378,7 +378,7 @@ async function showQuery(main, name, parameters) {
   const lacking = query.arguments.some((each) => each.required && !(each.name in given));
   const place = make("div", { class: "card" }, make("p", { class: "dim" }, lacking ? "Fill in the arguments." : "Connecting …"));
   const note = make("p", { class: "bar", role: "status" });
-  main.replaceChildren(make("h1", {}, make("a", { href: "#/queries" }, "Live queries"), ` / ${name}`), argumentForm(query, given), place, note);
+  main.replaceChildren(make("h1", {}, make("a", { href: "#/queries" }, "Live queries"), ` / ${name}`), query.arguments.length ? argumentForm(query, given) : "", place, note);
   if (lacking) return;
   const values = Object.fromEntries(Object.entries(given).map(([each, text]) => [each, valueOf(text, types[each])]));
   connection ??= new Connection(base, { token });
@@ -455,8 +455,8 @@ class Tree {
     return items;
   }
 
-  #item(row, { level, depth, path, rows }) {
-    if (row?.nestName !== undefined) return { ...row, key: `${path}/${row.nestName}`, depth, size: rows.length };
+  #item(row, { level, depth, path }) {
+    if (row?.nestName !== undefined) return { ...row, key: `${path}/${row.nestName}`, depth, below: row.below.length ? row.below : null };
     const { shape } = this.view;
     const { nests = {}, key = [] } = shape[level];
     const keys = key.filter((column) => column in row);
@@ -473,7 +473,7 @@ class Tree {
         const list = Array.isArray(row[name]) ? row[name] : [row[name]];
         return { nestName: name, below: list, level: this.#levelOf(next) };
       });
-    return { row, key: own, depth, below: below?.length ? below : null, level: belowLevel, nests, size: rows.length };
+    return { row, key: own, depth, below: below?.length ? below : null, level: belowLevel, nests };
   }
 
   #draw(element, item) {
@@ -484,14 +484,15 @@ class Tree {
     if (item.below) element.setAttribute("aria-expanded", isOpen);
     else element.removeAttribute("aria-expanded");
     const twist = make("span", { class: "twist", "aria-hidden": "true" }, item.below ? (isOpen ? "▾" : "▸") : "");
-    if (item.nestName !== undefined) element.replaceChildren(twist, make("span", { class: "dim" }, `${item.nestName} (${number(item.below.length)})`));
+    if (item.nestName !== undefined) element.replaceChildren(twist, make("span", { class: "dim" }, `${item.nestName} (${number(item.below?.length ?? 0)})`));
     else element.replaceChildren(twist, ...this.#cells(item));
+    const text = element.lastChild.textContent + element.children[1].textContent;
     const old = this.#seen.get(item.key);
-    if (old !== undefined && old !== item.row && !element.classList.contains("fresh")) {
+    if (old !== undefined && old !== text && !element.classList.contains("fresh")) {
       element.classList.add("fresh");
       setTimeout(() => element.classList.remove("fresh"), 1_700);
     }
-    this.#seen.set(item.key, item.row);
+    this.#seen.set(item.key, text);
     if (this.#seen.size > 5_000) this.#seen.clear();
   }
 
@@ -499,8 +500,8 @@ class Tree {
     const columns = Object.keys(row).filter((column) => !(column in nests) || row[column] === null || typeof row[column] !== "object");
     const title = TITLES.find((column) => columns.includes(column)) ?? columns.find((column) => column !== "$cycle");
     const rest = columns.filter((column) => column !== title && column !== "$cycle").map((column) => `${column}: ${shown(row[column])}`);
-    const count = below ? make("span", { class: "dim" }, number(below.length)) : "";
-    return [make("span", {}, title === undefined ? "" : shown(row[title])), row.$cycle ? make("span", { class: "error" }, "↺ leads back to a row above") : "", count, make("span", { class: "value" }, rest.join("   "))];
+    const count = below && below[0].nestName === undefined ? make("span", { class: "dim" }, number(below.length)) : "";
+    return [make("span", {}, title === undefined ? "" : shown(row[title])), row.$cycle ? make("span", { class: "error" }, "↺ leads back to a row above") : "", count, make("span", { class: "value" }, rest.join(" · "))];
   }
 
   #act(what, index) {

@@ -1,0 +1,259 @@
+"""A connection to a view server, for any number of its named queries.
+
+    async with Client("http://localhost:8080") as client, client.live("tree", root="x") as view:
+        print(view.rows)
+        async for version in view:
+            print(version.exact, view.rows)
+
+One stream of events has the patches of all queries. When it breaks it is made again, with back-off, and queries go on
+from the last version seen; the protocol is in docs/live-queries.md.
+"""
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any
+
+import httpx
+import msgspec
+
+from eddy.client.view import Snapshot, Version, View
+from eddy.errors import EddyError
+from eddy.operators.views.patch import Op
+
+__all__ = ["Client", "ClientError"]
+
+_HEARTBEAT_S = 15.0
+_MAX_RETRY_S = 30.0
+_MAX_QUERY_CHARS = 6_000
+_FINAL = {400, 401, 403, 404, 405}
+
+
+class ClientError(EddyError):
+    """A refusal of the server: of one query, or of all."""
+
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(message)
+        self.code = code  # type: ignore[misc]
+
+
+class _Patch(msgspec.Struct):
+    version: Version
+    queries: dict[str, list[Op]]
+
+
+class Client:
+    """Named queries of the view server at `url`, between `async with` and its end.
+
+    Args:
+        url: the server's, without /v1.
+        token: shown to it, if it asks for one.
+        retry_s: the first pause before a connection is made again; each further one is twice as long, up to 30 s.
+    """
+
+    def __init__(self, url: str, *, token: str | None = None, retry_s: float = 0.25) -> None:
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        timeout = httpx.Timeout(10.0, read=3 * _HEARTBEAT_S)
+        self._http = httpx.AsyncClient(base_url=url.rstrip("/"), headers=headers, timeout=timeout)
+        self._retry_s = retry_s
+        self._views: dict[str, View] = {}
+        self._count = 0
+        self._name: str | None = None
+        self._last_id = ""
+        self._sent: set[str] = set()
+        self._task: asyncio.Task[None] | None = None
+        self._posts: set[asyncio.Task[None]] = set()
+        self._posting = asyncio.Lock()
+
+    async def __aenter__(self) -> "Client":
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        for task in [self._task, *self._posts]:
+            if task is not None:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+        for view in list(self._views.values()):
+            await view.take_state("closed")
+        await self._http.aclose()
+
+    def live(self, name: str, /, *, window: tuple[int, int | None] | None = None, **args: Any) -> View:
+        """A named query, to be opened by `async with`. `window` is (skip, limit), in place of the query's own."""
+        self._count += 1
+        return View(self, f"q{self._count}", name, args, window)
+
+    async def open(self, view: View) -> None:
+        """Ask the server for a query."""
+        self._views[view.id] = view
+        if self._name is not None:
+            self._change(open=[view])
+        elif self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run())
+
+    async def close_view(self, view: View) -> None:
+        """End a query; with the last one the connection ends."""
+        if self._views.pop(view.id, None) is None:
+            return
+        if not self._views and self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+            self._task = self._name = None
+            self._last_id = ""
+        elif view.id in self._sent:
+            self._change(close=[view.id])
+
+    def move_window(self, view: View) -> None:
+        """Ask for other rows."""
+        assert view.shown is not None
+        if view.id in self._sent:
+            skip, limit = view.shown
+            self._change(window=[{"id": view.id, "skip": skip, "limit": limit}])
+        else:
+            view.whole = False
+
+    async def _run(self) -> None:
+        """Keep a connection while there are queries."""
+        failures = 0
+        while self._views:
+            try:
+                await self._stream()
+                failures = 0
+            except ClientError as error:
+                await self._refused(error)
+            except httpx.HTTPError:
+                failures = failures + 1 if self._name is None else 0
+            self._name = None
+            self._sent.clear()
+            for view in list(self._views.values()):
+                await view.take_state("offline")
+            if self._views:
+                pause_s = min(_MAX_RETRY_S, self._retry_s * 2**failures)
+                await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
+
+    async def _again(self) -> None:
+        """The connection does not take changes any more: make another one."""
+        assert self._task is not None
+        self._task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._task
+        self._name = None
+        self._sent.clear()
+        self._task = asyncio.create_task(self._run())
+
+    async def _refused(self, error: ClientError) -> None:
+        views, self._views = self._views, {}
+        for view in views.values():
+            await view.take_state("error", error)
+
+    async def _stream(self) -> None:
+        """Read one connection to its end. Raises: ClientError where the server refuses it; httpx.HTTPError."""
+        resumed = [view for view in self._views.values() if view.whole and self._last_id]
+        sent: list[View] = []
+        size = 0
+        for view in resumed or list(self._views.values()):
+            size += len(json.dumps(_asked(view)))
+            if size > _MAX_QUERY_CHARS and sent:
+                break
+            sent.append(view)
+        parameters: list[tuple[str, str | int | float | bool | None]]
+        parameters = [("query", json.dumps(_asked(view))) for view in sent]
+        if resumed:
+            parameters.append(("last_event_id", self._last_id))
+        async with self._http.stream("GET", "/v1/live", params=parameters) as answer:
+            if answer.is_error:
+                raise _refusal(answer.status_code, await answer.aread())
+            async for id_, event, data in _events(answer):
+                if event == "bye":
+                    return
+                if event == "hello":
+                    await self._greeted(json.loads(data)["connection"], sent)
+                else:
+                    await self._take(event, data)
+                self._last_id = id_ or self._last_id
+
+    async def _greeted(self, name: str, sent: list[View]) -> None:
+        self._name, self._sent = name, {view.id for view in sent}
+        for view in sent:
+            if view.whole:
+                await view.take_state("complete")
+        gone = [id_ for id_ in self._sent if id_ not in self._views]
+        others = [view for view in self._views.values() if view.id not in self._sent]
+        if gone or others:
+            self._change(open=others, close=gone)
+
+    async def _take(self, event: str, data: bytes) -> None:
+        if event == "patch":
+            patch = msgspec.json.decode(data, type=_Patch)
+            for view in list(self._views.values()):
+                await view.take_patch(patch.queries.get(view.id), patch.version)
+            return
+        said = json.loads(data)
+        found = self._views.get(said["query"])
+        if found is None:
+            return
+        if event == "snapshot":
+            await found.take_snapshot(msgspec.json.decode(data, type=Snapshot))
+        elif event == "state":
+            await found.take_state(said["state"])
+        elif event == "error":
+            del self._views[found.id]
+            await found.take_state("error", ClientError(said["error"]["message"], said["error"]["code"]))
+
+    def _change(self, *, open: list[View] | None = None, close: list[str] | None = None, window: Any = None) -> None:
+        body = {"open": [_asked(view) for view in open or ()], "close": close or [], "window": window or []}
+        self._sent |= {view.id for view in open or ()}
+        task = asyncio.create_task(self._post(self._name, body, open or []))
+        self._posts.add(task)
+        task.add_done_callback(self._posts.discard)
+
+    async def _post(self, name: str | None, body: dict[str, Any], opened: list[View]) -> None:
+        """Change the queries of the connection, in order. One that is gone is made anew with all of them."""
+        async with self._posting:
+            if name is None or name != self._name:
+                return
+            with suppress(httpx.HTTPError):
+                answer = await self._http.post(f"/v1/live/{name}", json=body)
+                if answer.is_success:
+                    return
+                if answer.status_code != 404 and answer.status_code < 500:
+                    for view in opened:
+                        self._views.pop(view.id, None)
+                        await view.take_state("error", _client_error(answer.status_code, answer.content))
+                    return
+            if name == self._name:
+                await self._again()
+
+
+def _asked(view: View) -> dict[str, Any]:
+    asked: dict[str, Any] = {"id": view.id, "name": view.name, "args": dict(view.args)}
+    if view.shown is not None:
+        asked["skip"], asked["limit"] = view.shown
+    return asked
+
+
+def _refusal(status: int, body: bytes) -> Exception:
+    error = _client_error(status, body)
+    return error if status in _FINAL else httpx.TransportError(str(error))
+
+
+def _client_error(status: int, body: bytes) -> ClientError:
+    try:
+        said = json.loads(body)
+        return ClientError(said["error"], said["code"])
+    except (ValueError, KeyError, TypeError):
+        return ClientError(body[:200].decode(errors="replace"), f"HTTP_{status}")
+
+
+async def _events(answer: httpx.Response) -> AsyncIterator[tuple[str, str, bytes]]:
+    """The events of a stream: id, kind, data."""
+    rest = b""
+    async for part in answer.aiter_bytes():
+        *blocks, rest = (rest + part).split(b"\n\n")
+        for block in blocks:
+            fields = dict(line.split(b": ", 1) for line in block.split(b"\n") if b": " in line)
+            if b"data" in fields:
+                yield fields.get(b"id", b"").decode(), fields.get(b"event", b"message").decode(), fields[b"data"]

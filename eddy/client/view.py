@@ -1,0 +1,156 @@
+"""A named query of a server, kept up to date by patches."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from eddy.operators.views.patch import Buckets, Op
+from eddy.topology.queries.nested import nested
+from eddy.topology.queries.planning import Shape
+from eddy.topology.queries.shapes import LevelShape, shape_of
+
+__all__ = ["Connection", "Version", "View"]
+
+
+class Version(msgspec.Struct, frozen=True):
+    """The version of rows: a token to come back with (`at_least`), and whether all tables are exactly of one cut."""
+
+    token: str
+    exact: bool
+
+
+class Snapshot(msgspec.Struct):
+    """A page of a query's rows. The first one has the id of the root bucket and the shape."""
+
+    query: str
+    version: Version
+    ops: list[Op]
+    more: bool = False
+    root: str | None = None
+    shape: list[LevelShape] | None = None
+
+
+class Connection(Protocol):
+    """What keeps views up to date."""
+
+    async def open(self, view: "View") -> None:
+        """Begin."""
+
+    async def close_view(self, view: "View") -> None:
+        """End."""
+
+    def move_window(self, view: "View") -> None:
+        """Show other rows."""
+
+
+class View:
+    """A query that is kept up to date between `async with` and its end.
+
+    `state` is "connecting", "complete", "unknown" while the server reads a table anew, "offline" while there is no
+    connection (its rows stay), "error" or "closed".
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        id_: str,
+        name: str,
+        args: Mapping[str, Any],
+        window: tuple[int, int | None] | None = None,
+    ) -> None:
+        self._connection, self.id, self.name, self.args, self.shown = connection, id_, name, args, window
+        self.state: Literal["connecting", "complete", "unknown", "offline", "error", "closed"] = "connecting"
+        self.error: Exception | None = None
+        self.version: Version | None = None
+        self.whole = False
+        """Whether its rows are those of the connection's last version, so that patches may follow."""
+        self._buckets, self._staged = Buckets(), Buckets()
+        self._shape: Shape | None = None
+        self._next: tuple[str, Shape] | None = None
+        self._root = ""
+        self._rows: Any = None
+        self._turn = 0
+        self._changed = asyncio.Condition()
+
+    @property
+    def rows(self) -> Any:
+        """The rows with their nests, None before the first are here. Not to be changed. Raises: the query's error."""
+        if self.error is not None:
+            raise self.error
+        if self._rows is None and self._shape is not None:
+            self._rows = nested(self._buckets.entries, self._shape, self._root)
+        return self._rows
+
+    async def window(self, skip: int = 0, limit: int | None = None) -> None:
+        """Show other rows at the root; the difference comes as a change."""
+        self.shown = skip, limit
+        self._connection.move_window(self)
+
+    async def __aenter__(self) -> "View":
+        await self._connection.open(self)
+        try:
+            async with self._changed:
+                await self._changed.wait_for(lambda: self.version is not None or self.error is not None)
+            if self.error is not None:
+                raise self.error
+        except BaseException:
+            await self._connection.close_view(self)
+            raise
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._connection.close_view(self)
+        await self._tell("closed")
+
+    async def __aiter__(self) -> AsyncIterator[Version]:
+        """The version after each change; those that come while the reader is busy are one. Raises: its error."""
+        seen = self._turn
+        while True:
+            async with self._changed:
+                await self._changed.wait_for(lambda: self._turn != seen)  # noqa: B023
+                seen = self._turn
+            if self.error is not None:
+                raise self.error
+            if self.state == "closed":
+                return
+            assert self.version is not None
+            yield self.version
+
+    async def take_snapshot(self, page: Snapshot) -> None:
+        """A page of a snapshot; the rows are replaced when the last one is here."""
+        if page.shape is not None:
+            self._staged, self.whole = Buckets(), False
+            self._next = page.root or "", shape_of(page.shape)
+        self._staged.apply(page.ops)
+        if page.more or self._next is None:
+            return
+        (self._root, self._shape), self._next = self._next, None
+        self._buckets, self._staged, self._rows = self._staged, Buckets(), None
+        self.whole, self.version = True, page.version
+        await self._tell("complete")
+
+    async def take_patch(self, ops: list[Op] | None, version: Version) -> None:
+        """The operations of a version, if it has any for this query."""
+        if self._next is not None:
+            self._staged.apply(ops or ())
+        elif self.whole:
+            self.version = version
+            if ops:
+                self._buckets.apply(ops)
+                self._rows = None
+            await self._tell(self.state)
+
+    async def take_state(self, state: Any, error: Exception | None = None) -> None:
+        """The state as the server or the connection tells it."""
+        if self.state not in {"closed", "error"}:
+            self.error = error
+            self._next = None if state == "offline" else self._next
+            await self._tell(state)
+
+    async def _tell(self, state: Any) -> None:
+        self.state = state
+        async with self._changed:
+            self._turn += 1
+            self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""Descendants inside a Faust app: hosted by eddy in both modes, and by a loop topic made by hand in Faust alone."""
+"""Descendants in a Faust app: hosted by eddy in both modes, beside loop topics made by hand in Faust and in Quix."""
 
 import sys
 from pathlib import Path
@@ -6,9 +6,10 @@ from pathlib import Path
 from benchmarks.applications import Commands, System
 from benchmarks.cluster import Cluster, MissingError, Topics, cluster
 from benchmarks.kafka_runs import OnKafka
+from benchmarks.quix_peer import python
 from benchmarks.report import Section, Target, mebibytes, number
 from benchmarks.runs import interleave, median
-from benchmarks.workloads import tree
+from benchmarks.workloads import ROOT, tree
 
 __all__ = ["run"]
 
@@ -21,26 +22,43 @@ def _hosted(mode: str) -> Commands:
     return commands
 
 
-def _by_hand(cluster: Cluster, topics: Topics, folder: Path) -> list[list[str]]:
+def _in_faust(cluster: Cluster, topics: Topics, folder: Path) -> list[list[str]]:
     program = [sys.executable, "-m", "benchmarks.systems.faust_loop", cluster.bootstrap, topics.application]
     return [[*program, topics.nodes, topics.loop, topics.counts, str(folder / "state")]]
 
 
+def _in_quix(cluster: Cluster, topics: Topics, folder: Path) -> list[list[str]]:
+    program = [python(), str(ROOT / "benchmarks" / "systems" / "quix_loop.py"), cluster.bootstrap, topics.application]
+    return [[*program, topics.nodes, topics.loop, topics.counts, str(folder / "state")]]
+
+
 _WORKER, _AGENTS = System("hosted, mode=worker", _hosted("worker")), System("hosted, mode=agents", _hosted("agents"))
-_BY_HAND = System("Faust alone, a loop by hand", _by_hand)
+_BY_HAND = [System("Faust, a loop by hand", _in_faust), System("Quix, a loop by hand", _in_quix)]
+
+
+def _by_hand(section: Section) -> list[System]:
+    """Those that can run here; a note says why the others cannot."""
+    try:
+        python()
+    except MissingError as error:
+        section.notes.append(f"not run: {error}")
+        return _BY_HAND[:1]
+    return _BY_HAND
 
 
 def run(quick: bool) -> Section:
-    """eddy gets the records in random order; the loop by hand gets parents first, as it needs, and a smaller tree."""
+    """eddy gets the records in random order; loops by hand get parents first, as they need, and a smaller tree."""
     section = Section(
-        "faust: a broker, 4 partitions, one Faust worker; the loop by hand is at least once",
+        "faust: a broker, 4 partitions, one worker; loops by hand are at least once",
         ["workload", "system", "median s", "records/s", "CPU s", "peak MiB", "written", "result"],
     )
     large, small, times = (10_000, 1_000, 1) if quick else (100_000, 20_000, 3)
     try:
         with cluster() as broker:
             hosted = interleave([OnKafka(s, broker, tree("random", large)) for s in (_WORKER, _AGENTS)], times)
-            by_hand = interleave([OnKafka(_BY_HAND, broker, tree("random", small), in_order=True)], 1)
+            by_hand = interleave(
+                [OnKafka(s, broker, tree("random", small), in_order=True) for s in _by_hand(section)], 1
+            )
     except MissingError as error:
         section.notes.append(f"not run: {error}")
         return section
@@ -50,7 +68,7 @@ def run(quick: bool) -> Section:
             rate = speed[system] = (nodes - 1) / median(own, "seconds")
             wrong = "; ".join(dict.fromkeys(run["wrong"] for run in own if run["wrong"]))
             section.runs.setdefault(f"random, {nodes:,}", {})[system] = own
-            section.wrong += [f"{system}: {wrong}"] if wrong and system != _BY_HAND.name else []
+            section.wrong += [f"{system}: {wrong}"] if wrong and system not in {s.name for s in _BY_HAND} else []
             section.rows.append(
                 [
                     f"random, {nodes:,}",

@@ -24,7 +24,7 @@ from benchmarks.workloads import ROOT, Workload, read_counts
 
 __all__ = ["Growing", "OnKafka", "await_total", "differing", "fill"]
 
-_IDLE_S = 15.0
+_IDLE_S = 60.0
 
 
 @dataclass(slots=True)

@@ -9,9 +9,10 @@ place of the folder, and names of its own: many share a broker. What an engine c
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -91,22 +92,28 @@ def two_workers_on_kafka(case: Case, partitions: int, kafka: Kafka) -> Written:
 
 def faust_in(mode: str) -> EngineOnKafka:
     """A Faust app that hosts the case, in this mode."""
+    return lambda case, partitions, kafka: hosted([(case, mode)], partitions, kafka)[0]
 
-    def engine(case: Case, partitions: int, kafka: Kafka) -> Written:
-        assert isinstance(kafka.log, KafkaLog)
-        run = Run(case, kafka.log, partitions, f"{uuid.uuid4().hex[:8]}-", kafka.writer)
-        environment = {"CASE": case.name, "PREFIX": run.prefix, "MODE": mode}
-        with tempfile.TemporaryDirectory() as home:
-            worker = FaustWorker(APPS, "case_app", Path(home), kafka.log.settings.bootstrap, **environment)
-            try:
-                for batch in case.batches:
+
+def hosted(cases: Sequence[tuple[Case, str]], partitions: int, kafka: Kafka) -> list[Written]:
+    """A Faust app that hosts all of these cases at once, each in its mode."""
+    assert isinstance(kafka.log, KafkaLog)
+    prefix = f"{uuid.uuid4().hex[:8]}-"
+    runs = [
+        Run(case, kafka.log, partitions, f"{prefix}{number}-", kafka.writer) for number, (case, _) in enumerate(cases)
+    ]
+    environment = {"HOSTED": ",".join(f"{case.name}={mode}" for case, mode in cases), "PREFIX": prefix}
+    with tempfile.TemporaryDirectory() as home:
+        worker = FaustWorker(APPS, "case_app", Path(home), kafka.log.settings.bootstrap, **environment)
+        try:
+            for batches in zip_longest(*(case.batches for case, _ in cases), fillvalue=[]):
+                for run, batch in zip(runs, batches, strict=True):
                     run.write(batch)
+                for run in runs:
                     quiescent(run, worker)
-            finally:
-                worker.kill()
-        return run.read()
-
-    return engine
+        finally:
+            worker.kill()
+    return [run.read() for run in runs]
 
 
 def quiescent(run: "Run", worker: FaustWorker) -> None:
@@ -177,6 +184,8 @@ class Run:
 
     def write(self, batch: list[Record]) -> None:
         """Write a batch, each record to the partition of its key."""
+        if not batch:
+            return
         sources = {source.topic: source for source in self.topology.plan.sources()}
         self.writer.begin()
         for time_ms, (topic, key, value) in enumerate(batch, 1):

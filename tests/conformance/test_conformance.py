@@ -10,10 +10,12 @@ import pytest
 
 from tests import oracle
 from tests.conformance.cases import CASES, Case
-from tests.conformance.engines import CANNOT, ENGINES, ON_FAUST, ON_KAFKA, Written
+from tests.conformance.engines import CANNOT, ENGINES, ON_FAUST, ON_KAFKA, Kafka, Written, hosted
 from tests.seeds import DAY
 
 PARTITIONS = (1, 3)
+HOSTED = 3
+"""How many cases of a day one Faust app hosts at once, in each mode: their apps take most of the time to start."""
 WAYS_ON_KAFKA = [*product((engine for engine in ON_KAFKA if engine not in ON_FAUST), PARTITIONS)]
 
 
@@ -38,12 +40,24 @@ def run(engine: str, case: Case, tmp_path: Path, request: pytest.FixtureRequest)
 
 @pytest.mark.parametrize(("case", "engine", "partitions"), [*on_every_engine()])
 def test_an_engine_gives_the_result(case: Case, run: Callable[[int], Written], partitions: int) -> None:
-    written = run(partitions)
+    check(case, run(partitions))
+
+
+def check(case: Case, written: Written) -> None:
+    """A case's sinks hold the result."""
     for topic, expected in case.expected.items():
         if isinstance(expected, dict):
             assert oracle.latest(written[topic]) == expected, topic
         else:
             assert Counter(written[topic]) == Counter(expected), topic
+
+
+@pytest.mark.parametrize("mode", ["worker", "agents"])
+def test_an_app_of_faust_that_hosts_several_cases_gives_the_result_of_each(kafka: Kafka, mode: str) -> None:
+    able = [case for case in CASES if (f"Faust, mode={mode}", case.name) not in CANNOT]
+    cases = [able[(DAY * HOSTED + turn) % len(able)] for turn in range(HOSTED)]
+    for case, written in zip(cases, hosted([(case, mode) for case in cases], 3, kafka), strict=True):
+        check(case, written)
 
 
 def test_what_an_engine_cannot_do_is_a_case_of_an_engine() -> None:

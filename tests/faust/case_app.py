@@ -1,10 +1,11 @@
-"""An app that hosts a conformance case: CASE by name, in MODE, with PREFIX before the names of topics."""
+"""An app that hosts conformance cases: HOSTED is `name=mode,…`; PREFIX and a number are before the names of topics."""
 
 import os
 import sys
 from pathlib import Path
 
 import faust
+from faust.types import StreamT
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
@@ -12,12 +13,29 @@ import eddy
 from tests.conformance.cases import CASES
 from tests.conformance.engines import prefixed
 
-CASE, PREFIX = os.environ.get("CASE", CASES[0].name), os.environ.get("PREFIX", "unnamed-")
+PREFIX = os.environ.get("PREFIX", "unnamed-")
 app = faust.App(
     f"{PREFIX}app",
     broker=os.environ.get("BROKER", "kafka://localhost:9092"),
     topic_disable_leader=True,
     consumer_auto_offset_reset="earliest",
 )
-topology = prefixed(next(case for case in CASES if case.name == CASE), PREFIX)
-eddy.faust.host(app, topology, os.environ.get("MODE", "agents"), config=eddy.Config())
+NAMED = {case.name: case for case in CASES}
+HOSTED = []
+for number, chosen in enumerate(os.environ.get("HOSTED", f"{CASES[0].name}=agents").split(",")):
+    name, mode = chosen.split("=")
+    HOSTED.append(eddy.faust.host(app, prefixed(NAMED[name], f"{PREFIX}{number}-"), mode, config=eddy.Config()))
+
+
+@app.agent(
+    app.topic(
+        min(sink.topic for sink in HOSTED[0].topology.plan.sinks()),
+        value_type=bytes,
+        value_serializer="raw",
+        allow_empty=True,
+    )
+)
+async def read(stream: StreamT[bytes]) -> None:
+    """Faust does not start without an agent."""
+    async for _ in stream:
+        pass

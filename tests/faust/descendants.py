@@ -4,11 +4,16 @@ An agent counts votes in a table of Faust's, and the topology multiplies them wi
 """
 
 import os
+import sys
+from pathlib import Path
 
 import faust
 from faust.types import StreamT
 
+sys.path.append(str(Path(__file__).resolve().parents[2]))
+
 import eddy
+from tests.faust.family import counting
 
 NAME, MODE = os.environ.get("NAME", "unnamed"), os.environ.get("MODE", "agents")
 app = faust.App(
@@ -20,23 +25,10 @@ app = faust.App(
     broker_heartbeat_interval=1,
     datadir=os.environ.get("DATA", "data"),
 )
-topology = eddy.Topology(f"{NAME}-family")
-parents = topology.table(f"{NAME}-nodes", key=eddy.String, value=eddy.String, name="nodes")
 votes = app.Table("votes", default=int, key_type=str, value_type=int, partitions=4)
-descendants = (
-    parents.to_relation()
-    .map(lambda node, parent: (parent, 1))
-    .recursively(lambda rows: rows.join(parents, lambda _, one, parent: (parent, 1)), name="ancestors")
-    .group_by_key()
-    .count("descendants")
-)
-descendants.to(f"{NAME}-descendants", value=eddy.Int64)
-descendants.join(
-    eddy.faust.table(topology, votes), lambda count, given: count * given, value=eddy.Int64, name="weighted"
-).to(f"{NAME}-weighted")
 eddy.faust.host(
     app,
-    topology,
+    counting(NAME, votes),
     MODE,
     config=eddy.Config(max_epoch_records=int(os.environ.get("EPOCH", "50000"))),
 )

@@ -3,6 +3,9 @@
 import random
 from collections import Counter
 from collections.abc import Mapping
+from typing import Any
+
+import faust
 
 import eddy
 from tests.faust.rig import PATIENCE_S, FaustWorker, Topics, unique
@@ -28,6 +31,23 @@ def descendants(parents: Mapping[str, str]) -> Counter[str]:
     return counts
 
 
+def counting(name: str, votes: Any) -> eddy.Topology:
+    """Counts all descendants, and multiplies them with the votes in a table of an app."""
+    topology = eddy.Topology(f"{name}-family")
+    parents = topology.table(f"{name}-nodes", key=eddy.String, value=eddy.String, name="nodes")
+    counts = (
+        parents.to_relation()
+        .map(lambda node, parent: (parent, 1))
+        .recursively(lambda rows: rows.join(parents, lambda _, one, parent: (parent, 1)), name="ancestors")
+        .group_by_key()
+        .count("descendants")
+    )
+    counts.to(f"{name}-descendants", value=eddy.Int64)
+    given = eddy.faust.table(topology, votes)
+    counts.join(given, lambda count, votes: count * votes, value=eddy.Int64, name="weighted").to(f"{name}-weighted")
+    return topology
+
+
 class Family:
     """The topics of one topology, and the latest counts in its outputs."""
 
@@ -47,6 +67,14 @@ class Family:
     def counts(self, topic: str = "descendants") -> dict[str, int]:
         latest = dict(self.topics.read(f"{self.name}-{topic}", PARTITIONS))
         return {k.decode(): eddy.Int64.decode(v) for k, v in latest.items() if k is not None and v is not None}
+
+    def kept(self) -> dict[str, int]:
+        """The state of the counts, as its changelog has it."""
+        app = faust.App(f"{self.name}-app", broker="kafka://none")
+        topology = counting(self.name, app.Table("votes", key_type=str, value_type=int, partitions=PARTITIONS))
+        with eddy.views(topology, self.topics.log) as views:
+            views.wait()
+            return dict(views["descendants"].range())
 
     def wait_for(self, expected: Mapping[str, int], *workers: FaustWorker, topic: str = "descendants") -> None:
         """Wait until an output has these counts. Fails if a worker ends before."""

@@ -1,31 +1,76 @@
 """mode="agents": Faust reads and balances the sources; results are those of an oracle, whatever befalls the workers."""
 
 import random
+import signal
+from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
+import eddy
 from tests.faust.conftest import Start
-from tests.faust.family import Family, descendants, tree
-from tests.faust.rig import PATIENCE_S
+from tests.faust.family import PARTITIONS, Family, descendants, tree
+from tests.faust.rig import PATIENCE_S, FaustWorker, Topics, unique
+from tests.seeds import in_turn
 from tests.waiting import wait_for
 
 HERE = Path(__file__).parent
 
 
-def test_descendants_are_counted_through_loops_and_joined_with_a_table_of_faust_s(start: Start, family: Family) -> None:
-    parents = tree(300)
+def stop(worker: FaustWorker) -> None:
+    assert worker.stop() == 0
+
+
+def pause(worker: FaustWorker) -> None:
+    worker.process.send_signal(signal.SIGSTOP)
+
+
+def proceed(worker: FaustWorker) -> None:
+    worker.process.send_signal(signal.SIGCONT)
+
+
+TROUBLES: dict[str, tuple[Callable[[FaustWorker], None], Callable[[FaustWorker], None]]] = {
+    "killed": (FaustWorker.kill, FaustWorker.restart),
+    "paused": (pause, proceed),
+    "stopped": (stop, FaustWorker.restart),
+}
+"""How a worker goes away, and comes back; each takes the partitions from it, and gives some back."""
+
+
+@pytest.mark.parametrize(
+    ("trouble", "nodes"),
+    [
+        *in_turn([(trouble, 300) for trouble in TROUBLES], 3),
+        *(pytest.param(trouble, 3_000, marks=pytest.mark.long) for trouble in TROUBLES),
+    ],
+)
+def test_outputs_and_states_are_the_oracle_s_when_one_of_two_workers_goes_away_and_comes_back(
+    start: Start, family: Family, tmp_path: Path, trouble: str, nodes: int
+) -> None:
+    parents, (away, back) = tree(nodes), TROUBLES[trouble]
+    half = dict(islice(parents.items(), nodes // 2))
+    first, second = (
+        start("descendants", HERE, NAME=family.name, EPOCH="50", DATA=str(tmp_path / name)) for name in ("1", "2")
+    )
+    second.wait_for_page("/eddy/readyz")
+    family.write(half)
+    family.vote("0", "0", "1", "0")  # Faust's tables are at least once: votes are compared before anything ends
+    counts = descendants(half)
+    family.wait_for({node: counts[node] * votes for node, votes in {"0": 3, "1": 1}.items()}, first, topic="weighted")
     family.write(parents)
-    worker = start("descendants", HERE, NAME=family.name)
-    family.wait_for(descendants(parents), worker)
+    wait_for(lambda: family.counts() != counts, PATIENCE_S, "some counts")
+    away(second)
+    family.wait_for(descendants(parents), first)
+    back(second)
     moved = parents | {"5": "0", "9": "1"}
     family.write({"5": "0", "9": "1"})
-    family.vote("0", "0", "5", "0")
     counts = descendants(moved)
-    family.wait_for(counts, worker)
-    family.wait_for({node: counts[node] * votes for node, votes in {"0": 3, "5": 1}.items()}, worker, topic="weighted")
-    assert worker.command("wait").returncode == 0
-    assert worker.stop() == 0
+    family.wait_for(counts, first, second)
+    assert first.command("wait").returncode == 0
+    assert family.kept() == counts
+    for worker in (first, second):
+        assert worker.stop() == 0, worker.said.read_text()[-6_000:]
 
 
 @pytest.mark.long
@@ -43,15 +88,21 @@ def test_killed_over_and_over_it_loses_and_doubles_nothing(start: Start, family:
 
 
 @pytest.mark.long
-def test_two_workers_that_come_and_go_share_the_partitions(start: Start, family: Family, tmp_path: Path) -> None:
-    parents = tree(3_000)
-    nodes = list(parents)
-    first = start("descendants", HERE, NAME=family.name, EPOCH="50", DATA=str(tmp_path / "first"))
-    family.write({node: parents[node] for node in nodes[:1_000]})
-    second = start("descendants", HERE, NAME=family.name, EPOCH="50", DATA=str(tmp_path / "second"))
-    second.wait_for_page("/eddy/readyz")
-    family.write({node: parents[node] for node in nodes[1_000:2_000]})
-    family.wait_for(descendants({node: parents[node] for node in nodes[:2_000]}), first, second)
-    second.kill()
-    family.write({node: parents[node] for node in nodes[2_000:]})
-    family.wait_for(descendants(parents), first)
+def test_a_backlog_takes_bounded_memory(start: Start, topics: Topics) -> None:
+    name, records, value = unique("faust-backlog"), 1_000_000, b"x" * 1_000
+    topics.make(PARTITIONS, f"{name}-in", f"{name}-out")
+    for number in range(0, records, 10_000):
+        keys: dict[int, list[bytes]] = {partition: [] for partition in range(PARTITIONS)}
+        for key in map(eddy.Int64.encode, range(number, number + 10_000)):
+            keys[topics.log.partitioner(key, PARTITIONS)].append(key)
+        topics.writer.begin()
+        for partition, mine in keys.items():
+            topics.writer.send(f"{name}-in", partition, mine, [value] * len(mine), [0] * len(mine))
+        topics.writer.commit({}, None)
+    worker = start("filtering", HERE, NAME=name)
+    wait_for(lambda: len(topics.read(f"{name}-out", PARTITIONS)) >= records // 1_000, 300.0, "the records", 1.0)
+    kept = {eddy.Int64.encode(number): eddy.Int64.encode(len(value)) for number in range(0, records, 1_000)}
+    assert sorted(topics.read(f"{name}-out", PARTITIONS)) == sorted(kept.items())
+    status = Path(f"/proc/{worker.process.pid}/status").read_text()
+    peak_kib = int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")))
+    assert peak_kib < 500 * 1_024  # the records alone are 1 GB

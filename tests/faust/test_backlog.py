@@ -1,16 +1,19 @@
 """The records of a partition that were read and not yet committed."""
 
 from eddy.connectors.faust.backlog import Backlog
-from eddy.connectors.faust.feed import Fed
 from eddy.connectors.log import Records, TopicPartition
 
 WHERE = TopicPartition("in", 0)
 
 
+def records(*offsets: int) -> Records:
+    return Records(*WHERE, offsets, offsets, [b"k"] * len(offsets), [b"%d" % o for o in offsets], None, offsets[-1] + 1)
+
+
 def backlog(*offsets: int, start: int = 0) -> Backlog:
     made = Backlog(WHERE, start)
     for offset in offsets:
-        made.add(Fed(WHERE, offset, offset, b"k", b"%d" % offset, ()))
+        made.add(records(offset))
     return made
 
 
@@ -24,6 +27,13 @@ def returned(found: Backlog, room: int = 100) -> list[int]:
 
 def test_records_at_or_below_the_stored_position_and_known_ones_are_left_out() -> None:
     assert returned(backlog(3, 4, 5, 4, 5, 6, start=5)) == [5, 6]
+
+
+def test_known_records_at_the_start_of_a_batch_are_left_out() -> None:
+    found = backlog(0, 1)
+    found.add(records(0, 1, 2, 3))
+    found.add(records(1, 2))
+    assert returned(found) == [0, 1, 2, 3]
 
 
 def test_records_come_once_in_parts_until_a_seek_brings_them_back() -> None:
@@ -65,6 +75,6 @@ def test_records_after_a_hole_at_the_beginning_wait_until_it_is_read() -> None:
     assert (returned(found), found.wanted) == ([], 3)
     found.extend(Records("in", 0, [0, 1], [0, 1], [b"k"] * 2, [b"v"] * 2, None, 2))
     assert (returned(found), found.kept) == ([0, 1], 2)
-    found.add(Fed(WHERE, 6, 6, b"k", b"v", ()))
+    found.add(records(6))
     found.extend(Records("in", 0, [2], [2], [b"k"], [b"v"], None, 3))
     assert returned(found) == [2, 3, 4, 6]

@@ -1,6 +1,5 @@
 """The worker's consumer, fed by hand, on a real broker."""
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -11,7 +10,7 @@ from eddy.connectors.faust.consumer import FaustConsumer
 from eddy.connectors.faust.feed import Assignment, Feed
 from eddy.connectors.log import Position, TopicPartition
 from tests.faust.rig import PATIENCE_S, Topics, unique
-from tests.faust.test_feed import events
+from tests.faust.test_feed import batch
 from tests.waiting import wait_for
 
 RECORDS, KEPT = 50, 20
@@ -25,7 +24,7 @@ class Fed:
         self.where = TopicPartition(name, 0)
         topics.make(1, name)
         topics.write(name, {b"%d" % number: b"v" for number in range(RECORDS)})
-        self.feed, self.offsets = Feed(1_000), list[int]()
+        self.feed, self.offsets = Feed(frozenset([name]), 10), list[int]()
         self.consumer = FaustConsumer(topics.log, self.feed, (name, f"{name}-app"), {name: 1}, {})
         self.assignment = Assignment(1, "m", None, frozenset([self.where]))
 
@@ -46,27 +45,48 @@ def fed(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fed]:
 
 
 def test_a_backlog_that_faust_does_not_bring_is_read_in_slices(fed: Fed) -> None:
-    async def assign() -> None:
-        fed.feed.assign(fed.assignment)
-
-    asyncio.run(assign())
+    fed.feed.assign(fed.assignment)
     wait_for(lambda: fed.poll() or len(fed.offsets) >= RECORDS, PATIENCE_S, "the records")
     assert fed.offsets == list(range(RECORDS))
 
 
-def test_records_that_are_committed_already_are_skipped_and_acknowledged(fed: Fed, topics: Topics) -> None:
-    topics.log.set_positions(fed.where.topic, {fed.where: RECORDS})
-    given = events(*range(RECORDS), topic=fed.where.topic)
-    for event in given:
-        event.message.incref(2)  # another agent reads them, too; so ours is not the last acknowledgement
-
-    async def feeding() -> None:
-        fed.feed.assign(fed.assignment)
-        assert fed.consumer.poll(1_000, 0.0).assigned == {fed.where}
-        await fed.feed.put(given)
+def test_records_that_faust_could_not_bring_since_too_many_were_under_way_are_left_to_it(
+    fed: Fed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LOOK_S", 0.0)
+    fed.feed.assign(fed.assignment)
+    assert fed.consumer.poll(1_000, 0.0).assigned == {fed.where}
+    for _ in range(3):
+        fed.feed.put(fed.where, batch(*range(len(fed.offsets), len(fed.offsets) + 10)), generation=1)
+        assert fed.feed.full
         fed.poll()
-        await asyncio.sleep(0)
+    assert fed.offsets == list(range(30))
 
-    asyncio.run(feeding())
-    assert fed.offsets == []
-    assert {event.message.refcount for event in given} == {1}
+
+def test_records_that_are_committed_already_are_skipped_and_faust_s_position_follows(fed: Fed, topics: Topics) -> None:
+    topics.log.set_positions(fed.where.topic, {fed.where: RECORDS})
+    fed.feed.assign(fed.assignment)
+    assert fed.consumer.poll(1_000, 0.0).assigned == {fed.where}
+    fed.feed.put(fed.where, batch(*range(RECORDS)), generation=1)
+    fed.poll()
+    assert (fed.offsets, fed.feed.full, fed.feed.position(fed.where)) == ([], False, RECORDS)
+
+
+def test_positions_are_read_anew_where_another_worker_has_gone_on_and_deleted_records(topics: Topics) -> None:
+    name = unique("faust-outdated")
+    where, loop = TopicPartition(name, 0), TopicPartition(f"{name}-loop", 0)
+    topics.make(1, where.topic, loop.topic)
+    topics.write(loop.topic, {b"%d" % number: b"v" for number in range(10)})
+    feed = Feed(frozenset([name]), 10)
+    feed.assign(Assignment(1, "m", None, frozenset([where])))
+    consumer = FaustConsumer(topics.log, feed, (name, f"{name}-app"), {name: 1}, {loop.topic: 1})
+    with closing(consumer):
+        assert consumer.poll(1_000, 0.0).assigned == {where, loop}
+        topics.log.set_positions(name, {loop: 10})
+        topics.log.delete_records({loop: 10})
+        polls = []
+        wait_for(lambda: polls.append(consumer.poll(1_000, 0.1)) or polls[-1].assigned, PATIENCE_S, "new positions")
+        assert (polls[-1].revoked, polls[-1].assigned) == ({where, loop}, {where, loop})
+        topics.write(loop.topic, {b"later": b"v"})
+        wait_for(lambda: polls.append(consumer.poll(1_000, 0.1)) or polls[-1].records, PATIENCE_S, "the record")
+    assert [list(records.keys) for records in polls[-1].records] == [[b"later"]]

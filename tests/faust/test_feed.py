@@ -1,66 +1,84 @@
-"""Records between Faust's loop and the worker's thread: which ones Faust still waits for."""
+"""Records between Faust's loop and the worker's thread: which come, how many at once, and the positions that follow."""
 
 import asyncio
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
-import faust
-from faust.types.tuples import ConsumerMessage
-
 from eddy.connectors.faust.feed import Assignment, Feed
-from eddy.connectors.log import TopicPartition
+from eddy.connectors.log import Records, TopicPartition
 
 WHERE = TopicPartition("in", 0)
 
 
-def events(*offsets: int, generation: int = 1, topic: str = "in") -> list[Any]:
-    """Faust's events, of an app without a consumer."""
-    app: Any = SimpleNamespace(consumer=None)
-    messages = [ConsumerMessage(topic, 0, o, 0.0, 0, [], b"k", b"v", None, generation_id=generation) for o in offsets]
-    return [faust.Event(app, b"k", b"v", {}, message) for message in messages]
-
-
-def waits_for(given: list[Any]) -> list[int]:
-    return [event.message.offset for event in given if not event.message.acked]
+def batch(*offsets: int, headers: tuple[tuple[str, bytes], ...] = ()) -> list[Any]:
+    """Records as aiokafka fetches them."""
+    return [SimpleNamespace(offset=o, timestamp=o, key=b"k", value=b"%d" % o, headers=headers) for o in offsets]
 
 
 def assignment(generation: int = 1) -> Assignment:
     return Assignment(generation, "m", None, frozenset([WHERE]))
 
 
-def test_faust_waits_for_records_that_the_worker_has_until_it_gives_them_up() -> None:
-    async def feeding() -> None:
-        feed = Feed(2)
-        feed.assign(assignment())
-        given, waiting = events(0, 1), events(2)
-        await feed.put(given)
-        blocked = asyncio.create_task(feed.put(waiting))
+def feed(capacity: int = 10) -> tuple[Feed, Assignment]:
+    made, given = Feed(frozenset(["in"]), capacity), assignment()
+    made.assign(given)
+    return made, given
+
+
+def offsets(taken: list[Records]) -> Iterator[int]:
+    return (offset for records in taken for offset in records.offsets)
+
+
+def test_a_batch_arrives_in_columns() -> None:
+    made, given = feed()
+    made.put(WHERE, batch(3, 5, headers=(("h", b"1"),)), generation=1)
+    (records,) = made.take(given, 0.0)
+    assert (list(records.offsets), list(records.values), records.next_offset) == ([3, 5], [b"3", b"5"], 6)
+    assert records.headers == [(("h", b"1"),)] * 2
+    assert made.take(given, 0.0) == []
+
+
+def test_it_is_full_until_records_are_committed_and_says_that_it_was() -> None:
+    made, _ = feed(capacity=2)
+    made.put(WHERE, batch(100), generation=1)
+    assert (made.full, made.was_full()) == (False, False)
+    made.put(WHERE, batch(101), generation=1)
+    assert made.full
+    made.release({WHERE: 101})
+    assert (made.full, made.was_full(), made.was_full()) == (False, True, False)
+
+
+def test_position_is_the_last_one_that_was_committed_in_this_assignment() -> None:
+    made, _ = feed()
+    assert made.position(WHERE) is None
+    made.release({WHERE: 7})
+    assert made.position(WHERE) == 7
+    made.assign(assignment(generation=2))
+    assert made.position(WHERE) is None
+
+
+def test_records_of_an_earlier_generation_or_for_a_worker_that_has_ended_are_dropped() -> None:
+    made, given = feed(capacity=1)
+    made.put(WHERE, batch(0), generation=1)
+    made.assign(again := assignment(generation=2))
+    made.put(WHERE, batch(1), generation=1)
+    assert made.take(given, 0.0) == made.take(again, 0.0) == []
+    made.put(WHERE, batch(2), generation=2)
+    assert [*offsets(made.take(again, 0.0))] == [2]
+    made.end()
+    made.put(WHERE, batch(3), generation=2)
+    assert (made.take(again, 0.0), made.full) == ([], False)
+
+
+def test_revoking_waits_until_the_worker_has_let_go() -> None:
+    async def revoking() -> None:
+        made, given = feed()
+        made.adopted = given
+        waits = asyncio.create_task(made.revoke())
         await asyncio.sleep(0)
-        assert (waits_for(given), blocked.done()) == ([0, 1], False)
-        feed.give_up()
-        await blocked
-        assert waits_for(given + waiting) == []
-        feed.assign(again := assignment(generation=2))
-        given = events(0, generation=2)
-        await feed.put(given)
-        assert (waits_for(given), [fed.offset for fed in feed.take(again, 0.0)]) == ([0], [0])
+        assert (made.assignment, waits.done()) == (None, False)
+        made.adopted = None
+        await waits
 
-    asyncio.run(feeding())
-
-
-def test_faust_waits_for_no_record_of_an_earlier_generation_or_of_a_worker_that_has_ended() -> None:
-    async def feeding() -> None:
-        feed = Feed(10)
-        feed.assign(assignment())
-        given, late = events(0), events(1)
-        await feed.put(given)
-        feed.assign(assignment(generation=2))
-        await feed.put(late)
-        assert waits_for(given + late) == []
-        feed.end()
-        feed.assign(assignment(generation=3))
-        given = events(2, generation=3)
-        await feed.put(given)
-        assert waits_for(given) == []
-
-    asyncio.run(feeding())
+    asyncio.run(revoking())

@@ -7,9 +7,7 @@ log, up to `wanted` and in slices; until then Faust's records wait in `_later`, 
 """
 
 from bisect import bisect_left
-from collections import deque
 
-from eddy.connectors.faust.feed import Fed
 from eddy.connectors.log import Headers, Records, TopicPartition
 
 __all__ = ["Backlog"]
@@ -31,7 +29,7 @@ class Backlog:
         self._keys: list[bytes | None] = []
         self._values: list[bytes | None] = []
         self._headers: list[Headers] = []
-        self._later: deque[Fed] = deque()
+        self._later: list[Records] = []
         self._cursor = 0
         self.joined = False
         self.next_offset = self.position = self.wanted = start
@@ -45,38 +43,35 @@ class Backlog:
         """The number of records that are not committed yet, returned or not."""
         return len(self._offsets)
 
-    def add(self, fed: Fed) -> None:
-        """Append a record from Faust, or let it wait for those before it; one that is known is left out."""
-        if fed.offset < self.next_offset:
+    def add(self, records: Records) -> None:
+        """Append records from Faust, or let them wait for those before them; those that are known are left out."""
+        known = bisect_left(records.offsets, self.next_offset)
+        if known == len(records):
             return
-        if self._later or (not self.joined and fed.offset > self.next_offset):
-            self._later.append(fed)
-            self.wanted = max(self.wanted, self._later[0].offset)
+        records = records.slice(known, len(records))
+        if self._later or (not self.joined and records.offsets[0] > self.next_offset):
+            self._later.append(records)
+            self.wanted = max(self.wanted, self._later[0].offsets[0])
             return
-        self._append(fed)
-
-    def _append(self, fed: Fed) -> None:
-        self._offsets.append(fed.offset)
-        self._timestamps.append(fed.timestamp)
-        self._keys.append(fed.key)
-        self._values.append(fed.value)
-        self._headers.append(fed.headers)
-        self.next_offset = fed.offset + 1
+        self._append(records)
         self.joined = True
 
     def extend(self, records: Records) -> None:
         """Append records that were read from the log at `next_offset`."""
+        self._append(records)
+        if self._later and self.next_offset >= self._later[0].offsets[0]:
+            later, self._later = self._later, []
+            self.joined = True
+            for waiting in later:
+                self.add(waiting)
+
+    def _append(self, records: Records) -> None:
         self._offsets += records.offsets
         self._timestamps += records.timestamps
         self._keys += records.keys
         self._values += records.values
         self._headers += records.headers or [()] * len(records)
         self.next_offset = records.next_offset
-        if self._later and self.next_offset >= self._later[0].offset:
-            later, self._later = self._later, deque()
-            for fed in later:
-                if fed.offset >= self.next_offset:
-                    self._append(fed)
 
     def first(self, max_records: int) -> Records | None:
         """The next records, at most so many; empty ones where only the position has moved; None if nothing has."""

@@ -36,4 +36,4 @@ class _Commands(click.Group):
 def add_commands() -> None:
     """Add the group to Faust's command line; a second call does nothing."""
     if "eddy" not in cli.commands:
-        cli.add_command(_Commands("eddy", help="The topologies of eddy's that this app hosts.", no_args_is_help=True))
+        cli.add_command(_Commands("eddy", help="The eddy topologies that this app hosts.", no_args_is_help=True))

@@ -5,10 +5,10 @@
                  the owner of a source's i, a single one to the owner of a source's first
     positions    eddy's, in a group without members; Faust's member guards each transaction (`GuardedGroup`)
 
-Records at or below the stored positions are skipped, and acknowledged: Faust's own positions follow eddy's, and are
-behind them after a crash. Records that Faust has not brought for a while are read from the log: those of a partition
-that it has stopped to fetch (faust#629), and those of a backlog, of which it reads a few thousand in a second. A line
-of the log says so, once for each assignment. At most `_KEPT` records are read before the earlier ones are committed.
+Records at or below the stored positions are skipped: Faust's own positions follow eddy's, and are behind them after a
+crash. Records that Faust has not brought for a while are read from the log: those before its own position, and those
+of a partition that it has stopped to fetch (faust#629). A line of the log says so, once for each assignment. At
+most `_KEPT` records are read before the earlier ones are committed.
 """
 
 import logging
@@ -51,10 +51,25 @@ class FaustConsumer:
         self._follower: Follower | None = None
         self._paused: set[TopicPartition] = set()
         self._looked_at, self._unread, self._said = time.monotonic(), dict[TopicPartition, int](), False
-        self._committed: dict[TopicPartition, int] = {}
 
     def poll(self, max_records: int, timeout_s: float, max_bytes: int = UNBOUNDED) -> Poll:
         """As `Consumer.poll`."""
+        try:
+            return self._poll(max_records, timeout_s, max_bytes)
+        except ConnectorError as error:
+            if error.retriable or not self._is_outdated():
+                raise
+            return self._adopt(self._feed.assignment)
+
+    def _is_outdated(self) -> bool:
+        """Whether another worker has gone on with an exchange, and maybe deleted records that this one still wants.
+
+        So it is after a pause beyond the session, until Faust learns of it.
+        """
+        starts = self._log.starts(self._group, [*self._exchanged])
+        return any(starts[partition] > position for partition, position in self._exchanged.items())
+
+    def _poll(self, max_records: int, timeout_s: float, max_bytes: int) -> Poll:
         if self._feed.assignment is not self._assignment:
             return self._adopt(self._feed.assignment)
         if self._assignment is None or self._paused:
@@ -72,20 +87,15 @@ class FaustConsumer:
             self._take_in(min(left, _SLICE_S))
 
     def _take_in(self, timeout_s: float) -> None:
-        """Sort the records that have come into backlogs; those that are committed are acknowledged."""
+        """Sort the records that have come into backlogs."""
         assert self._assignment is not None
-        repeated: set[TopicPartition] = set()
         try:
-            for fed in self._feed.take(self._assignment, timeout_s):
-                self._backlogs[fed.partition].add(fed)
-                if fed.offset < self._committed[fed.partition]:
-                    repeated.add(fed.partition)
+            for records in self._feed.take(self._assignment, timeout_s):
+                self._backlogs[TopicPartition(records.topic, records.partition)].add(records)
         except BaseException:
             for backlog in self._backlogs.values():
                 backlog.joined = False  # what was taken and not added has left a hole
             raise
-        if repeated:
-            self._feed.release({partition: self._committed[partition] for partition in repeated})
 
     def _fill(self) -> None:
         """Read a slice of the records that are to be read from the log, of each partition that has room."""
@@ -99,10 +109,15 @@ class FaustConsumer:
                     backlog.extend(records)
 
     def _look(self) -> None:
-        """Have records read that were there at the last look already, and that Faust has not brought since."""
+        """Have records read that were there at the last look already, and that Faust has not brought since.
+
+        Records that it could not bring, since too many were under way, do not count.
+        """
         if time.monotonic() - self._looked_at < _LOOK_S:
             return
         self._looked_at = time.monotonic()
+        if self._feed.was_full():
+            self._unread = {}
         for partition, end in self._unread.items():
             backlog = self._backlogs[partition]
             if backlog.next_offset < end:
@@ -150,8 +165,8 @@ class FaustConsumer:
         exchanges = [TopicPartition(t, p) for t, count in self._exchanges.items() for p in numbers.get(count, ())]
         starts = self._log.starts(self._group, [*sources, *exchanges])
         self._backlogs = {tp: Backlog(tp, starts[tp]) for tp in sources}
-        self._committed = {tp: starts[tp] for tp in sources}
         self._exchanged = {tp: starts[tp] for tp in exchanges}
+        self._feed.release({tp: starts[tp] for tp in sources})
         self._assignment = self._feed.adopted = assignment
         return Poll(revoked=revoked, assigned=self.assignment())
 
@@ -213,7 +228,6 @@ class FaustConsumer:
         done = {tp: at.offset for tp, at in positions.items() if tp in self._backlogs}
         for partition, offset in done.items():
             self._backlogs[partition].forget(offset)
-        self._committed |= done
         self._feed.release(done)
 
     def close(self) -> None:

@@ -1,27 +1,24 @@
-"""Records on their way from Faust's loop to the worker's thread, and acknowledgements on their way back.
+"""Records on their way from Faust's loop to the worker's thread, and positions on their way back.
 
-    Faust's loop    assign, revoke      put ──▶ records ──▶ take      the worker's thread
-                                        ack ◀── positions ◀── release
+    Faust's loop    assign, revoke      put ──▶ batches ───▶ take      the worker's thread
+                                   position ◀── positions ◀── release
 
-Invariant: a record is acknowledged after the transaction that moved the position past it. At most `capacity` records
-are under way; `put` waits, and so does Faust's stream.
+Records stay in the batches in which Faust's consumer has fetched them: there is no call for each of them until the
+worker's thread makes columns of them.
 
-Faust waits for the acknowledgement of all records before it rebalances or stops (`stream_wait_empty`). So records that
-this worker is not going to commit are dropped: Faust no longer waits for them, and its positions do not pass them.
+Invariant: `position` is that of a committed transaction. Faust fetches no more while `full`, so that at most
+`capacity` records and those of one call are under way.
 """
 
 import asyncio
 import threading
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
-from faust.types import EventT
+from eddy.connectors.log import Records, TopicPartition
 
-from eddy.connectors.log import Headers, TopicPartition
-
-__all__ = ["Assignment", "Fed", "Feed"]
+__all__ = ["Assignment", "Feed"]
 
 _PAUSE_S = 0.005
 _HANDOVER_S = 10.0
@@ -37,39 +34,24 @@ class Assignment:
     partitions: frozenset[TopicPartition]
 
 
-class Fed(NamedTuple):
-    """One record as Faust's consumer has read it; the timestamp in milliseconds."""
-
-    partition: TopicPartition
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: Headers
-
-
 class Feed:
-    """The records of one topology's sources."""
+    """The records of one topology's sources, `topics`."""
 
-    def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
+    def __init__(self, topics: frozenset[str], capacity: int) -> None:
+        self.topics, self._capacity = topics, capacity
         self._arrived = threading.Condition()
-        self._records: deque[Fed] = deque()
-        self._unacknowledged: dict[TopicPartition, deque[EventT[Any]]] = {}
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._under_way = 0
-        self._ended = False
+        self._batches: list[tuple[TopicPartition, Sequence[Any]]] = []
+        self._given: dict[TopicPartition, range] = {}
+        self._released: dict[TopicPartition, int] = {}
+        self._ended = self._was_full = False
         self.assignment: Assignment | None = None
         self.adopted: Assignment | None = None
         """The assignment that the worker works with."""
 
     def assign(self, assignment: Assignment) -> None:
         """Faust's group has assigned partitions; records of earlier generations are dropped, and come again."""
-        self._loop = asyncio.get_running_loop()
-        self._drop()
         with self._arrived:
-            if not self._ended:
-                self._unacknowledged = {partition: deque() for partition in assignment.partitions}
+            self._batches, self._given, self._released = [], {}, {}
             self.assignment = assignment
             self._arrived.notify_all()
 
@@ -82,50 +64,55 @@ class Feed:
         while self.adopted is not None and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(_PAUSE_S)
 
-    async def put(self, events: Sequence[EventT[Any]]) -> None:
-        """Give records to the worker; waits while too many are under way."""
-        while self._under_way >= self._capacity:
-            await asyncio.sleep(_PAUSE_S)
-        fed = []
-        for event in events:
-            message = event.message
-            partition = TopicPartition(message.topic, message.partition)
-            waiting = self._unacknowledged.get(partition)
-            current = self.assignment
-            if waiting is None or current is None or message.generation_id != current.generation:
-                message.acked = True  # it comes again, here or elsewhere
-                continue
-            waiting.append(event)
-            headers: Any = message.headers  # pairs, as aiokafka gives them
-            time_ms = round((message.timestamp or 0.0) * 1_000)
-            fed.append(Fed(partition, message.offset, time_ms, message.key, message.value, tuple(headers or ())))
+    @property
+    def full(self) -> bool:
+        """Whether so many records are under way that no more should come."""
         with self._arrived:
-            self._under_way += len(fed)
-            self._records.extend(fed)
-            self._arrived.notify_all()
+            under_way = sum(
+                max(0, given.stop - max(given.start, self._released.get(partition, 0)))
+                for partition, given in self._given.items()
+            )
+            is_full = under_way >= self._capacity and not self._ended
+            self._was_full |= is_full
+            return is_full
 
-    def take(self, assignment: Assignment, timeout_s: float) -> list[Fed]:
+    def was_full(self) -> bool:
+        """Whether it was full since the last call: then it is not Faust that is late."""
+        with self._arrived:
+            was_full, self._was_full = self._was_full, False
+            return was_full
+
+    def put(self, partition: TopicPartition, batch: Sequence[Any], generation: int) -> None:
+        """Give the worker consecutive records of a partition, as aiokafka has fetched them in this generation."""
+        with self._arrived:
+            current = self.assignment
+            if current is None or self._ended or generation != current.generation or not batch:
+                return  # they come again, here or elsewhere
+            if partition in current.partitions:
+                start = self._given[partition].start if partition in self._given else batch[0].offset
+                self._given[partition] = range(start, batch[-1].offset + 1)
+                self._batches.append((partition, batch))
+                self._arrived.notify_all()
+
+    def take(self, assignment: Assignment, timeout_s: float) -> list[Records]:
         """The records that have come, waiting up to `timeout_s` for one; none once the assignment has changed."""
         with self._arrived:
-            if not self._records and self.assignment is assignment:
+            if not self._batches and self.assignment is assignment:
                 self._arrived.wait(timeout_s)
             if self.assignment is not assignment:
                 return []
-            taken = list(self._records)
-            self._records.clear()
-            return taken
+            taken, self._batches = self._batches, []
+        return [_columns(partition, batch) for partition, batch in taken]
 
     def release(self, positions: Mapping[TopicPartition, int]) -> None:
-        """The worker's transaction has committed: let Faust acknowledge the records before these positions."""
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._acknowledge, dict(positions))
+        """The worker's transaction has committed these positions: Faust's may follow."""
+        with self._arrived:
+            self._released |= positions
 
-    def _acknowledge(self, positions: Mapping[TopicPartition, int]) -> None:
-        for partition, position in positions.items():
-            waiting = self._unacknowledged.get(partition, deque())
-            while waiting and waiting[0].message.offset < position:
-                waiting.popleft().ack()
-                self._under_way -= 1
+    def position(self, partition: TopicPartition) -> int | None:
+        """The committed position of a partition, once it is known."""
+        with self._arrived:
+            return self._released.get(partition)
 
     def begin(self) -> None:
         """A worker is about to start."""
@@ -133,19 +120,19 @@ class Feed:
 
     def end(self) -> None:
         """The worker has ended: drop its records, and those that still come."""
-        self._ended = True
-        self.give_up()
-
-    def give_up(self) -> None:
-        """Drop the records under way, and those that still come in this generation."""
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._drop)
-
-    def _drop(self) -> None:
-        for waiting in self._unacknowledged.values():
-            for event in waiting:
-                event.message.acked = True  # for Faust's waiting only: its positions are moved by `ack`
         with self._arrived:
-            self._records.clear()
-            self._unacknowledged = {}
-            self._under_way = 0
+            self._ended, self._batches = True, []
+
+
+def _columns(partition: TopicPartition, batch: Sequence[Any]) -> Records:
+    """Records of aiokafka's, in columns."""
+    headers = [tuple(record.headers) for record in batch]
+    return Records(
+        *partition,
+        [record.offset for record in batch],
+        [record.timestamp for record in batch],
+        [record.key for record in batch],
+        [record.value for record in batch],
+        headers if any(headers) else None,
+        batch[-1].offset + 1,
+    )

@@ -9,7 +9,6 @@ from eddy.config import Config
 from eddy.connectors.faust.connection import config_of, member_of, settings_of
 from eddy.connectors.faust.feed import Feed
 from eddy.connectors.faust.log import FaustLog
-from eddy.connectors.faust.source_agent import source_topics
 from eddy.connectors.faust.tables import changelogs, wait_for_changelogs
 from eddy.connectors.kafka import KafkaLog, KafkaSettings
 from eddy.connectors.log import Log
@@ -26,6 +25,7 @@ class HostedTopology:
     """A topology in an app. Made by `host`.
 
     `watch` has the worker's figures, from the app's start on. `registry` is Prometheus's, None for the process's.
+    `feed` has the records of the sources in mode="agents".
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class HostedTopology:
         registry: Any,
         feed: Feed | None,
     ) -> None:
-        self.app, self.topology, self.registry, self._feed = app, topology, registry, feed
+        self.app, self.topology, self.registry, self.feed = app, topology, registry, feed
         self._config, self._member, self._log = config, member, log
         self.watch: Watch | None = None
 
@@ -56,15 +56,14 @@ class HostedTopology:
         return self._log.settings if self._log is not None else settings_of(self.app)
 
     def _worker_log(self) -> KafkaLog:
-        if self._feed is None:
+        if self.feed is None:
             return self.open_log()
-        sources = source_topics(self.app, self.topology)
-        return FaustLog(self._settings(), self._feed, self.app.conf.id, sources, lambda: self.app.rebalancing)
+        return FaustLog(self._settings(), self.feed, self.app.conf.id)
 
     @property
     def group(self) -> str:
         """The group whose members run the worker: the topology's own, or Faust's."""
-        return self.topology.name if self._feed is None else self.app.conf.id
+        return self.topology.name if self.feed is None else self.app.conf.id
 
     def worker_config(self) -> Config:
         """The worker's settings."""
@@ -73,8 +72,8 @@ class HostedTopology:
     def worker_maker(self) -> WorkerMaker:
         """A function that makes a worker and its log, to be called in the worker's thread."""
         config, member = self.worker_config(), self._member or member_of(self.app)
-        if self._feed is not None:
-            self._feed.begin()
+        if self.feed is not None:
+            self.feed.begin()
 
         def make() -> tuple[Log, Worker]:
             log = self._worker_log()
@@ -89,9 +88,9 @@ class HostedTopology:
         return make
 
     def ended(self) -> None:
-        """The worker's thread has ended: Faust has no acknowledgements to wait for."""
-        if self._feed is not None:
-            self._feed.end()
+        """The worker's thread has ended: Faust's records have nowhere to go."""
+        if self.feed is not None:
+            self.feed.end()
 
 
 HOSTED: list[HostedTopology] = []

@@ -19,7 +19,7 @@ from eddy.connectors.faust.feed import Feed
 from eddy.connectors.faust.hosted import HOSTED, HostedTopology
 from eddy.connectors.faust.pages import add_pages
 from eddy.connectors.faust.service import service_class
-from eddy.connectors.faust.source_agent import add_agent, check_app
+from eddy.connectors.faust.source_agent import add_agent, check_app, source_topics
 from eddy.connectors.faust.transport import read_committed
 from eddy.connectors.kafka import KafkaLog
 from eddy.errors import TopologyError
@@ -65,11 +65,11 @@ def host(
     if any(other.app is app and other.topology.name == topology.name for other in HOSTED):
         raise TopologyError(f"faust.host '{topology.name}': the app hosts it already; each topology once is needed")
     check_reads(topology.plan)
-    feed = Feed(_IN_FLIGHT) if mode == "agents" else None
+    feed = Feed(frozenset(source_topics(app, topology)), _IN_FLIGHT) if mode == "agents" else None
     hosted = HostedTopology(app, topology, config, member, log, registry, feed)
     first = not any(other.app is app for other in HOSTED)
     if first:
-        read_committed(app)
+        read_committed(app, lambda: [other.feed for other in HOSTED if other.app is app and other.feed is not None])
     if feed is not None:
         check_app(app, topology)
         add_agent(app, topology, feed)

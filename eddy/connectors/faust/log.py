@@ -1,6 +1,6 @@
 """The log of a worker whose sources Faust reads: Kafka, with another consumer."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from eddy.connectors.faust.consumer import FaustConsumer
 from eddy.connectors.faust.feed import Feed
@@ -13,28 +13,23 @@ __all__ = ["FaustLog"]
 
 
 class FaustLog(KafkaLog):
-    """A `KafkaLog` for one worker, whose `sources` come by a `Feed` from the members of `faust_group`.
-
-    `rebalancing` tells whether Faust waits for a new assignment.
-    """
+    """A `KafkaLog` for one worker, whose sources come by a `Feed` from the members of `faust_group`."""
 
     def __init__(
         self,
         settings: KafkaSettings,
         feed: Feed,
         faust_group: str,
-        sources: Collection[str],
-        rebalancing: Callable[[], bool],
     ) -> None:
         super().__init__(settings)
-        self._feed, self._faust_group, self._names, self._rebalancing = feed, faust_group, sources, rebalancing
+        self._feed, self._faust_group = feed, faust_group
         self._member: FaustConsumer | None = None
 
     def consumer(self, group: str, topics: Sequence[str], member: str) -> Consumer:  # type: ignore[override]
         """As `Log.consumer`. Raises: ConfigurationError for an internal topic that no source is partitioned as."""
         counts = {name: spec.partitions for name, spec in self.topics(topics).items()}
-        sources = {name: counts[name] for name in topics if name in self._names}
-        exchanges = {name: counts[name] for name in topics if name not in self._names}
+        sources = {name: counts[name] for name in topics if name in self._feed.topics}
+        exchanges = {name: counts[name] for name in topics if name not in self._feed.topics}
         for name, count in exchanges.items():
             if count not in {1, *sources.values()}:
                 raise ConfigurationError(
@@ -45,13 +40,7 @@ class FaustLog(KafkaLog):
         return self._member
 
     def producer(self, transactional_id: str | None) -> KafkaProducer:
-        """As `Log.producer`; what it commits is acknowledged to Faust.
-
-        Another one is asked for after a fence. If the group has gone on without this member, nothing can be committed
-        until Faust has joined again, for which it waits until nothing is under way.
-        """
-        if self._rebalancing():
-            self._feed.give_up()
+        """As `Log.producer`; Faust's positions follow those that it commits."""
         made = super().producer(transactional_id)
         made.observe(self._committed)
         return made

@@ -1,7 +1,7 @@
-"""mode="agents": the agent that gives the records of a topology's sources to its worker.
+"""mode="agents": the agent that subscribes to a topology's sources, and shows in `faust agents`.
 
-It shows in `faust agents`. Records are acknowledged when eddy's transaction has committed, not when the agent has
-passed them on (`noack_take`): an agent of Faust's acknowledges a record even if it raises.
+Faust's consumer gives their records to the feed in whole batches (`transport.py`). Its positions follow eddy's
+transactions, not the agent: an agent of Faust's acknowledges a record even if it raises.
 """
 
 from collections.abc import Set
@@ -13,15 +13,12 @@ from faust.types.enums import ProcessingGuarantee
 
 from eddy.connectors.faust.feed import Assignment, Feed
 from eddy.connectors.faust.tables import changelogs
-from eddy.connectors.faust.transport import CommittedConsumer
+from eddy.connectors.faust.transport import CommittedConsumer, SourceTopic
 from eddy.connectors.log import TopicPartition
 from eddy.errors import ConfigurationError
 from eddy.topology.topology import Topology
 
 __all__ = ["add_agent", "check_app", "source_topics"]
-
-_BATCH = 2_000
-_WITHIN_S = 0.02
 
 
 def source_topics(app: faust.App, topology: Topology) -> list[str]:
@@ -53,10 +50,10 @@ def check_app(app: faust.App, topology: Topology) -> None:
 
 
 def add_agent(app: faust.App, topology: Topology, feed: Feed) -> None:
-    """Let an agent of the app read the sources of a topology into the feed."""
-    names = set(source_topics(app, topology))
-    topic = app.topic(
-        *sorted(names),
+    """Let an agent of the app subscribe to the sources of a topology, and the feed know of assignments."""
+    topic: Any = SourceTopic(
+        app,
+        topics=sorted(feed.topics),
         key_type=bytes,
         value_type=bytes,
         key_serializer="raw",
@@ -65,13 +62,13 @@ def add_agent(app: faust.App, topology: Topology, feed: Feed) -> None:
     )
 
     async def read(stream: Any) -> None:
-        async for events in stream.noack_take(_BATCH, within=_WITHIN_S):
-            await feed.put(events)
+        async for _ in stream:
+            pass  # where other agents read the topic, too, Faust brings its records here; the feed has them already
 
     async def assigned(sender: Any, /, *given: Set[TP], **_: Any) -> None:
         consumer = app.consumer
         assert isinstance(consumer, CommittedConsumer)
-        ours = frozenset(TopicPartition(tp.topic, tp.partition) for tp in set().union(*given) if tp.topic in names)
+        ours = frozenset(TopicPartition(*tp) for tp in set().union(*given) if tp.topic in feed.topics)
         feed.assign(Assignment(app.consumer_generation_id, *consumer.member(), ours))
 
     async def revoked(sender: Any, /, *given: Set[TP], **_: Any) -> None:

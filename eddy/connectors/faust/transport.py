@@ -1,20 +1,39 @@
-"""A transport that reads committed records only: Faust's own, by aiokafka, with another isolation level.
+"""A transport that reads committed records only and feeds hosted topologies: Faust's own, with two changes.
 
 Faust reads records of open and aborted transactions, unless the app is `exactly_once`. An app that hosts a topology
 reads topics that are written in transactions, eddy's outputs first of all; without this its agents would see rows of
 epochs that were undone. It is set by the app's own `transport`, once the app is configured.
+
+In mode="agents" the batches that aiokafka has fetched go to the `Feed`s of their topics as they are: Faust makes two
+tasks, a message and an event of each record, and so brings a few thousand in a second. Where agents of the app read
+the same topic, they get the records as ever.
 """
 
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import faust
 from faust.transport.drivers import aiokafka as driver
+from faust.types import TP
 
+from eddy.connectors.faust.feed import Feed
+from eddy.connectors.log import TopicPartition
 from eddy.errors import ConfigurationError
 
-__all__ = ["CommittedConsumer", "read_committed"]
+__all__ = ["CommittedConsumer", "SourceTopic", "read_committed"]
 
 _SCHEMES = ("kafka", "aiokafka")
+_PAUSE_S = 0.005
+_FETCHED = 5_000
+"""Records that one call fetches, at most; a fetch of the broker's may have many more, compressed."""
+
+Batches = Mapping[TP, list[Any]]
+
+
+class SourceTopic(faust.Topic):
+    """The sources of a hosted topology, as its agent subscribes to them."""
 
 
 class _Thread(driver.AIOKafkaConsumerThread):
@@ -23,6 +42,13 @@ class _Thread(driver.AIOKafkaConsumerThread):
         made._isolation_level = "read_committed"  # read when it starts; Faust has no setting for it
         return made
 
+    async def _fetch_records(
+        self, consumer: Any, active_partitions: set[TP], timeout: float | None = None, max_records: int | None = None
+    ) -> Batches:
+        most = min(max_records or _FETCHED, _FETCHED)
+        found: Batches = await super()._fetch_records(consumer, active_partitions, timeout, most)
+        return found
+
     def member(self) -> tuple[str, str | None]:
         """The id of this member of the group, and its static name, if any."""
         coordinator = self._ensure_consumer()._coordinator
@@ -30,7 +56,10 @@ class _Thread(driver.AIOKafkaConsumerThread):
 
 
 class CommittedConsumer(driver.Consumer):
-    """Faust's consumer, for committed records; it tells which member of the group it is."""
+    """Faust's consumer, for committed records; it tells which member of the group it is.
+
+    Invariant: the position that it commits for a topic that only feeds read is one that eddy has committed.
+    """
 
     def _new_consumer_thread(self) -> driver.AIOKafkaConsumerThread:
         return _Thread(self, loop=self.loop, beacon=self.beacon)
@@ -40,15 +69,67 @@ class CommittedConsumer(driver.Consumer):
         assert isinstance(self._thread, _Thread)
         return self._thread.member()
 
+    def _feeds(self, topic: str) -> list[Feed]:
+        assert isinstance(self.transport, ReadCommittedTransport)
+        return [feed for feed in self.transport.feeds() if topic in feed.topics]
+
+    def _is_shared(self, topic: str) -> bool:
+        """Whether agents of the app read a topic, too."""
+        others = (channel for channel in self.app.topics if not isinstance(channel, SourceTopic))
+        return any(topic in channel.topics or (channel.pattern and channel.pattern.search(topic)) for channel in others)
+
+    async def _getmany(self, active_partitions: set[TP] | None, timeout: float) -> Batches:
+        """Fetch records; those of feeds that are full stay in aiokafka's buffers, which are bounded."""
+        active = active_partitions or set()
+        full = {tp for tp in active if any(feed.full for feed in self._feeds(tp.topic))}
+        if full and full == active:
+            await asyncio.sleep(_PAUSE_S)
+            return {}
+        records: Batches = await super()._getmany(active - full, _PAUSE_S if full else timeout)
+        if not self.flow_active:
+            return records  # Faust drops them, and seeks back to where they begin
+        return {tp: batch for tp, batch in records.items() if not self._feed(tp, batch)}
+
+    def _feed(self, tp: TP, batch: list[Any]) -> bool:
+        """Give a batch to the feeds of its topic. Returns: whether nobody else is to have it."""
+        feeds = self._feeds(tp.topic)
+        for feed in feeds:
+            feed.put(TopicPartition(tp.topic, tp.partition), batch, self.app.consumer_generation_id)
+        if not feeds or self._is_shared(tp.topic):
+            return False
+        monitor = self.app.monitor
+        monitor.track_tp_end_offset(tp, self.highwater(tp))
+        monitor.stream_inbound_time[tp] = time.monotonic()  # or Faust says that the stream is idle
+        return True
+
+    def _filter_tps_with_pending_acks(self, topics: Any = None) -> Iterator[TP]:
+        fed = [tp for tp in self.assignment() if self._feeds(tp.topic) and not self._is_shared(tp.topic)]
+        yield from fed
+        yield from (tp for tp in super()._filter_tps_with_pending_acks(topics) if tp not in fed)
+
+    def _new_offset(self, tp: TP) -> int | None:
+        feeds = self._feeds(tp.topic)
+        if not feeds or self._is_shared(tp.topic):
+            return super()._new_offset(tp)
+        positions = [feed.position(TopicPartition(tp.topic, tp.partition)) for feed in feeds]
+        return None if None in positions else min(position for position in positions if position is not None)
+
+    async def wait_empty(self) -> None:
+        """Faust rebalances or stops: wait for the end of the workers' epochs, and commit their positions."""
+        assert isinstance(self.transport, ReadCommittedTransport)
+        await asyncio.gather(*(feed.revoke() for feed in self.transport.feeds()))
+        await super().wait_empty()
+
 
 class ReadCommittedTransport(driver.Transport):
-    """Faust's transport for Kafka, for committed records."""
+    """Faust's transport for Kafka, for committed records. `feeds` returns those of the app."""
 
     Consumer = CommittedConsumer
+    feeds: Callable[[], Iterable[Feed]] = staticmethod(tuple)
 
 
-def read_committed(app: faust.App) -> None:
-    """Let all agents and tables of an app read committed records only, from its start on."""
+def read_committed(app: faust.App, feeds: Callable[[], Iterable[Feed]]) -> None:
+    """Let all agents and tables of an app read committed records only, from its start on, and feed `feeds()`."""
 
     def configured(*_: Any, **__: Any) -> None:
         urls = app.conf.broker_consumer
@@ -58,7 +139,9 @@ def read_committed(app: faust.App) -> None:
                 "partitioner that differs with every process; Faust's aiokafka driver is needed. Write: "
                 f"broker='kafka://{strange[0].host}:{strange[0].port}'"
             )
-        app.transport = ReadCommittedTransport(urls, app)
+        transport = ReadCommittedTransport(urls, app)
+        transport.feeds = feeds
+        app.transport = transport
 
     if app.configured:
         configured()

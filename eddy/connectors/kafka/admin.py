@@ -35,6 +35,8 @@ T = TypeVar("T")
 _log = logging.getLogger("eddy.kafka")
 _REQUEST_S = 10.0
 _ANSWER_S = _REQUEST_S + 5.0
+_SHOWS_S = 60.0
+"""How long the brokers may take to tell one another of topics that were made or deleted."""
 _PAUSE_S = 0.01
 _SESSION_PAUSE_S = 0.5
 _LEAST = "__consumer_offsets"  # a topic of Kafka's own, so that the request creates none
@@ -172,10 +174,10 @@ class Admin:
         )
 
     def _wait_until(self, holds: Callable[[dict[str, int]], bool], what: str, led: bool = True) -> None:
-        deadline = time.monotonic() + _REQUEST_S
+        deadline = time.monotonic() + _SHOWS_S
         while not holds(self.partitions(led)):
             if time.monotonic() > deadline:
-                raise ConnectorError(f"{self._where}: waited {_REQUEST_S:.0f} s until {what}", retriable=True)
+                raise ConnectorError(f"{self._where}: waited {_SHOWS_S:.0f} s until {what}", retriable=True)
             time.sleep(_PAUSE_S)
 
     # Offsets

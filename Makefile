@@ -6,7 +6,7 @@ BIN := .venv/bin
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-kafka test test-long torture bench format venv clean screenshots
+.PHONY: help demo demo-kafka demo-live test test-long torture bench format venv clean screenshots
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -16,6 +16,9 @@ demo: .venv/.core ## count all descendants of WordNet's nouns, while they move
 
 demo-kafka: .venv/.kafka ## the same on Kafka, with two workers and a crash; needs Java 17
 	@$(BIN)/python examples/wordnet/demo_kafka.py
+
+demo-live: .venv/.http ## trees in the browser: WordNet while subtrees move, and permissions, until Ctrl-C
+	@$(BIN)/python examples/demo_live.py
 
 test: .venv/.dev ## check format, lint, types and layers, then run the tests
 	$(BIN)/ruff format --check .
@@ -40,7 +43,7 @@ format: .venv/.dev ## format the code and mend what ruff can mend
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-venv: .venv/.dev ## make .venv with all that development needs
+venv: .venv/.dev # make .venv with all that development needs
 
 clean: ## remove .venv, caches and builds
 	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
@@ -55,6 +58,10 @@ screenshots: .venv/.dev # save pictures of the pages in build/screenshots; needs
 	$(BIN)/python -m pip install --quiet -e .
 	@touch $@
 
+.venv/.http: .venv/.core
+	$(BIN)/python -m pip install --quiet -e '.[http]'
+	@touch $@
+
 .venv/.kafka: .venv/.core
 	@"$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version >/dev/null 2>&1 || { \
 	  echo "no Java runtime was found; a Kafka broker needs one, 17 or later." \
@@ -64,7 +71,7 @@ screenshots: .venv/.dev # save pictures of the pages in build/screenshots; needs
 
 .venv/.dev: $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install --quiet -e '.[dev]'
-	@touch .venv/.core .venv/.kafka $@
+	@touch .venv/.core .venv/.http .venv/.kafka $@
 
 $(BIN)/python:
 	@found="$$($(PYTHON) -c 'import platform; print(platform.python_version())' 2>/dev/null)"; \

@@ -190,7 +190,16 @@ class ViewOperator(Operator):
 
     def _show(self, bucket: Bucket, delta: WindowDelta, gone: list[tuple[Bucket, Row]]) -> None:
         """The patch of one window, and its routes: those that come at once, those that go into `gone`."""
-        ordered, level = bucket.level.ordered, bucket.level
+        if delta.left or delta.entered:
+            self._show_moved(bucket, delta, gone)
+        elif self.actions is not None:
+            self._note(bucket, (), (), (), delta)
+        for index, position in delta.changed:
+            self._set(bucket, index, position, gone)
+
+    def _show_moved(self, bucket: Bucket, delta: WindowDelta, gone: list[tuple[Bucket, Row]]) -> None:
+        """The same for the rows that left or entered; those that did both are moved, and perhaps set."""
+        ordered = bucket.level.ordered
         left = {ordered.key_of(position): (index, position) for index, position in delta.left}
         stayed: list[tuple[int, int, Flat]] = []
         for index, position in delta.entered:
@@ -204,10 +213,9 @@ class ViewOperator(Operator):
         self.ops += [Remove(bucket.id, index) for index, _ in left.values()]
         self.ops += self._inserts(bucket, (), [(i, p) for i, p in delta.entered if p not in stays])
         self.ops += [Move(bucket.id, before, index) for before, index in _moves(stayed, delta)]
-        again = [(index, position) for _, index, position in stayed] + delta.changed
-        for index, position in again:
+        for _, index, position in stayed:
             self._set(bucket, index, position, gone)
-        if level.nests:
+        if bucket.level.nests:
             for _, position in left.values():
                 gone.append((bucket, ordered.was(position)))
 

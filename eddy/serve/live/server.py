@@ -82,6 +82,7 @@ class LiveServer:
         self._followers: list[Follower] = []
         self._views: dict[LiveView, View] = {}
         self._lives: dict[View, dict[LiveView, None]] = {}
+        self._checked: dict[LiveView, None] = {}
         self._state: Literal["unknown", "complete"] = "complete"
         self.version = rows.version
         self._stop = False
@@ -198,6 +199,8 @@ class LiveServer:
         """From now on it gets the patches of a view."""
         self._views[live] = live.view = view
         self._lives.setdefault(view, {})[live] = None
+        if live.checks.every is not None:
+            self._checked[live] = None
 
     def _recomputed(self, live: LiveView) -> None:
         """Its rows were computed from the tables. From now on its actions are kept, where they are asked for."""
@@ -208,6 +211,7 @@ class LiveServer:
     def _unfollow(self, live: LiveView) -> View:
         """It gets no more patches; returns the view that it had."""
         view = self._views.pop(live)
+        self._checked.pop(live, None)
         lives = self._lives[view]
         del lives[live]
         if not lives:
@@ -310,6 +314,7 @@ class LiveServer:
                 self._failure, self._engine = error, LiveQueries()
                 self._views.clear()
                 self._lives.clear()
+                self._checked.clear()
                 self._namings.clear()
             self._moved.notify_all()
 
@@ -432,9 +437,9 @@ class LiveServer:
 
     def _check_answers(self) -> None:
         """Compare rows with the answer from scratch, where that is asked for and due. One that differs ends."""
-        for live in [live for live in self._views if live.checks.every is not None]:
+        for live in list(self._checked):
             live.versions += 1
-            if live.versions % (live.checks.every or 1) == 0:
+            if live.checks.every is not None and live.versions % live.checks.every == 0:
                 try:
                     check_answer(live._plain_rows(), self._views[live].shape.select, self._engine.tables, self.version)
                 except QueryError as error:

@@ -455,8 +455,8 @@ class Tree {
     return items;
   }
 
-  #item(row, { level, depth, path, rows }) {
-    if (row?.nestName !== undefined) return { ...row, key: `${path}/${row.nestName}`, depth, size: rows.length };
+  #item(row, { level, depth, path }) {
+    if (row?.nestName !== undefined) return { ...row, key: `${path}/${row.nestName}`, depth, below: row.below.length ? row.below : null };
     const { shape } = this.view;
     const { nests = {}, key = [] } = shape[level];
     const keys = key.filter((column) => column in row);
@@ -473,7 +473,7 @@ class Tree {
         const list = Array.isArray(row[name]) ? row[name] : [row[name]];
         return { nestName: name, below: list, level: this.#levelOf(next) };
       });
-    return { row, key: own, depth, below: below?.length ? below : null, level: belowLevel, nests, size: rows.length };
+    return { row, key: own, depth, below: below?.length ? below : null, level: belowLevel, nests };
   }
 
   #draw(element, item) {
@@ -484,7 +484,7 @@ class Tree {
     if (item.below) element.setAttribute("aria-expanded", isOpen);
     else element.removeAttribute("aria-expanded");
     const twist = make("span", { class: "twist", "aria-hidden": "true" }, item.below ? (isOpen ? "▾" : "▸") : "");
-    if (item.nestName !== undefined) element.replaceChildren(twist, make("span", { class: "dim" }, `${item.nestName} (${number(item.below.length)})`));
+    if (item.nestName !== undefined) element.replaceChildren(twist, make("span", { class: "dim" }, `${item.nestName} (${number(item.below?.length ?? 0)})`));
     else element.replaceChildren(twist, ...this.#cells(item));
     const text = element.lastChild.textContent + element.children[1].textContent;
     const old = this.#seen.get(item.key);
@@ -500,8 +500,8 @@ class Tree {
     const columns = Object.keys(row).filter((column) => !(column in nests) || row[column] === null || typeof row[column] !== "object");
     const title = TITLES.find((column) => columns.includes(column)) ?? columns.find((column) => column !== "$cycle");
     const rest = columns.filter((column) => column !== title && column !== "$cycle").map((column) => `${column}: ${shown(row[column])}`);
-    const count = below ? make("span", { class: "dim" }, number(below.length)) : "";
-    return [make("span", {}, title === undefined ? "" : shown(row[title])), row.$cycle ? make("span", { class: "error" }, "↺ leads back to a row above") : "", count, make("span", { class: "value" }, rest.join("   "))];
+    const count = below && below[0].nestName === undefined ? make("span", { class: "dim" }, number(below.length)) : "";
+    return [make("span", {}, title === undefined ? "" : shown(row[title])), row.$cycle ? make("span", { class: "error" }, "↺ leads back to a row above") : "", count, make("span", { class: "value" }, rest.join(" · "))];
   }
 
   #act(what, index) {

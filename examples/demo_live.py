@@ -1,0 +1,114 @@
+"""Two live pages: WordNet's nouns as a tree in which subtrees move, and permissions that come and go.
+
+    python examples/demo_live.py [PORT]
+
+It runs on embedded logs in memory until Ctrl-C, on this machine alone: WordNet on PORT, 8080 by default, permissions
+on the next one.
+"""
+
+import itertools
+import json
+import random
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+sys.path += [str(Path(__file__).parent), str(Path(__file__).parent / "wordnet")]
+
+import permissions
+from concepts import load
+
+import eddy
+from eddy.serve.endpoint import endpoint_of
+from eddy.serve.views.server import served
+
+PEOPLE = {"ann": "Ann", "bob": "Bob", "cid": "Cid", "staff": "Staff", "press": "Press", "board": "Board"}
+INSIDE = [("ann", "staff"), ("bob", "press"), ("cid", "board")]
+CYCLE = [("press", "staff"), ("staff", "board"), ("board", "press")]
+FOLDERS = {"home": None, "plans": "home", "news": "home", "drafts": "news", "photos": "news"}
+
+nouns = eddy.Topology("wordnet-live")
+nouns.table("nouns", key=eddy.String, value=eddy.Json())
+table = eddy.live_table("nouns", key="id")
+queries = eddy.Queries()
+
+
+def children(noun):
+    return table.where(table.parent == noun.id).order_by(table.name).nest(children=children)
+
+
+@queries.query
+def tree() -> eddy.Query:
+    """All nouns, from the most general one."""
+    return table.where(table.parent.is_null()).nest(children=children)
+
+
+class Job:
+    """An application on a log in memory: a worker, a view server, and a client that writes."""
+
+    def __init__(self, stack: ExitStack, topology: eddy.Topology, asked: eddy.Queries, port: int) -> None:
+        log = eddy.open_log()
+        stack.callback(log.close)
+        eddy.create_topics(topology, log)
+        stack.enter_context(eddy.run(topology, log))
+        self.server = stack.enter_context(served(endpoint_of(str(port)), topology, log, queries=asked))
+        self._producer = log.producer(None)
+        stack.callback(self._producer.close)
+
+    def write(self, topic: str, rows: dict) -> None:
+        """Write rows in one transaction; None removes one."""
+        self._producer.begin()
+        values = [None if row is None else json.dumps(row).encode() for row in rows.values()]
+        self._producer.send(topic, 0, [key.encode() for key in rows], values, [0] * len(rows))
+        self._producer.commit({}, None)
+
+
+def grow(job: Job) -> dict:
+    """Write all nouns, and return them."""
+    found = {node: {"name": concept.name, "parent": concept.parent or None} for node, concept in load().items()}
+    rows = list(found.items())
+    for start in range(0, len(rows), 10_000):
+        job.write("nouns", dict(rows[start : start + 10_000]))
+    return found
+
+
+def grant(job: Job) -> None:
+    job.write("members", {key: {"name": name} for key, name in PEOPLE.items()})
+    job.write("memberships", {f"{one} in {group}": {"member": one, "group": group} for one, group in INSIDE + CYCLE})
+    job.write("folders", {key: {"name": key, "parent": parent} for key, parent in FOLDERS.items()})
+    job.write("grants", {"staff: news": {"member": "staff", "folder": "news"}})
+
+
+def main(port: int) -> None:
+    with ExitStack() as stack:
+        first = Job(stack, nouns, queries, port)
+        second = Job(stack, permissions.topology, permissions.queries, port + 1 if port else 0)
+        found = grow(first)
+        grant(second)
+        first.server.views.wait(exact=True)
+        print(f"{len(found):,} nouns, of which subtrees move:  http://localhost:{first.server.port}/#/queries/tree?")
+        address = f"http://localhost:{second.server.port}/#/queries"
+        print(f"who may open a folder, with a grant that comes and goes:  {address}/who_may_open?folder=photos")
+        print(f"what Cid may open, through groups in a cycle:  {address}/what_may_open?member=cid", flush=True)
+        tops = [node for node, row in found.items() if row["parent"] in top_levels(found)]
+        for turn in itertools.count():
+            time.sleep(1.5)
+            moved, other = random.sample(tops, 2)
+            first.write("nouns", {moved: found[moved] | {"parent": other}})
+            second.write("grants", {"cid: photos": None if turn % 2 else {"member": "cid", "folder": "photos"}})
+            time.sleep(1.5)
+            first.write("nouns", {moved: found[moved]})
+
+
+def top_levels(found: dict) -> set:
+    """The root, and the nouns below it."""
+    roots = {node for node, row in found.items() if row["parent"] is None}
+    return roots | {node for node, row in found.items() if row["parent"] in roots}
+
+
+if __name__ == "__main__":
+    try:
+        main(int(sys.argv[1]) if len(sys.argv) > 1 else 8080)
+    except KeyboardInterrupt:
+        print("stopped")

@@ -1,0 +1,79 @@
+"""The demonstrations of live trees."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+import eddy
+from tests.client.node import ROOT
+from tests.serve.conftest import fetch
+from tests.serve.views.conftest import produce
+
+MEMBERS = ("ann", "cid", "staff", "board")
+
+
+def named(rows: list[dict[str, Any]], nest: str) -> list[Any]:
+    """The ids of rows with those below them in a nest."""
+    return [(row["id"], named(row[nest], nest)) if row.get(nest) else row["id"] for row in rows]
+
+
+def test_permissions_go_through_groups_in_a_cycle_and_end_when_they_are_taken_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(ROOT / "examples")
+    import permissions
+
+    sys.modules.pop("permissions")
+    with ExitStack() as stack:
+        log = eddy.open_log()
+        stack.callback(log.close)
+        eddy.create_topics(permissions.topology, log)
+        stack.enter_context(eddy.run(permissions.topology, log))
+        views = stack.enter_context(eddy.views(permissions.topology, log))
+        inside = {"1": ("ann", "staff"), "2": ("staff", "board"), "3": ("board", "staff"), "4": ("cid", "board")}
+        folders = {"home": None, "news": "home", "drafts": "news"}
+        write(log, "members", {each: {"name": each} for each in MEMBERS})
+        write(log, "memberships", {key: {"member": one, "group": group} for key, (one, group) in inside.items()})
+        write(log, "folders", {key: {"name": key, "parent": parent} for key, parent in folders.items()})
+        views.wait(write(log, "grants", {"g": {"member": "staff", "folder": "news"}}), exact=True)
+        who = stack.enter_context(views.live(permissions.who_may_open("drafts")))
+        may = stack.enter_context(views.live(permissions.what_may_open("cid")))
+        (drafts,) = who.rows
+        assert drafts["granted"] == []
+        (news,) = drafts["above"]
+        assert named(news["granted"], "people") == [("staff", ["ann", ("board", ["cid", "staff"])])]
+        (cid,) = may.rows
+        (board,) = cid["groups"]
+        (staff,) = board["groups"]
+        assert named(staff["opens"], "below") == [("news", ["drafts"])]
+        who.wait(write(log, "grants", {"g": None}), exact=True)
+        assert who.rows[0]["above"][0]["granted"] == []
+        assert may.rows[0]["groups"][0]["groups"][0]["opens"] == []
+
+
+def write(log: Any, topic: str, rows: dict[str, Any]) -> dict[str, dict[int, int]]:
+    return produce(log, topic, {key: None if row is None else json.dumps(row).encode() for key, row in rows.items()})
+
+
+@pytest.mark.long
+def test_demo_serves_two_pages_until_it_is_stopped() -> None:
+    command = [sys.executable, str(ROOT / "examples" / "demo_live.py"), "0"]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as demo:
+        assert demo.stdout is not None
+        ports = [int(re.findall(r"localhost:(\d+)", demo.stdout.readline())[0]) for _ in range(3)]
+        assert fetch(ports[0], "/v1/queries").json["queries"][0]["name"] == "tree"
+        assert {query["name"] for query in fetch(ports[1], "/v1/queries").json["queries"]} == {
+            "who_may_open",
+            "what_may_open",
+        }
+        assert ports[1] == ports[2]
+        demo.send_signal(signal.SIGINT)
+        assert demo.wait(60) == 0

@@ -230,12 +230,13 @@ def torture(arena: Arena, kills: int, others: list[Callable[[], None]] | None = 
             arena.feed(arena.draw.randint(1, 5))
             for _ in range(arena.draw.randint(0, 5)):
                 client.step()
+            former = client.server
             arena.kill("server")
             if others:
                 others[turn % len(others)]()
             arena.start("server")
             seen = client.exact
-            client.until(lambda: client.exact > seen, again=True)  # noqa: B023
+            client.until(lambda: client.exact > seen and client.server != former, again=True)  # noqa: B023
         arena.stop_feeding()
         client.until(lambda: client.offset >= arena.history.end, again=True)
 

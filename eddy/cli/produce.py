@@ -5,6 +5,7 @@ import gzip
 import io
 import pathlib
 import sys
+import zlib
 from collections.abc import Iterator
 from typing import IO, TextIO, cast
 
@@ -191,7 +192,7 @@ def _lines(file: str) -> Iterator[TextIO]:
     try:
         with _binary(file) as binary:
             yield io.TextIOWrapper(binary, encoding="utf-8", errors="surrogateescape", newline="")
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise click.FileError(file, getattr(error, "strerror", None) or str(error)) from error
 
 

@@ -11,6 +11,7 @@ import csv
 import gzip
 import pathlib
 import re
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TextIO
@@ -88,10 +89,13 @@ def load(source: Source, declared: Sequence[Column] | None, target: Target) -> T
 def _file(source: Source, path: pathlib.Path, declared: Sequence[Column] | None) -> Table:
     plain = path.with_suffix("") if path.suffix == ".gz" else path
     opener: Callable[..., TextIO] = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rt", encoding="utf-8-sig", newline="") as lines:
-        if plain.suffix in {".csv", ".tsv"}:
-            return _columns(source, path, lines, plain.suffix == ".tsv", declared)
-        return _objects(path, lines, declared)
+    try:
+        with opener(path, "rt", encoding="utf-8-sig", newline="") as lines:
+            if plain.suffix in {".csv", ".tsv"}:
+                return _columns(source, path, lines, plain.suffix == ".tsv", declared)
+            return _objects(path, lines, declared)
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read: {error}; text in UTF-8 is needed, in .gz whole") from error
 
 
 def _columns(source: Source, path: pathlib.Path, lines: TextIO, tabs: bool, declared: Sequence[Column] | None) -> Table:

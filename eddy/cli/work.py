@@ -15,7 +15,7 @@ from eddy.cli.progress import LiveLine, LogLines, Meter
 from eddy.cli.signals import Stopped, StopRequest
 from eddy.config import Config
 from eddy.connectors.log import Log
-from eddy.errors import ConfigurationError, ConnectorError, EddyError
+from eddy.errors import ConfigurationError, EddyError
 from eddy.runtime.compiled import user_topics
 from eddy.runtime.holding import told
 from eddy.runtime.metadata import read_metadata
@@ -111,7 +111,7 @@ class Work:
                 taken = worker.step(_IDLE_POLL_S if self.until_idle else _POLL_S)
                 line.report()
                 monitor.refresh()
-                if self.until_idle and not taken and not worker.restoring and _quiescent(worker):
+                if self.until_idle and not taken and worker.idle():
                     return
 
     def _prepare_topics(self, log: Log, topology: Topology) -> None:
@@ -128,16 +128,6 @@ class Work:
                 f"and eddy run does not make them on Kafka. Create them: eddy topics create {' '.join(missing)} "
                 "--partitions N"
             )
-
-
-def _quiescent(worker: Worker) -> bool:
-    """Whether nothing is left to do; False if the log does not answer."""
-    try:
-        return worker.quiescent()
-    except ConnectorError as error:
-        if not error.retriable:
-            raise
-        return False
 
 
 def _say_what_runs(topology: Topology, target: Target) -> None:

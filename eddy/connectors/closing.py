@@ -8,9 +8,10 @@ ends it without cleaning up (`os._exit`).
 import logging
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from concurrent.futures import Future, wait
+from typing import Any, TypeVar
 
-__all__ = ["CLOSE_S", "any_abandoned", "close_within", "free_within", "keep_for_ever"]
+__all__ = ["CLOSE_S", "any_abandoned", "close_within", "free_within", "keep"]
 
 T = TypeVar("T")
 
@@ -48,14 +49,17 @@ def free_within(held: list[T], what: str, patience_s: float = CLOSE_S) -> bool:
     return close_within(held.clear, what, patience_s)
 
 
-def keep_for_ever(client: object) -> None:
-    """Never free `client`, not even when the interpreter ends: a thread that waits has a reference to it."""
+def keep(client: object, until: "Future[Any] | None" = None) -> None:
+    """Free `client` only once that future is done, in a thread of its own; without one never.
+
+    Not even when the interpreter ends: a thread that waits has a reference to it.
+    """
     _abandoned.set()
-    threading.Thread(target=_hold, args=(client,), name="eddy-abandoned", daemon=True).start()
+    threading.Thread(target=_hold, args=(client, until or Future()), name="eddy-abandoned", daemon=True).start()
 
 
-def _hold(client: object) -> None:
-    threading.Event().wait()
+def _hold(client: object, until: "Future[Any]") -> None:
+    wait([until])
 
 
 def any_abandoned() -> bool:

@@ -70,6 +70,20 @@ class Batch:
             None if self.headers is None else list(compress(self.headers, mask)),
         )
 
+    def at(self, places: Sequence[int]) -> "Batch":
+        """The rows at these places, in this order."""
+
+        def column(values: list[Any]) -> list[Any]:
+            return list(map(values.__getitem__, places))
+
+        return Batch(
+            column(self.rows),
+            column(self.weights),
+            self.time,
+            None if self.times is None else column(self.times),
+            None if self.headers is None else column(self.headers),
+        )
+
     def with_rows(self, rows: list[Row]) -> "Batch":
         """The same facts with other rows, one for each."""
         return Batch(rows, self.weights, self.time, self.times, self.headers)

@@ -142,16 +142,17 @@ class Body:
         """Run one wave and undo it. `left` takes the rows in the exchanges' outboxes, which had `sent` batches."""
         arranged = [len(arrange.waiting) for arrange in self._arranges]
         found = [len(aside.found) for aside in self._asides]
-        made = self.run(frontier, _NOWHERE).rows
-        for arrange, length in zip(self._arranges, arranged, strict=True):
-            del arrange.waiting[length:]
-        for number, length in enumerate(sent):
-            outbox = self._exchanges[number].gate.outbox
-            left += [(number, row) for outgoing in outbox[length:] for row in outgoing.batch.rows]
-            del outbox[length:]
-        for aside, length in zip(self._asides, found, strict=True):
-            del aside.found[length:]
-        return made
+        try:
+            return self.run(frontier, _NOWHERE).rows
+        finally:
+            for arrange, length in zip(self._arranges, arranged, strict=True):
+                del arrange.waiting[length:]
+            for number, length in enumerate(sent):
+                outbox = self._exchanges[number].gate.outbox
+                left += [(number, row) for outgoing in outbox[length:] for row in outgoing.batch.rows]
+                del outbox[length:]
+            for aside, length in zip(self._asides, found, strict=True):
+                del aside.found[length:]
 
     def follow(self, row: Row, at: int | None) -> tuple[list[Row], list[tuple[int, Row]]]:
         """As `look`, also of a row received at exchange number `at`.
@@ -168,13 +169,14 @@ class Body:
         if at is not None:
             self._values[self.received[at]] = Received(Batch([row], [1]), [_NOWHERE])
         left: list[tuple[int, Row]] = []
-        made = self._undone(EMPTY if at is not None else Batch([row], [1]), left, sent)
-        for exchange, later in zip(self._exchanges, laters, strict=True):
-            exchange.later = later
-        for slot, batch in zip(slots, before, strict=True):
-            self._values[slot] = batch
-        self._outside = outside
-        return made, left
+        try:
+            return self._undone(EMPTY if at is not None else Batch([row], [1]), left, sent), left
+        finally:
+            for exchange, later in zip(self._exchanges, laters, strict=True):
+                exchange.later = later
+            for slot, batch in zip(slots, before, strict=True):
+                self._values[slot] = batch
+            self._outside = outside
 
     @property
     def gates(self) -> list[Gate]:

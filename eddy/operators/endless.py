@@ -25,6 +25,7 @@ __all__ = [
     "find_cycle",
     "find_stops",
     "outgrown",
+    "path_text",
 ]
 
 FIRST_LOOK = 64
@@ -136,3 +137,13 @@ def outgrown(frontier: Batch, encode: Callable[[Row], object] | None) -> Iterato
                 encode(row)
             except Exception as error:
                 yield row, f"it can no longer be encoded ({error})"
+
+
+def path_text(path: Iterable[object]) -> str:
+    """A path as text, shortened in the middle if it is long.
+
+    >>> path_text("abc")
+    'a → b → c'
+    """
+    parts = list(path)
+    return " → ".join(map(str, parts if len(parts) <= 12 else [*parts[:6], "…", *parts[-5:]]))

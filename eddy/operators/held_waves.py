@@ -8,17 +8,18 @@ At one row of each cycle the waves stop, and arriving rows wait. So the waves en
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from heapq import nsmallest
 from operator import attrgetter
 from typing import Any
 
 from eddy.operators.batch import EMPTY, Batch, Row, ZSet, concat, merge_into
 from eddy.operators.body import Body, Bound, trace
 from eddy.operators.context import Context, Wake
-from eddy.operators.endless import FIRST_LOOK, GLANCE, find_stops, outgrown
+from eddy.operators.endless import FIRST_LOOK, GLANCE, find_stops, outgrown, path_text
 from eddy.operators.exchange import Budget, Gate
 from eddy.operators.marking import FIRST_SEARCH, Marking, Place, without_messages
 from eddy.operators.operator import State
-from eddy.operators.recursion import ADVICE, TIME, Total, Waves, shown
+from eddy.operators.recursion import ADVICE, TIME, Total, Waves
 from eddy.operators.withheld import FoundCycles, Withheld, find_cycles
 from eddy.state.arrangement import Arrangement, weight_in
 
@@ -33,6 +34,7 @@ _FAR = 1 << 20
 """The greatest length of a search outside of iterations."""
 _MOST_GROWN = 16
 """More rows than this, times `limit`, from one frontier are considered endless."""
+_TRACED = 100
 MOST_REACHED = 2_000_000
 """More rows than this, reached from a cycle, are considered endless."""
 
@@ -423,24 +425,31 @@ class HeldWaves(Waves):
             self._message = {home: f"{self.bound.subject(self.name, row)}: {why}"}
         return self._message
 
+    def _path(self, row: Row) -> list[Any]:
+        """The path of a waiting row. It is only told: a row on which the author's function fails ends it."""
+        try:
+            return trace(self.body, row, self._part, ends=self._has_outgrown)[0]
+        except Exception:
+            return [self._part(row)]
+
     def _told(self) -> tuple[Row, str]:
         """The row to name, and why it has no finite answer."""
         withheld, order = self._withheld, self.gate.encode
         if not withheld.waits:
             return min(withheld.marked(), key=order), "no row waits any more; its rows come at the next release"
         if withheld.whole:
-            row = min(withheld.waiting, key=order)
-            path, _ = trace(self.body, row, self._part, ends=self._has_outgrown)
-            what = f"it got as far as {shown(path)} and does not end"
+            rows = nsmallest(_TRACED, withheld.waiting, key=order)
+            row, path = max(((row, self._path(row)) for row in rows), key=lambda item: len(item[1]))
+            what = f"it got as far as {path_text(path)} and does not end"
         elif self.gate.shared:
             row = min(withheld.waiting, key=order)
             cycle = self._marking.paths.get(row)
-            what = f"the path {shown([*cycle, cycle[0]])} came around" if cycle else "it leads back to itself"
+            what = f"the path {path_text([*cycle, cycle[0]])} came around" if cycle else "it leads back to itself"
         else:
             cycles = self._cycles or find_cycles(self.body.look, list(withheld.stops), MOST_REACHED)
             path = cycles.shortest(order)
             row, self._cycles = path[0], None
-            what = f"the path {shown(map(self._part, path))} came around"
+            what = f"the path {path_text(map(self._part, path))} came around"
         held = "nothing of the recursion leaves" if withheld.whole else "the keys that it reaches have no row"
         advice = self.bound.advice(ADVICE)
         return row, f"{what}, so that there is no finite answer; {held} until the data is mended. {advice}"

@@ -12,11 +12,11 @@ if its differences by iteration are not all 0: the earliest one is its weight. S
 row's non-zero differences.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from eddy.operators.batch import Batch, Row, ZSet, merge_into
 from eddy.operators.context import Context
-from eddy.operators.nested_operators import NestedReduce
+from eddy.operators.nested_operators import NestedWeights
 from eddy.operators.operator import State
 from eddy.state.trace import Trace
 
@@ -35,13 +35,13 @@ class InnerLimit:
         return [*batches, Batch.of(numbered(over), time)]
 
 
-class InnerErrors(NestedReduce):
+class InnerErrors(NestedWeights):
     """Changes of rows in a block's last iterations in, each changed row once out."""
 
     _made: Trace[Row, Row]
 
     def __init__(self, name: str, over: Trace[Row, Row], errors: Trace[Row, Row]) -> None:
-        super().__init__(name, over, errors, _once, signed=True)
+        super().__init__(name, over, errors, _once)
         self._moves: ZSet = {}
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
@@ -64,8 +64,8 @@ class InnerErrors(NestedReduce):
         return {row: move for row, move in moves.items() if move}
 
 
-def _once(key: Row, values: Mapping[Row, int]) -> dict[Row, int]:
-    return dict.fromkeys(values, 1)
+def _once(weight: int) -> int:
+    return int(weight != 0)
 
 
 def numbered(batches: Iterable[tuple[int, Batch]]) -> ZSet:

@@ -10,6 +10,8 @@ then on all is as if no bound had been met.
 
 A loop that keeps all keys is one loop for each key, so each key is queued and withheld separately.
 
+Queued input on which the author's function raises stays queued, too: it has no record any more that could be left out.
+
 Invariant: the rows downstream are a function of the input, however it was cut into epochs, except for owed tries: a
 unit whose last try ran out of rows or seconds, or was postponed, is tried again when there is no input.
 """
@@ -18,6 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from eddy.errors import DataError, EddyError
 from eddy.operators.batch import EMPTY, Batch, ZSet, merge_into
 from eddy.operators.context import Context, Wake
 from eddy.operators.endless import EndlessError
@@ -28,6 +31,7 @@ from eddy.operators.inner_limits import numbered
 from eddy.operators.limit_barrier import LimitBarrier
 from eddy.operators.operator import State
 from eddy.operators.queued import Note, Queue
+from eddy.source_lines import describe_exception
 
 __all__ = ["RESTLESS", "Outermost"]
 
@@ -142,6 +146,14 @@ class Outermost(Fixpoint):
                 self._undo()
                 dearest = max(dearest, self._budget.rows)
                 failed |= self._blamed(error, self._units(active), time, alone)
+            except Exception as error:
+                if not _of_data(error):
+                    raise
+                self._undo()
+                waiting = self._without(back, set(failed))
+                if not waiting or (delta and not self._fails(waiting, time)):
+                    raise
+                failed |= self._refused(error, self._units(waiting), time)
         self._pace(tried, failed, dearest)
         out = (queued - tried) | failed.keys()
         queue.add({row: weight for row, weight in back.items() if not self._is_of(row, out)}, -1)
@@ -150,6 +162,32 @@ class Outermost(Fixpoint):
         notes = {unit: note._replace(owed=True, time=max(time, note.time)) for unit, note in put_off.items()}
         queue.note({**notes, **failed})
         return self._leave(_Worked(totals, over, queued, tried - failed.keys(), failed), time)
+
+    def _fails(self, rows: ZSet, time: int) -> bool:
+        """Whether queued rows fail without the epoch's own, so that no record of it is to blame."""
+        try:
+            self._budget.begin(1 + len(rows) // _ROWS_A_BUDGET)
+            self.run_iterations(self._batches(rows, time))
+        except EndlessError:
+            return True
+        except Exception as error:
+            if not _of_data(error):
+                raise
+            return True
+        finally:
+            self._undo()
+        return False
+
+    def _refused(self, error: Exception, units: set[Any], time: int) -> dict[Any, Note]:
+        """The units on whose queued rows the author's function raised; of many, the one is found in smaller groups."""
+        why = f"{self.bound.where(self.name)}: the function raised {describe_exception(error)}"
+        if len(units) > 1:
+            self._halve(units)
+        return dict.fromkeys(units, Note(why, len(units) > 1, time))
+
+    def _halve(self, units: set[Any]) -> None:
+        """Try fewer units together from now on."""
+        self._most = max(1, min(len(units), self._most or len(units)) // 2)
 
     def _is_of(self, row: Any, units: set[Any]) -> bool:
         return (row[0][1] if self.queue.keyed else None) in units
@@ -172,7 +210,7 @@ class Outermost(Fixpoint):
         If many together exceeded the budget, all are tried again, in smaller groups.
         """
         if error.of_work and len(units) > 1:
-            self._most = max(1, min(len(units), self._most or len(units)) // 2)
+            self._halve(units)
             return dict.fromkeys(units, Note(str(error), True, time))
         owed = error.of_work and not alone
         notes: dict[Any, Note] = {}
@@ -249,6 +287,11 @@ class Outermost(Fixpoint):
         if errors and not self._seeded:
             batches.append(Batch.of(errors, time))
         return Results(batches, time)
+
+
+def _of_data(error: Exception) -> bool:
+    """Whether rows are to blame: a function of the author's raised, or an operator refused them."""
+    return isinstance(error, DataError) or not isinstance(error, EddyError)
 
 
 class _Worked(NamedTuple):

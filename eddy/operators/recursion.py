@@ -23,7 +23,7 @@ the epoch; they take the epoch's rows in together, at rest.
 Sources: KIP-857; McSherry et al., "Differential Dataflow", CIDR 2013; Materialize's recursion limit.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -31,13 +31,13 @@ from eddy.errors import LoopLimitError
 from eddy.operators.batch import EMPTY, Batch, Row, ZSet, concat, merge_into
 from eddy.operators.body import Body, Bound, columns_of, trace
 from eddy.operators.context import Context
-from eddy.operators.endless import FIRST_LOOK, find_cycle, outgrown
+from eddy.operators.endless import FIRST_LOOK, find_cycle, outgrown, path_text
 from eddy.operators.exchange import Budget, Gate, by_iteration
 from eddy.operators.keyed import keyed_rows
 from eddy.operators.operator import Operator, State
 from eddy.state.arrangement import Arrangement
 
-__all__ = ["ADVICE", "TIME", "LinearRecursion", "Total", "Waves", "shown"]
+__all__ = ["ADVICE", "TIME", "LinearRecursion", "Total", "Waves"]
 
 
 TIME = attrgetter("time")
@@ -48,7 +48,7 @@ ADVICE = (
 
 
 class LinearRecursion(Operator):
-    """What the two forms share: the seed and the feedback go through the gate to their owners."""
+    """The common parts of `Waves` and `FactWaves`: the seed and the feedback go through the gate to their owners."""
 
     def __init__(self, name: str, body: Body, gate: Gate, bound: Bound, budget: Budget) -> None:
         self.name, self.body, self.gate, self.bound, self.budget = name, body, gate, bound, budget
@@ -83,7 +83,7 @@ class LinearRecursion(Operator):
         """
         cycle = find_cycle(self.body.look, frontier.rows, rows)
         if cycle is not None:
-            raise self._limit_error(cycle[0], iteration, f"the path {shown(map(self._part, cycle))} came around")
+            raise self._limit_error(cycle[0], iteration, f"the path {path_text(map(self._part, cycle))} came around")
         self._check_growth(frontier, iteration)
         return min(2 * iteration, self.bound.limit)
 
@@ -92,12 +92,12 @@ class LinearRecursion(Operator):
         if not frontier.rows:
             return
         for row, why in outgrown(frontier, self.gate.encode if self.own_states() else None):
-            path = shown(trace(self.body, row, self._part)[0])
+            path = path_text(trace(self.body, row, self._part)[0])
             raise self._limit_error(row, iteration, f"{why}, and it goes on: {path}")
 
     def _over_limit(self, row: Row) -> LoopLimitError:
         path, came_around = trace(self.body, row, self._part)
-        what = f"the path {shown(path)} came around" if came_around else f"it got as far as {shown(path)}"
+        what = f"the path {path_text(path)} came around" if came_around else f"it got as far as {path_text(path)}"
         return self._limit_error(row, self.bound.limit, what)
 
     def _limit_error(self, row: Row, iteration: int, what: str) -> LoopLimitError:
@@ -277,9 +277,3 @@ class Total:
             merge_into(self._sum, rows, weights)
         else:
             self._sum = dict(zip(rows, weights, strict=True))
-
-
-def shown(parts: Iterable[Any]) -> str:
-    """A path, its middle left out where it is long."""
-    path = list(parts)
-    return " → ".join(map(str, path if len(path) <= 12 else [*path[:6], "…", *path[-5:]]))

@@ -186,6 +186,7 @@ class Worker:
                 self.trouble = replace(self.trouble, owing=False)
             self._on(Event.MOVED)
         if self.state is State.JOINING and not (self._has_joined or self._consumer.assignment()):
+            self.trouble = None  # it owns nothing, and owes nothing
             return 0
         if self.state is State.JOINING:
             self._take_over()
@@ -198,6 +199,11 @@ class Worker:
     def _has_joined(self) -> bool:
         """Whether the group has given it partitions before."""
         return bool(self.circuit.ownership.partitions)
+
+    @property
+    def _catches_up(self) -> bool:
+        """Whether it has yet to take over or restore partitions that it has, or to retry their records."""
+        return self._has_joined and self.state is not State.PROCESSING
 
     @property
     def _busy(self) -> bool:
@@ -258,7 +264,7 @@ class Worker:
             total += taken
             busy = (
                 taken
-                or (self._has_joined and self.state is not State.PROCESSING)
+                or self._catches_up
                 or self._constants_wait
                 or self.circuit.unsettled
                 or (self._parts.new_plan and self.positions.entry.positions)
@@ -303,6 +309,7 @@ class Worker:
             self._undo()
             self._isolate(error, part)
             return 0
+        self.trouble = None
         self.statistics.epoch_s.add(self._clock() - began)
         self._advance()
         self._after_epoch()
@@ -311,7 +318,7 @@ class Worker:
     def _commit(self, epoch: Epoch, records: list[Records], cut: Cut | None = None) -> None:
         self.doing = "commit"
         epoch.commit(records, cut)
-        self._epoch = self.trouble = None
+        self._epoch = None
         self.doing = "poll"
 
     def _next_part(self) -> Part | None:
@@ -410,6 +417,20 @@ class Worker:
     def quiescent(self) -> bool:
         """Whether, at a moment during this call, all input was processed and nothing was in flight anywhere."""
         return not self.circuit.unsettled and self.positions.quiescent()
+
+    def idle(self) -> bool:
+        """Whether nothing is left to do at a moment during this call; False if the log does not answer.
+
+        Raises: ConnectorError that is permanent.
+        """
+        if self._catches_up:
+            return False
+        try:
+            return self.quiescent()
+        except ConnectorError as error:
+            if not error.retriable:
+                raise
+            return False
 
     def lag(self) -> int:
         """The number of offsets between the committed positions and the ends of inputs and loops."""

@@ -15,6 +15,7 @@ from eddy.config import Config
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import Log, TopicSpec
 from eddy.errors import ConnectorError
+from eddy.runtime.compiled import user_topics
 from eddy.runtime.worker import Worker
 from eddy.statistics import Statistics
 from eddy.topology.topology import Topology
@@ -53,8 +54,7 @@ def create_topics(topology: Topology, log: Log, partitions: int | Mapping[str, i
 
     `partitions` is for all of them, or by topic.
     """
-    plan = topology.plan
-    names = dict.fromkeys([*(node.topic for node in plan.sources()), *(node.topic for node in plan.sinks())])
+    names = user_topics(topology)
     found = log.topics(names)
     missing = [name for name in names if name not in found]
     counts = {name: partitions if isinstance(partitions, int) else partitions.get(name, 1) for name in missing}
@@ -96,7 +96,7 @@ class RunningWorker:
         idle, deadline = threading.Event(), time.monotonic() + timeout_s
 
         def look(worker: Worker) -> None:
-            if not worker.restoring and worker.quiescent():
+            if worker.idle():
                 idle.set()
 
         self._wanted.append(look)

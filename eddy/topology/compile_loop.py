@@ -14,7 +14,7 @@ from eddy.operators.fixpoint import Fixpoint, NestedBody, Take
 from eddy.operators.given import Given
 from eddy.operators.inner_limits import InnerErrors, InnerLimit
 from eddy.operators.limit_barrier import LimitBarrier
-from eddy.operators.nested_operators import NestedJoin, NestedLookupJoin, NestedReduce
+from eddy.operators.nested_operators import NestedJoin, NestedLookupJoin, NestedReduce, NestedWeights
 from eddy.operators.operator import Operator
 from eddy.operators.outermost import Outermost
 from eddy.operators.queued import Queue
@@ -119,11 +119,15 @@ class LoopCompiler:
     @singledispatchmethod
     def _compile(self, node: Node) -> None:
         """A function of all values of a key, or a step without a state; only other steps have a method here."""
-        if node.grouping is None:
+        grouping = node.grouping
+        if grouping is None:
             self._emit(node, node.operator(self._outside))
             return
         taken, made = self._trace(node.inputs[0], node.name), self._trace(node, f"{node.name}-made")
-        self._emit(node, NestedReduce(node.name, taken, made, *node.grouping))
+        if grouping.of_weight is not None:
+            self._emit(node, NestedWeights(node.name, taken, made, grouping.of_weight))
+        else:
+            self._emit(node, NestedReduce(node.name, taken, made, grouping.function))
 
     def _emit(self, node: Node, operator: Operator) -> None:
         self._inner.slots[node] = self._inner.emit(operator, *self._inner.inputs_of(node))

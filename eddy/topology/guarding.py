@@ -77,6 +77,7 @@ class Guarding:
             partition = partitioner(key, count) if count > 1 else 0
             if owners.owns(partition, count):
                 return partition
-            return min(owners.partitions.get(count, ()), default=partition)
+            first = owners.first_of(count)
+            return partition if first < 0 else first
 
         return home

@@ -3,7 +3,7 @@
 A step declares its properties here, once. No other module asks for the type of a node where a property can tell.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
@@ -70,11 +70,12 @@ class Arrival(NamedTuple):
 class Grouping(NamedTuple):
     """A step as a function of all values of a key, the form in nested time and, unless it has its own, on Spark.
 
-    `signed`: a value with a weight below 0 counts as absent; otherwise it is an error.
+    `of_weight`: the function makes of each value alone its new weight, as this one does; a weight below 0 is no error
+    then.
     """
 
     function: Function
-    signed: bool = False
+    of_weight: Callable[[int], int] | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -115,7 +115,7 @@ class WeightFunction(_Reduction):
     @property
     def grouping(self) -> Grouping:
         """Each value with its new weight."""
-        return Grouping(reduce.adding_up(self._of_weight), signed=True)
+        return Grouping(reduce.adding_up(self._of_weight), self._of_weight)
 
     def operator(self, states: States) -> Operator:
         """The old weight of each changed row, and its new one."""

@@ -20,7 +20,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
-from eddy.connectors.closing import close_within, free_within, keep_for_ever
+from eddy.connectors.closing import close_within, free_within, keep
 from eddy.connectors.kafka.errors import error_of, is_transient, kafka_error, the_error
 from eddy.connectors.kafka.slices import SLICE_S
 from eddy.connectors.kafka.static_membership import assigned, shares_out
@@ -35,6 +35,9 @@ T = TypeVar("T")
 _log = logging.getLogger("eddy.kafka")
 _REQUEST_S = 10.0
 _ANSWER_S = _REQUEST_S + 5.0
+_COORDINATOR_S = 3600.0
+"""The client's own bound of a request to a group's coordinator. Such a request that meets it while the broker stands
+still ends the process once the broker goes on (librdkafka issue 4605). So the wait is bounded, and not the request."""
 _SHOWS_S = 60.0
 """How long the brokers may take to tell one another of topics that were made or deleted."""
 _PAUSE_S = 0.01
@@ -108,14 +111,15 @@ class Admin:
             raise kafka_error(f"{self._where}: {what}", the_error(exception)) from exception
 
     def _answer(self, what: str, future: "Future[T]", client: AdminClient | None = None) -> T:
-        """The answer to a request of `client`, or of the shared client if None."""
+        """The answer to a request of `client`, of a group's coordinator; or of the shared client if None."""
+        patience_s = _ANSWER_S if client is None else _REQUEST_S
         try:
-            return future.result(_ANSWER_S)
+            return future.result(patience_s)
         except TimeoutError as error:
-            keep_for_ever(client or self._client)  # to free it may take for ever, too
+            keep(client or self._client, future)  # to free it may take for ever, too
             if client is None:
                 self._client = self._made()
-            raise ConnectorError(f"{self._where}: {what}: no answer for {_ANSWER_S:.0f} s", retriable=True) from error
+            raise ConnectorError(f"{self._where}: {what}: no answer for {patience_s:g} s", retriable=True) from error
 
     # Topics
 
@@ -271,13 +275,13 @@ class Admin:
             )
         names = [group.group_id for group in listed.valid]
         client = self._made()  # kept until its futures are done: they end with it, or never
-        described = client.describe_consumer_groups(names, request_timeout=_REQUEST_S) if names else {}
+        described = client.describe_consumer_groups(names, request_timeout=_COORDINATOR_S) if names else {}
         return {name: len(self._result(f"describe group '{name}'", f, client).members) for name, f in described.items()}
 
     def holder(self, group: str, name: str) -> str | None:
         """The id of the group's static member with that name, or None."""
         client = self._made()
-        (future,) = client.describe_consumer_groups([group], request_timeout=_REQUEST_S).values()
+        (future,) = client.describe_consumer_groups([group], request_timeout=_COORDINATOR_S).values()
         members = self._result(f"describe group '{group}'", future, client).members
         return next((member.member_id for member in members if member.group_instance_id == name), None)
 
@@ -330,7 +334,7 @@ class Admin:
     def delete_group(self, group: str) -> None:
         """Delete a group; a missing one is ignored."""
         client = self._made()
-        (future,) = client.delete_consumer_groups([group], request_timeout=_REQUEST_S).values()
+        (future,) = client.delete_consumer_groups([group], request_timeout=_COORDINATOR_S).values()
         try:
             self._answer(f"delete group '{group}'", future, client)
         except KafkaException as exception:

@@ -82,7 +82,7 @@ class KafkaLog:
         quiet = {"log_level": _SILENT, "error_cb": self._trouble.report}
         as_admin = _COMMON | settings.for_admin() | quiet
         asked = {key: value for key, value in settings.for_consumer().items() if not key.startswith(_OF_GROUPS)}
-        alone = _COMMON | _CONSUMER | asked | self._reports()
+        self._alone = alone = _COMMON | _CONSUMER | asked | self._reports()
         self._admin = Admin(
             lambda: self._made(lambda given: AdminClient(dict(given)), as_admin),  # type: ignore[arg-type]
             self.where,
@@ -167,9 +167,7 @@ class KafkaLog:
 
     def follower(self, positions: Mapping[TopicPartition, int]) -> KafkaFollower:
         """As `Log.follower`."""
-        asked = {k: v for k, v in self.settings.for_consumer().items() if not k.startswith(_OF_GROUPS)}
-        group = {"group.id": f"eddy-follower-{uuid.uuid4().hex}"}
-        settings = _COMMON | _CONSUMER | asked | self._reports() | _FOLLOWER | group
+        settings = self._alone | _FOLLOWER | {"group.id": f"eddy-follower-{uuid.uuid4().hex}"}
         return self._made(lambda s: KafkaFollower(s, positions, self._trouble), settings)
 
     def reopened(self) -> "KafkaLog":

@@ -24,7 +24,7 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException
 
-from eddy.connectors.closing import CLOSE_S, close_within, keep_for_ever
+from eddy.connectors.closing import CLOSE_S, close_within, keep
 from eddy.connectors.kafka.errors import is_transient, kafka_error, the_error
 from eddy.connectors.kafka.membership import GuardedGroup, Member
 from eddy.connectors.kafka.slices import SLICE_S
@@ -289,7 +289,7 @@ class KafkaProducer:
 
     def _close_client(self) -> None:
         if self._stuck:
-            keep_for_ever(self._client)
+            keep(self._client)
         else:
             close_within(self._client.close, self._where)
 

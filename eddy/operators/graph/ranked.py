@@ -19,11 +19,12 @@ import msgspec
 
 from eddy.operators.batch import EMPTY, Batch, Row
 from eddy.operators.context import Context
+from eddy.operators.endless import path_text
 from eddy.operators.graph.beyond import Beyond
 from eddy.operators.graph.cycles import Cycles
 from eddy.operators.graph.depths import Depths
 from eddy.operators.graph.links import LinkChanges, Links, presence
-from eddy.operators.graph.reached import Reached, shown
+from eddy.operators.graph.reached import Reached
 from eddy.operators.operator import Operator, State
 from eddy.state.adjacency import Adjacency
 from eddy.state.arrangement import pairs_of
@@ -69,7 +70,7 @@ class Ranked(Operator):
             return {}
         root, path = found
         return {
-            0: f"recursive_fixpoint '{self.name}': from root {root!r} the path {shown(path)} comes around; "
+            0: f"recursive_fixpoint '{self.name}': from root {root!r} the path {path_text(path)} comes around; "
             "cycle_policy='error' needs a graph without cycles. Take back a link of it"
         }
 

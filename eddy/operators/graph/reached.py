@@ -4,14 +4,13 @@ Nodes are any hashable values, also of several types in one graph. `least` is a 
 text, bytes, tuples, structs, others; within a type as Python orders them.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from eddy.serde import Native, Serde, Tuple
 
-__all__ = ["Child", "Reached", "cell_serde", "least", "ordered", "reached_serde", "shown"]
+__all__ = ["Child", "Reached", "cell_serde", "least", "ordered", "reached_serde"]
 
 
 class Reached(msgspec.Struct, frozen=True, gc=False):
@@ -74,11 +73,6 @@ def least(one: Any, other: Any) -> Any:
         return other if other < one else one
     except TypeError:
         return other if _precedence(other) < _precedence(one) else one
-
-
-def shown(path: Sequence[Any]) -> str:
-    """A path as text, shortened in the middle if it is long."""
-    return " → ".join(map(str, path if len(path) <= 12 else [*path[:6], "…", *path[-5:]]))
 
 
 def ordered(nodes: Any) -> list[Any]:

@@ -114,8 +114,16 @@ class LiveView(Generic[R]):
 
     @property
     def version(self) -> Version:
-        """The version of `rows`: a token to come back with, and whether it is exact."""
+        """The version of `rows`: a token to come back with, and whether it is exact. See `versioned`."""
         return self._server.version
+
+    def versioned(self) -> tuple[Any, Version]:
+        """`rows` with their version: a patch may come between one reading of `rows` and another of `version`.
+
+        Raises: as `rows`.
+        """
+        with self._server.lock:
+            return self.rows, self.version
 
     @property
     def rows(self) -> R:

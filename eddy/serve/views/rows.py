@@ -172,8 +172,8 @@ class Rows:
         if self.hindrance:
             raise NotReadyError(f"views: {self.hindrance}; tables that are read whole are needed. Try again later")
 
-    def wait(self, done: Callable[[Version], bool], timeout_s: float, what: str) -> None:
-        """Wait for a version. Raises: NotReadyError where none comes in time."""
+    def wait(self, done: Callable[[Version], bool], timeout_s: float, what: str) -> Version:
+        """Wait for a version, and return it. Raises: NotReadyError where none comes in time."""
         with self.changed:
             found = self.changed.wait_for(
                 lambda: self.failure is not None or (not self.hindrance and done(self.version)), timeout_s
@@ -181,6 +181,7 @@ class Rows:
             self.check()
             if not found:
                 raise NotReadyError(f"views: {what} has not come within {timeout_s:g} s; the version is {self.version}")
+            return self.version
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """The latest values, all of one version."""

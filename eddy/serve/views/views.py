@@ -164,8 +164,7 @@ class Views:
         Raises: NotReadyError after `timeout_s` seconds.
         """
         what = f"{'an exact ' if exact else 'a '}version{' as late as asked for' if at_least is not None else ''}"
-        self.rows.wait(self._fits(at_least, exact), timeout_s, what)
-        return self.version
+        return self.rows.wait(self._fits(at_least, exact), timeout_s, what)
 
     def _fits(self, at_least: Any, exact: bool) -> Callable[[Version], bool]:
         """Whether a version is as late as `at_least` and, if asked for, exact."""
@@ -212,11 +211,9 @@ class Views:
             return version.number > number and (version.exact or not exact)
 
         while True:
-            self.rows.wait(new, timeout_s, "a new version")
-            version = self.version
-            if new(version):
-                number = version.number
-                yield version
+            version = self.rows.wait(new, timeout_s, "a new version")
+            number = version.number
+            yield version
 
     def live(
         self,

@@ -242,7 +242,7 @@ class Client:
 
 def pause_s(first_s: float, failures: int) -> float:
     """Seconds to wait after so many attempts in a row that failed."""
-    return min(_MAX_RETRY_S, first_s * 2 ** min(failures, _MAX_DOUBLINGS))
+    return min(_MAX_RETRY_S, first_s * 2.0 ** min(failures, _MAX_DOUBLINGS))
 
 
 def _asked(view: View) -> dict[str, Any]:

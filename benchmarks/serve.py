@@ -4,6 +4,7 @@ On the embedded log eddy alone; on a broker beside interactive queries of Kafka 
 """
 
 import contextlib
+import http.client
 import random
 import shutil
 import statistics
@@ -13,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urlencode
 
 import eddy
 from benchmarks.cluster import MissingError, cluster
@@ -75,6 +77,7 @@ def run(quick: bool) -> Section:
     others = (
         ("requests/s", 2_000, True),
         ("readable p50 ms", 20, False),
+        ("patch p50 ms", 25, False),
         ("throughput with a server beside it", 0.9, True),
     )
     for name, limit, least in (*limits, *others):
@@ -205,6 +208,8 @@ def _on_kafka(
                 return time.perf_counter() - since
 
             found[store] |= _latency(section, store, log, topic, samples, 0, exact)
+        with eddy.run(topology, log, eddy.Config(state_dir=folder / "worker")):
+            found[store] |= _to_patch(section, topology, log, folder / "views", store, samples)
         share = _beside(section, bootstrap, log, topology, folder, rows // 10)
         found[store] |= {"throughput with a server beside it": share}
         try:
@@ -212,9 +217,37 @@ def _on_kafka(
         except (MissingError, RuntimeError) as error:
             section.notes.append(f"Kafka Streams: not run: {error}")
     section.notes.append(
-        "of the rows 'record to row': p50, then p99, in ms, by the clock; eddy's to the exact version."
+        "of 'record to row' and 'record to patch': p50, then p99, in ms by the clock; eddy's rows to the exact version."
     )
     return found
+
+
+def _to_patch(section: Section, topology: eddy.Topology, log: Log, folder: Path, store: str, samples: int) -> Figures:
+    """From the commit of a record to the patch that a client of live queries over HTTP has read."""
+    counts = eddy.live_table("counts", key="team", value="count")
+    queries = eddy.Queries()
+    queries.query(name="live")(lambda: counts.where(counts.team == "live"))
+    topic, taken = f"{topology.name}-in", []
+    with (
+        served(endpoint_of("0"), topology, log, folder, queries=queries) as server,
+        contextlib.closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=_PATIENCE_S)) as client,
+        contextlib.closing(log.producer(None)) as producer,
+    ):
+        client.request("GET", "/v1/live?" + urlencode({"query": '{"id":"q","name":"live"}'}))
+        lines = iter(client.getresponse())
+        next(line for line in lines if line.startswith(b"event: snapshot"))
+        for count in range(1, _WARM_UP + samples + 1):
+            producer.begin()
+            producer.send(topic, 0, [b"live%d" % count], [b"live"], [0])
+            producer.flush()
+            producer.commit({}, None)
+            since = time.perf_counter()
+            next(line for line in lines if b'"count":%d}' % count in line)
+            taken.append((time.perf_counter() - since) * 1e3)
+    taken = sorted(taken[_WARM_UP:])
+    p50, p99 = taken[len(taken) // 2], taken[len(taken) * 99 // 100]
+    section.rows.append(["record to patch over HTTP", store, number(p50), number(p99)])
+    return {"patch p50 ms": p50, "patch p99 ms": p99}
 
 
 def _beside(section: Section, bootstrap: str, log: Log, topology: eddy.Topology, folder: Path, rows: int) -> float:

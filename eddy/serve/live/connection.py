@@ -27,7 +27,7 @@ __all__ = ["Connection", "Record", "Subscription"]
 _STEPS = 8
 """Versions that are sent one by one; a reader that is later gets their sum."""
 _MAX_EVENT_BYTES = 8 << 20
-_VERSION_S = 1.0
+_VERSION_S, _LOOK_S = 1.0, 0.25
 Record = dict[str, tuple[bytes, int]]
 """By the id of a query that has come whole: the question, and the number of the event since which it is whole."""
 
@@ -67,13 +67,16 @@ class Connection:
         self.failed: list[tuple[str, Subscription | None, Exception]] = []
         self.ended = 0
         """Queries that have ended by an error, and that nobody has counted yet."""
+        self.unknown: list[str] = []
+        """Queries that the client may have rows of, which are not those of the version that it is told next."""
         self.is_closed = False
         self._subscriptions: dict[str, Subscription] = {}
         self._pages: deque[tuple[Subscription, Iterator[tuple[str, bytes]]]] = deque()
         self._seq = 0
         self._sent_at = time.monotonic()
         self._state = publisher.state
-        self._at = self._said = publisher.now
+        self._at = publisher.now
+        self._said: Stamp | None = None  # the version to be told, once nothing else is due
 
     @property
     def waiting(self) -> int:
@@ -94,7 +97,7 @@ class Connection:
                 found.append(subscription)
         if found:
             with self._publisher.lock:
-                self._at = self._said = Stamp(last.number, last.token, exact=False)
+                self._at = Stamp(last.number, last.token, exact=False)
                 for subscription in found:
                     subscription.is_whole = True
                     self.dirty[subscription] = None
@@ -275,7 +278,7 @@ class Connection:
 
     def events(self) -> bytes:
         """The events that are due, with at most one page of rows; empty where there are none."""
-        found = [*self._failures(), *self._patches(), *self._states(), *self._page()]
+        found = [*self._failures(), *self._states(), *self._patches(), *self._page()]
         now = time.monotonic()
         if not found:
             found = self._news(now)
@@ -287,18 +290,21 @@ class Connection:
     def due_s(self) -> float:
         """Seconds after which an event may be due though nobody calls `wake`."""
         silence_s = time.monotonic() - self._sent_at
-        moved = self._publisher.now.number != self._said.number
-        return max(0.01, (_VERSION_S if moved else min(_VERSION_S, self._publisher.limits.heartbeat_s)) - silence_s)
+        is_told = self._publisher.now is self._said
+        return max(_LOOK_S, (self._publisher.limits.heartbeat_s if is_told else _VERSION_S) - silence_s)
 
     def _news(self, now: float) -> list[bytes]:
         """A version without changes, or a sign of life."""
         said, at = self._said, self._at
-        turned = at.exact and not said.exact
-        if at.number != said.number and (turned or now - self._sent_at >= _VERSION_S):
+        are_whole = len(self.asked) == len(self._subscriptions) and not self._pages
+        if are_whole and (said is None or self._is_news(at, said, now)):
             return [self._said_patch(at, {})]
         if now - self._sent_at >= self._publisher.limits.heartbeat_s:
             return [HEARTBEAT]
         return []
+
+    def _is_news(self, at: Stamp, said: Stamp, now: float) -> bool:
+        return (at.exact and not said.exact) or (at is not said and now - self._sent_at >= _VERSION_S)
 
     def _said_patch(self, stamp: Stamp, queries: dict[str, bytes]) -> bytes:
         self._said = stamp
@@ -316,6 +322,9 @@ class Connection:
             yield self._event("error", encode({"query": id_, "error": told}))
 
     def _states(self) -> Iterator[bytes]:
+        unknown, self.unknown = self.unknown, []
+        for id_ in unknown:
+            yield self._event("state", encode({"query": id_, "state": "unknown"}))
         state = self._publisher.state
         if state != self._state:
             self._state = state
@@ -382,6 +391,7 @@ class Connection:
         if self._state != "complete":
             yield self._event("state", encode({"query": subscription.asked.id, "state": self._state}))
         subscription.since = self._seq
+        self._said = None
 
 
 def _patch(stamp: Stamp, queries: dict[str, bytes]) -> bytes:

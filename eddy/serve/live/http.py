@@ -18,7 +18,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -201,7 +200,10 @@ class LivePages:
         for each in asked:
             stream.connection.asked[each.id] = each
         last = LastEvent.of(request.headers.get("last-event-id") or request.query_params.get("last_event_id", ""))
-        left = asked if last is None else await self._resumed(stream, last, asked)
+        left = asked
+        if last is not None:
+            left = await self._resumed(stream, last, asked)
+            stream.connection.unknown += [each.id for each in left]
         stream.work(*left)
 
     def _admit(self, stream: Stream, change: Change) -> None:
@@ -234,7 +236,11 @@ class LivePages:
         """Open, close and move queries of a stream."""
         self._claims(request)
         found = self._streams.get(request.path_params["stream"])
-        change = _decoded(_change, await _body(request))
+        body = await _body(request)
+        if body is None:
+            error = f"live queries: a body of at most {_MAX_BODY_BYTES:,} bytes is needed"
+            return answer({"code": QueryLimitError.code, "error": error}, 413)
+        change = _decoded(_change, body)
         if found is None or found.stream.is_gone:
             return answer({"code": "NOT_FOUND", "error": "there is no such stream; connect again"}, 404)
         if found.stream.loop is not asyncio.get_running_loop():
@@ -245,13 +251,15 @@ class LivePages:
 
     async def _publish(self) -> Publisher:
         """The queries that are published; made by the first request."""
-        if self.publisher is None:
-            self.publisher = await asyncio.to_thread(self._made)
-        return self.publisher
+        if self.publisher is not None:
+            return self.publisher
+        return await asyncio.to_thread(self._made)
 
     def _made(self) -> Publisher:
         with self._making:
-            return self.publisher or Publisher(self._views.live_server(), self.limits)
+            if self.publisher is None:
+                self.publisher = Publisher(self._views.live_server(), self.limits)
+        return self.publisher
 
     def _caller(self, request: Request, claims: Claims, publisher: Publisher) -> Caller:
         return Caller(self._queries, claims, lambda table: self._authorize(request, table), publisher.server)
@@ -287,11 +295,11 @@ def _decoded(decode: Callable[[bytes], T], data: bytes) -> T:
         raise QueryArgumentError(f"live queries: this is no request: {error}") from error
 
 
-async def _body(request: Request) -> bytes:
-    """The body of a request. Raises: HTTPException where it is too large."""
+async def _body(request: Request) -> bytes | None:
+    """The body of a request; None where it is too large."""
     data = bytearray()
     async for chunk in request.stream():
         data += chunk
         if len(data) > _MAX_BODY_BYTES:
-            raise HTTPException(413, f"a body of at most {_MAX_BODY_BYTES:,} bytes is needed")
+            return None
     return bytes(data)

@@ -29,6 +29,8 @@ __all__ = ["Figures", "Published", "Publisher", "State", "Subscriber"]
 
 State = Any
 _STAMPS = 64
+_AT_LEAST_S = 1.0
+"""Seconds that patches are kept for clients that are connected, whatever is kept for those that are not."""
 
 
 class Subscriber(Protocol):
@@ -245,7 +247,8 @@ class Publisher:
     def _forget(self, now: float) -> None:
         """Let patches go that are too old, or too many."""
         limits, order = self.limits, self._order
-        while order and (self.retained_bytes > limits.retain_bytes or order[0][1].at_s < now - limits.retain_s):
+        oldest_s = now - max(limits.retain_s, _AT_LEAST_S)
+        while order and (self.retained_bytes > limits.retain_bytes or order[0][1].at_s < oldest_s):
             published, kept = order.popleft()
             self.retained_bytes -= len(kept.data)
             if not kept.is_gone:

@@ -23,6 +23,7 @@ from eddy.errors import NotReadyError, QueryError
 from eddy.operators.views.action import Action
 from eddy.operators.views.patch import Buckets, Op
 from eddy.serve.live.difference import difference
+from eddy.serve.live.notebook import frame_of, html_of, keep_shown
 from eddy.serve.views.version import Version
 from eddy.topology.queries.explain import QueryPlan
 from eddy.topology.queries.nested import nested
@@ -299,6 +300,22 @@ class LiveView(Generic[R]):
                 with self._server.lock:
                     if (loop, future) in self._waiting:
                         self._waiting.remove((loop, future))
+
+    def to_pandas(self) -> Any:
+        """The rows as a pandas DataFrame, with a column for each of theirs. Raises: ImportError without pandas."""
+        with self._server.lock:
+            self._check()
+            return frame_of(self._plain_rows())
+
+    def _repr_html_(self) -> str:
+        with self._server.lock:
+            if self.view is None or self.error is not None:
+                return html_of([], f"live query: {self.error or 'not open'}")
+            return html_of(self._plain_rows(), "exact" if self.version.exact else "committed, not exact")
+
+    def _ipython_display_(self) -> None:
+        """In a notebook: shows the rows, and keeps showing them while it is open."""
+        keep_shown(lambda: None if self._closed or self.error is not None else self._repr_html_(), self.listen)
 
     def open(self) -> "LiveView[R]":
         """Begin; `with` does it. Raises: QueryError for a query that does not fit the tables; NotReadyError."""

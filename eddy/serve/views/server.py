@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from eddy.connectors.log import Log
 from eddy.serve.endpoint import Endpoint, check_tls, listen
@@ -12,6 +13,9 @@ from eddy.serve.views.views import Views
 from eddy.topology.queries.named import Queries
 from eddy.topology.topology import Topology
 
+if TYPE_CHECKING:
+    from eddy.serve.live.http import LivePages
+
 __all__ = ["Served", "served"]
 
 _log = logging.getLogger("eddy.views")
@@ -19,10 +23,10 @@ _CONNECTIONS, _CONNECTION_S = 256, 90.0
 
 
 class Served:
-    """Views, and the port where they are served."""
+    """Views, the pages of their live queries, and the port where they are served."""
 
-    def __init__(self, views: Views, port: int) -> None:
-        self.views, self.port = views, port
+    def __init__(self, views: Views, live: "LivePages", port: int) -> None:
+        self.views, self.live, self.port = views, live, port
 
 
 @contextmanager
@@ -69,7 +73,7 @@ def served(
         _log.info("page on %s://%s/", "http" if tls is None else "https", Endpoint(host, port))
         _log.info("tables on %s://%s/v1/tables", "http" if tls is None else "https", Endpoint(host, port))
         try:
-            yield Served(views, port)
+            yield Served(views, tables.state.live, port)
         finally:
             tables.state.live.stop()
             server.stop()

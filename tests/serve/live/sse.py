@@ -17,6 +17,7 @@ from eddy.topology.queries.shapes import LevelShape, shape_of
 
 __all__ = ["Client", "TornError", "asked"]
 
+_PAUSE_S = 0.1
 _ops = msgspec.json.Decoder(list[Op]).decode
 
 
@@ -62,7 +63,10 @@ class Client:
         except (OSError, http.client.HTTPException) as error:
             raise TornError from error
         if response.status != 200:
-            raise AssertionError((response.status, response.read()))
+            body = response.read()
+            response.close()
+            self.close()
+            raise AssertionError((response.status, body))
         self._lines = iter(response)
         self.reason = ""
 
@@ -144,6 +148,10 @@ class Client:
 
     def _state(self, data: Any) -> None:
         self.states[data["query"]] = data["state"]
+        if data["state"] == "unknown":
+            self.whole.discard(data["query"])
+        else:
+            self.whole.add(data["query"])
 
     def _error(self, data: Any) -> None:
         self.errors[data["query"]] = data["error"]
@@ -167,8 +175,11 @@ class Client:
                 try:
                     self.step()
                 except TornError:
-                    if not again:
+                    if not again or not watch.is_alive():
                         raise
-                    self.connect()
+                    try:
+                        self.connect()
+                    except TornError:
+                        threading.Event().wait(_PAUSE_S)
         finally:
             watch.cancel()

@@ -1,0 +1,75 @@
+"""A live view in a notebook: its rows as an HTML table with nested tables, and as a pandas DataFrame.
+
+In Jupyter the table that a cell shows is drawn again while the view is open: by a thread of its own, as the engine's
+must not wait for a browser.
+"""
+
+import html
+import importlib
+import json
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+__all__ = ["frame_of", "html_of", "keep_shown"]
+
+_MAX_ROWS, _MAX_DEPTH = 100, 12
+_PAUSE_S = 0.2
+
+
+def html_of(rows: Any, told: str) -> str:
+    """Rows as HTML, at most a hundred of each list; `told` stands below. Values are text, never markup."""
+    return f"<div>{_shown(rows, 0)}<small>{html.escape(told)}</small></div>"
+
+
+def _shown(value: Any, depth: int) -> str:
+    is_rows = isinstance(value, list) and value and all(isinstance(row, dict) for row in value)
+    if isinstance(value, dict):
+        value, is_rows = [value], True
+    if not is_rows:
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+        return html.escape(text)
+    if depth >= _MAX_DEPTH:
+        return f"… {len(value):,} rows"
+    columns = list(dict.fromkeys(column for row in value[:_MAX_ROWS] for column in row))
+    head = "".join(f"<th>{html.escape(column)}</th>" for column in columns)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{_shown(row[c], depth + 1) if c in row else ''}</td>" for c in columns) + "</tr>"
+        for row in value[:_MAX_ROWS]
+    )
+    more = f"<tr><td>… {len(value) - _MAX_ROWS:,} more rows</td></tr>" if len(value) > _MAX_ROWS else ""
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}{more}</tbody></table>"
+
+
+def frame_of(rows: Any) -> Any:
+    """A DataFrame of rows, one column for each of theirs; nests stay lists. Raises: ImportError without pandas."""
+    pandas = importlib.import_module("pandas")  # it comes with the extra `spark`, and is the reader's
+    if isinstance(rows, list):
+        return pandas.DataFrame(rows)
+    found: Iterable[Any] = [] if rows is None else [rows if isinstance(rows, dict) else {"value": rows}]
+    return pandas.DataFrame(list(found))
+
+
+def keep_shown(shown: Callable[[], str | None], listen: Callable[[Callable[[Any], None]], Callable[[], None]]) -> None:
+    """Show HTML in the cell that runs, and show it anew after each patch, until `shown` gives None."""
+    display = importlib.import_module("IPython.display")
+    handle = display.display(display.HTML(shown() or ""), display_id=True)
+    if handle is None:  # not in a notebook
+        return
+    changed = threading.Event()
+    stop = listen(lambda patch: changed.set())
+    pause = threading.Event()
+
+    def follow() -> None:
+        while True:
+            changed.wait(5 * _PAUSE_S)
+            found = shown()
+            if found is None:
+                stop()
+                return
+            if changed.is_set():
+                changed.clear()
+                handle.update(display.HTML(found))
+                pause.wait(_PAUSE_S)
+
+    threading.Thread(target=follow, name="eddy-notebook", daemon=True).start()

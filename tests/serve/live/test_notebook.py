@@ -1,0 +1,80 @@
+"""Live views in notebooks: as HTML that follows, and as frames."""
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+import eddy
+from tests.serve.views.conftest import produce
+from tests.waiting import wait_for
+
+PATIENCE_S = 30.0
+folders = eddy.live_table("folders", key="id")
+
+
+def children(folder: Any) -> eddy.Query:
+    return folders.where(folders.parent == folder.id).nest(children=children)
+
+
+tree = folders.where(folders.parent.is_null()).nest(children=children)
+
+
+class Shelf:
+    """Folders, and views of them."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self.log = eddy.open_log()
+        stack.callback(self.log.close)
+        topology = eddy.Topology("shelf")
+        topology.table("folders", key=eddy.String, value=eddy.Json())
+        eddy.create_topics(topology, self.log)
+        stack.enter_context(eddy.run(topology, self.log))
+        self.views = stack.enter_context(eddy.views(topology, self.log))
+
+    def write(self, rows: dict[str, Any]) -> None:
+        pairs = {key: json.dumps(row).encode() for key, row in rows.items()}
+        self.at = produce(self.log, "folders", pairs)
+
+
+@pytest.fixture
+def shelf() -> Iterator[Shelf]:
+    with ExitStack() as stack:
+        yield Shelf(stack)
+
+
+def test_rows_are_tables_in_tables_and_never_markup(shelf: Shelf) -> None:
+    shelf.write({"home": {"name": "<b>home</b>"}, "ada": {"name": "ada", "parent": "home"}})
+    with shelf.views.live(tree) as view:
+        view.wait(shelf.at, exact=True)
+        shown = view._repr_html_()
+    assert shown.count("<table>") == 2
+    assert "&lt;b&gt;home&lt;/b&gt;" in shown
+    assert "<b>" not in shown
+    assert shown.endswith("<small>exact</small></div>")
+    assert "not open" in view._repr_html_()
+
+
+def test_frame_has_the_rows_and_their_columns(shelf: Shelf) -> None:
+    shelf.write({"a": {"size": 1}, "b": {"size": 2}})
+    with shelf.views.live(folders.order_by(-folders.size)) as view, shelf.views.live(folders.count()) as number:
+        view.wait(shelf.at, exact=True)
+        assert view.to_pandas().to_dict("records") == [{"id": "b", "size": 2}, {"id": "a", "size": 1}]
+        assert number.to_pandas().to_dict("records") == [{"value": 2}]
+
+
+def test_cell_follows_the_view_while_it_is_open(shelf: Shelf) -> None:
+    shell = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell.instance()
+    shown: list[str] = []
+    publish = shell.display_pub.publish
+    shell.display_pub.publish = lambda data, *args, **options: shown.append(data.get("text/html", ""))
+    try:
+        with shelf.views.live(folders) as view:
+            view._ipython_display_()
+            shelf.write({"new": {"name": "a new folder"}})
+            wait_for(lambda: "a new folder" in shown[-1], PATIENCE_S, "the new row in the cell")
+    finally:
+        shell.display_pub.publish = publish
+        type(shell).clear_instance()

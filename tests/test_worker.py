@@ -26,12 +26,10 @@ def counts() -> eddy.Topology:
     return topology
 
 
-def write(log: LocalLog, *words: str, value: str = "", partition: int = 0) -> None:
+def write(log: LocalLog, *words: str, value: str = "", partition: int = 0, topic: str = "words") -> None:
     producer = log.producer(None)
     producer.begin()
-    producer.send(
-        "words", partition, [word.encode() for word in words], [value.encode()] * len(words), [0] * len(words)
-    )
+    producer.send(topic, partition, [word.encode() for word in words], [value.encode()] * len(words), [0] * len(words))
     producer.commit({}, None)
 
 
@@ -266,19 +264,22 @@ def test_commits_whose_outcome_is_never_known_end_though_empty_polls_lie_between
 
     def go_on() -> None:
         nonlocal now
-        for _ in range(40):
+        for _ in range(100):
             now += 5.0
             worker.step()
 
-    with closing(eddy.Worker(counts(), log, eddy.Config(retry_s=60.0), clock=lambda: now, observe=observe)) as worker:
+    log.create_topics([TopicSpec("names", 1), TopicSpec("out", 1)])
+    topology = eddy.Topology("names")
+    topology.table("names", key=eddy.String, value=eddy.String).to("out")
+    with closing(eddy.Worker(topology, log, eddy.Config(retry_s=60.0), clock=lambda: now, observe=observe)) as worker:
         in_turn([worker], 2)
-        write(log, "a")
+        write(log, "a", topic="names")
         poll, polls = worker._consumer.poll, 0
 
         def every_second_one(*args: Any) -> Poll:
             nonlocal polls
-            polls += 1
-            return Poll() if worker.state is State.PROCESSING and polls % 2 else poll(*args)
+            polls += worker.state is State.PROCESSING
+            return Poll() if worker.state is State.PROCESSING and polls % 2 == 0 else poll(*args)
 
         monkeypatch.setattr(worker._consumer, "poll", every_second_one)
         with pytest.raises(ConnectorError, match="no answer to a commit"):
@@ -288,10 +289,11 @@ def test_commits_whose_outcome_is_never_known_end_though_empty_polls_lie_between
 def test_troubles_of_a_worker_without_partitions_do_not_add_up(log: LocalLog, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     with (
-        closing(eddy.Worker(counts(), log, member="a")) as owner,
-        closing(eddy.Worker(counts(), log, eddy.Config(retry_s=60.0), member="b", clock=lambda: now)) as worker,
+        closing(eddy.Worker(counts(), log, member="a")) as a,
+        closing(eddy.Worker(counts(), log, member="b")) as b,
+        closing(eddy.Worker(counts(), log, eddy.Config(retry_s=60.0), member="c", clock=lambda: now)) as worker,
     ):
-        in_turn([owner], 2)
+        in_turn([a, b])
 
         def failing(*args: Any) -> Poll:
             raise ConnectorError("the brokers are away", retriable=True)
@@ -302,7 +304,7 @@ def test_troubles_of_a_worker_without_partitions_do_not_add_up(log: LocalLog, mo
                 worker.step()
             for _ in range(5):
                 now += 100.0
-                in_turn([worker, owner], 1)
+                in_turn([worker, a, b], 1)
             assert worker.trouble is None
 
 

@@ -39,6 +39,22 @@ def test_a_wait_that_ran_out_of_time_is_excused_and_printed(project: pytest.Pyte
     second.stdout.fnmatch_lines(["*FLAKY *::test_waits*", "*WaitTimeoutError: not in 0.05 s: the file*"])
 
 
+@pytest.mark.parametrize(
+    "wait",
+    [
+        "from playwright.sync_api import TimeoutError; raise TimeoutError('not visible')",
+        "import subprocess; subprocess.run(['sleep', '60'], timeout=0.05)",
+    ],
+)
+def test_waits_for_a_browser_or_a_process_are_excused(project: pytest.Pytester, wait: str) -> None:
+    project.makepyfile(
+        f"def test_waits():\n    from pathlib import Path\n    if not Path('there').exists():\n        {wait}"
+    )
+    assert project.runpytest_subprocess().ret == pytest.ExitCode.TESTS_FAILED
+    (project.path / "there").touch()
+    assert project.runpytest_subprocess("--second-run").ret == pytest.ExitCode.OK
+
+
 def test_a_wait_that_runs_out_of_time_twice_fails(project: pytest.Pytester) -> None:
     project.makepyfile(WAITS)
     project.runpytest_subprocess()
@@ -51,6 +67,8 @@ def test_a_wait_that_runs_out_of_time_twice_fails(project: pytest.Pytester) -> N
     "wrong",
     [
         "def test_wrong(): assert 1 == 2",
+        "from playwright.sync_api import Error\ndef test_wrong(): raise Error('the page has crashed')",
+        "def test_wrong(): raise TimeoutError('a socket')",
         "import pytest\n@pytest.fixture\ndef broken():\n    yield\n    raise ValueError\ndef test_wrong(broken): pass",
         "import missing_module",
     ],

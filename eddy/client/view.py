@@ -71,12 +71,13 @@ class View:
         self._next: tuple[str, Shape] | None = None
         self._root = ""
         self._rows: Any = None
-        self._turn = 0
+        self._turn = self._read = 0
         self._changed = asyncio.Condition()
 
     @property
     def rows(self) -> Any:
         """The rows with their nests, None before the first are here. Not to be changed. Raises: the query's error."""
+        self._read = self._turn
         if self.error is not None:
             raise self.error
         if self._rows is None and self._shape is not None:
@@ -98,6 +99,7 @@ class View:
         except BaseException:
             await self._connection.close_view(self)
             raise
+        self._read = self._turn
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -105,8 +107,11 @@ class View:
         await self._tell("closed")
 
     async def __aiter__(self) -> AsyncIterator[Version]:
-        """The version after each change; those that come while the reader is busy are one. Raises: its error."""
-        seen = self._turn
+        """The version after each change since `rows` was last read; those that come meanwhile are one.
+
+        Raises: the query's error.
+        """
+        seen = self._read
         while True:
             async with self._changed:
                 await self._changed.wait_for(lambda: self._turn != seen)  # noqa: B023

@@ -1,5 +1,6 @@
 """A headless Chromium, and an application whose tables and queries are served for it."""
 
+import importlib.util
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -23,6 +24,9 @@ PATIENCE_MS = 30_000
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     program = needed(CHROMIUM, "chromium", "chromium")
+    needed(
+        importlib.util.find_spec("playwright") and "playwright", "playwright", "chromium; and pip install playwright"
+    )
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:

@@ -11,6 +11,8 @@ import pytest
 
 from eddy.client import Client, ClientError
 from eddy.client.connection import pause_s
+from eddy.client.view import Version
+from eddy.operators.views.patch import Insert
 from tests.client.proxy import Proxy
 from tests.client.site import Site, folders_site, tree
 from tests.client.test_live_trees import storm
@@ -98,7 +100,7 @@ async def peer(answer: bytes) -> AsyncIterator[str]:
         with closing(writer):
             await reader.readuntil(b"\r\n\r\n")
             writer.write(answer)
-            await writer.drain()
+            await reader.read()  # until the client goes
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
@@ -120,6 +122,23 @@ def test_answer_that_is_not_of_the_protocol_is_the_error_of_the_queries(said: by
                     await client.live("tree").__aenter__()
 
     asyncio.run(ask())
+
+
+def test_change_that_comes_between_reading_rows_and_waiting_is_told() -> None:
+    shape = '"root": "r", "shape": [{"key": ["id"]}]'
+    data = f'{{"query": "q1", "version": {{"token": "1", "exact": true}}, "ops": [], {shape}}}'
+    snapshot = f"event: snapshot\ndata: {data}\n\n".encode()
+
+    async def follow() -> None:
+        async with peer(EVENTS + HELLO + snapshot) as url, Client(url) as client, client.live("tree") as view:
+            assert view.rows == []
+            await view.take_patch([Insert("r", 0, {"id": "a"}, {})], Version("2", True))
+            async with asyncio.timeout(PATIENCE_S):
+                async for version in view:
+                    assert (version.token, view.rows) == ("2", [{"id": "a"}])
+                    return
+
+    asyncio.run(follow())
 
 
 def test_address_without_a_scheme_is_an_error_at_once() -> None:

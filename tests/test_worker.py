@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
 
@@ -9,11 +10,13 @@ import eddy
 from eddy.connectors.local import LocalLog
 from eddy.connectors.local.consumer import LocalConsumer
 from eddy.connectors.local.producer import LocalProducer
-from eddy.connectors.log import TopicPartition, TopicSpec
-from eddy.errors import IndeterminateCommitError
+from eddy.connectors.log import Poll, TopicPartition, TopicSpec
+from eddy.errors import ConnectorError, IndeterminateCommitError
 from eddy.runtime.isolation import Isolation, Part
-from eddy.runtime.lifecycle import Event
+from eddy.runtime.lifecycle import Event, State
 from eddy.state.memory import MemoryStore
+
+PATIENCE_S = 60.0
 
 
 def counts() -> eddy.Topology:
@@ -23,12 +26,10 @@ def counts() -> eddy.Topology:
     return topology
 
 
-def write(log: LocalLog, *words: str, value: str = "", partition: int = 0) -> None:
+def write(log: LocalLog, *words: str, value: str = "", partition: int = 0, topic: str = "words") -> None:
     producer = log.producer(None)
     producer.begin()
-    producer.send(
-        "words", partition, [word.encode() for word in words], [value.encode()] * len(words), [0] * len(words)
-    )
+    producer.send(topic, partition, [word.encode() for word in words], [value.encode()] * len(words), [0] * len(words))
     producer.commit({}, None)
 
 
@@ -250,3 +251,98 @@ def test_epoch_without_records_that_failed_gives_way_to_records(log: LocalLog) -
         write(log, "a")
         in_turn([worker], 3)
         assert worker.statistics.records == 1
+
+
+def test_commits_whose_outcome_is_never_known_end_though_empty_polls_lie_between(
+    log: LocalLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+
+    def observe(step: str) -> None:
+        if step == "begun" and worker._epoch is not None and worker._epoch.computed:
+            raise IndeterminateCommitError("no answer to a commit")
+
+    def go_on() -> None:
+        nonlocal now
+        for _ in range(100):
+            now += 5.0
+            worker.step()
+
+    log.create_topics([TopicSpec("names", 1), TopicSpec("out", 1)])
+    topology = eddy.Topology("names")
+    topology.table("names", key=eddy.String, value=eddy.String).to("out")
+    with closing(eddy.Worker(topology, log, eddy.Config(retry_s=60.0), clock=lambda: now, observe=observe)) as worker:
+        in_turn([worker], 2)
+        write(log, "a", topic="names")
+        poll, polls = worker._consumer.poll, 0
+
+        def every_second_one(*args: Any) -> Poll:
+            nonlocal polls
+            polls += worker.state is State.PROCESSING
+            return Poll() if worker.state is State.PROCESSING and polls % 2 == 0 else poll(*args)
+
+        monkeypatch.setattr(worker._consumer, "poll", every_second_one)
+        with pytest.raises(ConnectorError, match="no answer to a commit"):
+            go_on()
+
+
+def test_troubles_of_a_worker_without_partitions_do_not_add_up(log: LocalLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    with (
+        closing(eddy.Worker(counts(), log, member="a")) as a,
+        closing(eddy.Worker(counts(), log, member="b")) as b,
+        closing(eddy.Worker(counts(), log, eddy.Config(retry_s=60.0), member="c", clock=lambda: now)) as worker,
+    ):
+        in_turn([a, b])
+
+        def failing(*args: Any) -> Poll:
+            raise ConnectorError("the brokers are away", retriable=True)
+
+        for _ in range(3):
+            with monkeypatch.context() as away:
+                away.setattr(worker._consumer, "poll", failing)
+                worker.step()
+            for _ in range(5):
+                now += 100.0
+                in_turn([worker, a, b], 1)
+            assert worker.trouble is None
+
+
+def test_a_worker_that_lost_a_commit_is_not_idle_before_its_records_are_processed(log: LocalLog) -> None:
+    armed = False
+
+    def observe(step: str) -> None:
+        nonlocal armed
+        if step == "committed" and armed:
+            armed = False
+            raise IndeterminateCommitError("no answer")
+
+    with closing(eddy.Worker(counts(), log, observe=observe)) as worker:
+        worker.run_until_idle()
+        write(log, "a")
+        armed = True
+        in_turn([worker], 1)
+        assert not armed
+        assert not worker.idle()
+        worker.run_until_idle()
+        assert worker.idle()
+    assert latest(log) == {"a": 1}
+
+
+def test_a_moment_without_an_answer_does_not_end_a_wait_for_quiescence(
+    log: LocalLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = iter([ConnectorError("the brokers are away", retriable=True)])
+    quiescent = eddy.Worker.quiescent
+
+    def once_away(worker: eddy.Worker) -> bool:
+        for error in answers:
+            raise error
+        return quiescent(worker)
+
+    with eddy.run(counts(), log) as running:
+        monkeypatch.setattr(eddy.Worker, "quiescent", once_away)
+        write(log, "a")
+        running.wait_idle(PATIENCE_S)
+        assert running.alive
+    assert latest(log) == {"a": 1}

@@ -6,7 +6,7 @@ import msgspec
 from eddy.cli.load import load
 from eddy.cli.logs import Target, log_options, opened
 from eddy.cli.options import topology_argument
-from eddy.serve.views.trace import MAX_ROWS, trace
+from eddy.serve.views.trace import MAX_ROWS, Trace, trace
 from eddy.serve.views.views import Views
 
 __all__ = ["command"]
@@ -70,8 +70,15 @@ def command(
         views.wait(at_least, exact=True, timeout_s=timeout)
         found = trace(views, topology.plan, step, key, limit, max_rows)
     if as_json:
-        click.echo(msgspec.json.encode(found, enc_hook=repr))
+        click.echo(_encoded(found))
     else:
         click.echo(found.text, nl=False)
     if found.agrees is False:
         raise SystemExit(1)
+
+
+def _encoded(found: Trace) -> bytes:
+    try:
+        return msgspec.json.encode(found, enc_hook=repr)
+    except RecursionError:
+        raise click.ClickException("the rows are nested too deep for JSON; a smaller --limit is needed") from None

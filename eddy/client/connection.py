@@ -12,9 +12,10 @@ from the last version seen; the protocol is in docs/live-queries.md.
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import msgspec
@@ -26,7 +27,7 @@ from eddy.operators.views.patch import Op
 __all__ = ["Client", "ClientError"]
 
 _HEARTBEAT_S = 15.0
-_MAX_RETRY_S = 30.0
+_MAX_RETRY_S, _MAX_DOUBLINGS = 30.0, 30
 _MAX_QUERY_CHARS = 6_000
 _FINAL = {400, 401, 403, 404, 405}
 
@@ -55,8 +56,8 @@ class Client:
 
     def __init__(self, url: str, *, token: str | None = None, retry_s: float = 0.25) -> None:
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        timeout = httpx.Timeout(10.0, read=3 * _HEARTBEAT_S)
-        self._http = httpx.AsyncClient(base_url=url.rstrip("/"), headers=headers, timeout=timeout)
+        self._http = httpx.AsyncClient(base_url=url.rstrip("/"), headers=headers, timeout=10.0)
+        self._heartbeat_s = _HEARTBEAT_S
         self._retry_s = retry_s
         self._views: dict[str, View] = {}
         self._count = 0
@@ -77,7 +78,8 @@ class Client:
                 with suppress(asyncio.CancelledError):
                     await task
         for view in list(self._views.values()):
-            await view.take_state("closed")
+            early = ClientError("live query: the client was closed before its rows came. Close it later", "CLOSED")
+            await view.take_state("closed", early if view.version is None else None)
         await self._http.aclose()
 
     def live(self, name: str, /, *, window: tuple[int, int | None] | None = None, **args: Any) -> View:
@@ -98,11 +100,10 @@ class Client:
         if self._views.pop(view.id, None) is None:
             return
         if not self._views and self._task is not None:
-            self._task.cancel()
+            task, self._task, self._name, self._last_id = self._task, None, None, ""
+            task.cancel()  # a query that is opened while it ends has a connection of its own
             with suppress(asyncio.CancelledError):
-                await self._task
-            self._task = self._name = None
-            self._last_id = ""
+                await task
         elif view.id in self._sent:
             self._change(close=[view.id])
 
@@ -121,18 +122,19 @@ class Client:
         while self._views:
             try:
                 await self._stream()
-                failures = 0
-            except ClientError as error:
+            except (ClientError, httpx.UnsupportedProtocol) as error:
                 await self._refused(error)
-            except httpx.HTTPError:
-                failures = failures + 1 if self._name is None else 0
+            except (httpx.HTTPError, TimeoutError):
+                pass
+            except Exception as error:  # it would come again
+                await self._refused(error)
+            failures = failures + 1 if self._name is None else 0
             self._name = None
             self._sent.clear()
             for view in list(self._views.values()):
                 await view.take_state("offline")
             if self._views:
-                pause_s = min(_MAX_RETRY_S, self._retry_s * 2**failures)
-                await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
+                await asyncio.sleep(pause_s(self._retry_s, failures) * random.uniform(0.5, 1.0))
 
     async def _again(self) -> None:
         """The connection does not take changes any more: make another one."""
@@ -144,18 +146,21 @@ class Client:
         self._sent.clear()
         self._task = asyncio.create_task(self._run())
 
-    async def _refused(self, error: ClientError) -> None:
+    async def _refused(self, error: Exception) -> None:
         views, self._views = self._views, {}
         for view in views.values():
             await view.take_state("error", error)
 
     async def _stream(self) -> None:
-        """Read one connection to its end. Raises: ClientError where the server refuses it; httpx.HTTPError."""
+        """Read one connection to its end.
+
+        Raises: ClientError where the server refuses it; httpx.HTTPError; TimeoutError after a silence.
+        """
         resumed = [view for view in self._views.values() if view.whole and self._last_id]
         sent: list[View] = []
         size = 0
         for view in resumed or list(self._views.values()):
-            size += len(json.dumps(_asked(view)))
+            size += len(quote(json.dumps(_asked(view))))
             if size > _MAX_QUERY_CHARS and sent:
                 break
             sent.append(view)
@@ -163,20 +168,27 @@ class Client:
         parameters = [("query", json.dumps(_asked(view))) for view in sent]
         if resumed:
             parameters.append(("last_event_id", self._last_id))
-        async with self._http.stream("GET", "/v1/live", params=parameters) as answer:
+        silence = asyncio.timeout(3 * _HEARTBEAT_S)
+
+        def alive() -> None:
+            silence.reschedule(asyncio.get_running_loop().time() + 3 * self._heartbeat_s)
+
+        endless = httpx.Timeout(10.0, read=None)
+        async with silence, self._http.stream("GET", "/v1/live", params=parameters, timeout=endless) as answer:
             if answer.is_error:
                 raise _refusal(answer.status_code, await answer.aread())
-            async for id_, event, data in _events(answer):
+            async for id_, event, data in _events(answer, alive):
                 if event == "bye":
                     return
                 if event == "hello":
-                    await self._greeted(json.loads(data)["connection"], sent)
+                    await self._greeted(json.loads(data), sent)
                 else:
                     await self._take(event, data)
                 self._last_id = id_ or self._last_id
 
-    async def _greeted(self, name: str, sent: list[View]) -> None:
-        self._name, self._sent = name, {view.id for view in sent}
+    async def _greeted(self, hello: dict[str, Any], sent: list[View]) -> None:
+        self._name, self._sent = hello["connection"], {view.id for view in sent}
+        self._heartbeat_s = hello.get("heartbeat_s", _HEARTBEAT_S)
         for view in sent:
             if view.whole:
                 await view.take_state("complete")
@@ -228,6 +240,11 @@ class Client:
                 await self._again()
 
 
+def pause_s(first_s: float, failures: int) -> float:
+    """Seconds to wait after so many attempts in a row that failed."""
+    return min(_MAX_RETRY_S, first_s * 2.0 ** min(failures, _MAX_DOUBLINGS))
+
+
 def _asked(view: View) -> dict[str, Any]:
     asked: dict[str, Any] = {"id": view.id, "name": view.name, "args": dict(view.args)}
     if view.shown is not None:
@@ -248,10 +265,11 @@ def _client_error(status: int, body: bytes) -> ClientError:
         return ClientError(body[:200].decode(errors="replace"), f"HTTP_{status}")
 
 
-async def _events(answer: httpx.Response) -> AsyncIterator[tuple[str, str, bytes]]:
-    """The events of a stream: id, kind, data."""
+async def _events(answer: httpx.Response, alive: Callable[[], None]) -> AsyncIterator[tuple[str, str, bytes]]:
+    """The events of a stream: id, kind, data. `alive` is called for whatever comes."""
     rest = b""
     async for part in answer.aiter_bytes():
+        alive()
         *blocks, rest = (rest + part).split(b"\n\n")
         for block in blocks:
             fields = dict(line.split(b": ", 1) for line in block.split(b"\n") if b": " in line)

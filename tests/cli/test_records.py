@@ -124,6 +124,9 @@ class TestProduce:
         assert "Add --format" in run("produce", "t", "gone.dat", status=2).stderr
         (folder / "broken.tsv.gz").write_bytes(b"no gzip")
         assert "broken.tsv.gz" in run("produce", "t", "broken.tsv.gz", status=1).stderr
+        whole = gzip.compress(b"a\t1\n" * 200)
+        (folder / "changed.tsv.gz").write_bytes(whole[:10] + bytes(8) + whole[18:])
+        assert "changed.tsv.gz" in run("produce", "t", "changed.tsv.gz", status=1).stderr
 
 
 class TestConsume:

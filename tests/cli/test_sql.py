@@ -34,6 +34,17 @@ def edges(folder: pathlib.Path) -> pathlib.Path:
     return folder
 
 
+@pytest.mark.parametrize("name", ["no-utf-8.jsonl", "no-gzip.csv.gz", "cut.csv.gz", "changed.csv.gz"])
+def test_a_file_that_cannot_be_read_is_named(run: Command, folder: pathlib.Path, name: str) -> None:
+    whole = bytearray(gzip.compress(b"a,b\n" + bytes(range(48, 58)) * 200))
+    changed = whole[:10] + bytes(20) + whole[30:]
+    data = {"no-utf-8.jsonl": b'{"a": "\xff"}\n', "no-gzip.csv.gz": b"a,b", "cut.csv.gz": whole[:-9]}
+    (folder / name).write_bytes(data.get(name, changed))
+    shown = run("sql", "-t", f"t={name}", "-c", "SELECT 1 FROM t", status=1).stderr
+    assert "[DATA]" in shown
+    assert name in shown
+
+
 def test_file_of_statements_over_a_csv(run: Command, edges: pathlib.Path) -> None:
     (edges / "reach.sql").write_text(REACH + "SELECT count(*) AS n, sum(src) AS s FROM edges;")
     assert run("sql", "reach.sql", "-t", "edges=edges.csv").stdout == "node\n1\n2\n3\n\nn,s\n3,6\n"

@@ -86,7 +86,7 @@ def test_tree_expands_by_keyboard_and_follows_moves(
     url = site.serve()
     site.write(
         {
-            "home": {"name": "home"},
+            "home": {"name": "home", "nestName": "of a row, not of the page"},
             "ada": {"name": "ada", "parent": "home"},
             "bob": {"name": "bob", "parent": "home"},
             "music": {"name": "music", "parent": "ada"},

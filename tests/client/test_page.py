@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.client.site import Site
+from tests.client.site import Site, folders_site
 from tests.topology.programs import family
 from tests.waiting import wait_for
 
@@ -128,8 +128,44 @@ def test_token_is_asked_for_and_kept(visit: Visit, site: Site, tmp_path: Path) -
     site.token = tmp_path / "token"
     site.token.write_text("0123456789abcdef")
     page = visit(site.serve())
+    page.fill("#token", "0123")
+    for _ in range(2):  # the second is asked for after the first was read
+        with page.expect_response("**/metrics"):
+            pass
+    assert page.input_value("#token") == "0123"
+    page.keyboard.press("Enter")
+    page.wait_for_selector("text=This token was refused")
     page.fill("#token", "0123456789abcdef")
     page.keyboard.press("Enter")
     page.wait_for_selector(".node.chosen")
     page.reload()
     page.wait_for_selector(".node.chosen")
+
+
+def test_page_that_was_left_while_it_waited_stays_away(visit: Visit) -> None:
+    with ExitStack() as stack:
+        url = folders_site(stack).serve()
+        page = visit(url)
+        page.wait_for_selector(".node.chosen")
+        held: list[Any] = []
+        asked: list[str] = []
+        page.route("**/v1/queries", lambda route: held.append(route))
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(f"{url}#/queries/tree?")
+        wait_for(lambda: page.title() and held, PATIENCE_S)
+        page.goto(f"{url}#/tables/folders")
+        page.wait_for_selector("text=This table has no rows")
+        with page.expect_response("**/v1/queries"):
+            held[0].continue_()
+        with page.expect_response("**/metrics"):
+            pass
+        assert not [each for each in asked if "/v1/live" in each]
+
+
+def test_large_integers_are_shown_as_they_are(visit: Visit) -> None:
+    with ExitStack() as stack:
+        site = folders_site(stack)
+        url = site.serve()
+        site.write({"home": {"name": "home", "size": 2**63 - 1}})
+        page = visit(f"{url}#/tables/folders")
+        page.wait_for_selector(f".row:has-text('{2**63 - 1}')")

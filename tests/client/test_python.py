@@ -2,13 +2,15 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, closing
 from pathlib import Path
 
+import httpx
 import pytest
 
 from eddy.client import Client, ClientError
+from eddy.client.connection import pause_s
 from tests.client.proxy import Proxy
 from tests.client.site import Site, folders_site, tree
 from tests.client.test_live_trees import storm
@@ -86,3 +88,76 @@ def test_refusal_of_the_connection_is_the_error_of_its_queries(tmp_path: Path) -
         with pytest.raises(ClientError, match="a token is needed") as caught:
             asyncio.run(ask("another"))
         assert caught.value.code == "HTTP_401"
+
+
+@asynccontextmanager
+async def peer(answer: bytes) -> AsyncIterator[str]:
+    """The address of a server that gives each connection this answer."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with closing(writer):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(answer)
+            await writer.drain()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
+HELLO = b'event: hello\ndata: {"connection": "c", "server": "s", "heartbeat_s": 15}\n\n'
+
+
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [(b"event: snapshot\ndata: {not JSON}\n\n", ValueError), (b"event: state\ndata: {}\n\n", KeyError)],
+)
+def test_answer_that_is_not_of_the_protocol_is_the_error_of_the_queries(said: bytes, error: type[Exception]) -> None:
+    async def ask() -> None:
+        async with peer(EVENTS + HELLO + said) as url, Client(url) as client:
+            async with asyncio.timeout(PATIENCE_S):
+                with pytest.raises(error):
+                    await client.live("tree").__aenter__()
+
+    asyncio.run(ask())
+
+
+def test_address_without_a_scheme_is_an_error_at_once() -> None:
+    async def ask() -> None:
+        async with Client("localhost:1") as client, asyncio.timeout(PATIENCE_S):
+            with pytest.raises(httpx.UnsupportedProtocol):
+                await client.live("tree").__aenter__()
+
+    asyncio.run(ask())
+
+
+def test_server_that_is_away_for_a_day_is_tried_again_every_thirty_seconds() -> None:
+    assert [pause_s(0.25, failures) for failures in (0, 1, 2, 10, 3_000)] == [0.25, 0.5, 1.0, 30.0, 30.0]
+
+
+def test_query_that_is_opened_while_the_last_one_closes_has_its_rows(site: Site) -> None:
+    async def follow() -> None:
+        async with Client(f"http://127.0.0.1:{site.port}") as client, asyncio.timeout(PATIENCE_S):
+            first = await client.live("tree").__aenter__()
+            for _ in range(5):
+                second = client.live("tree")
+                await asyncio.gather(first.__aexit__(None, None, None), second.__aenter__())
+                assert second.rows == []
+                first = second
+
+    asyncio.run(follow())
+
+
+def test_client_that_closes_ends_the_queries_that_wait_for_their_rows() -> None:
+    async def ask() -> None:
+        async with peer(EVENTS + HELLO) as url:
+            client = Client(url)
+            opening = asyncio.create_task(client.live("tree").__aenter__())
+            await asyncio.sleep(0)
+            async with client:
+                pass
+            async with asyncio.timeout(PATIENCE_S):
+                with pytest.raises(ClientError, match="closed before its rows came"):
+                    await opening
+
+    asyncio.run(ask())

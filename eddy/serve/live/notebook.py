@@ -13,31 +13,34 @@ from typing import Any
 
 __all__ = ["frame_of", "html_of", "keep_shown"]
 
-_MAX_ROWS, _MAX_DEPTH = 100, 12
+_MAX_ROWS, _MAX_ALL, _MAX_DEPTH = 100, 1_000, 12
 _PAUSE_S = 0.2
 
 
 def html_of(rows: Any, told: str) -> str:
-    """Rows as HTML, at most a hundred of each list; `told` stands below. Values are text, never markup."""
-    return f"<div>{_shown(rows, 0)}<small>{html.escape(told)}</small></div>"
+    """Rows as HTML, at most a hundred of each list and a thousand in all; `told` stands below. Values are text."""
+    return f"<div>{_shown(rows, 0, [_MAX_ALL])}<small>{html.escape(told)}</small></div>"
 
 
-def _shown(value: Any, depth: int) -> str:
+def _shown(value: Any, depth: int, left: list[int]) -> str:
+    """A value as HTML; `left` has the number of rows that may be shown yet."""
     is_rows = isinstance(value, list) and value and all(isinstance(row, dict) for row in value)
     if isinstance(value, dict):
         value, is_rows = [value], True
     if not is_rows:
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
         return html.escape(text)
-    if depth >= _MAX_DEPTH:
+    rows = value[: min(_MAX_ROWS, left[0])]
+    if depth >= _MAX_DEPTH or not rows:
         return f"… {len(value):,} rows"
-    columns = list(dict.fromkeys(column for row in value[:_MAX_ROWS] for column in row))
+    left[0] -= len(rows)
+    columns = list(dict.fromkeys(column for row in rows for column in row))
     head = "".join(f"<th>{html.escape(column)}</th>" for column in columns)
     body = "".join(
-        "<tr>" + "".join(f"<td>{_shown(row[c], depth + 1) if c in row else ''}</td>" for c in columns) + "</tr>"
-        for row in value[:_MAX_ROWS]
+        "<tr>" + "".join(f"<td>{_shown(row[c], depth + 1, left) if c in row else ''}</td>" for c in columns) + "</tr>"
+        for row in rows
     )
-    more = f"<tr><td>… {len(value) - _MAX_ROWS:,} more rows</td></tr>" if len(value) > _MAX_ROWS else ""
+    more = f"<tr><td>… {len(value) - len(rows):,} more rows</td></tr>" if len(value) > len(rows) else ""
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}{more}</tbody></table>"
 
 

@@ -117,7 +117,7 @@ class LiveView(Generic[R]):
         """The version of `rows`: a token to come back with, and whether it is exact. See `versioned`."""
         return self._server.version
 
-    def versioned(self) -> tuple[Any, Version]:
+    def versioned(self) -> tuple[R, Version]:
         """`rows` with their version: a patch may come between one reading of `rows` and another of `version`.
 
         Raises: as `rows`.

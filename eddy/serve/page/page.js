@@ -23,19 +23,19 @@ class Refusal extends Error {
 }
 
 /** Ask the server. Raises Refusal for an answer that is an error, TypeError where there is none. */
-async function ask(path, { headers = {}, parse = "json", also = [] } = {}) {
-  const shown = token ? { Authorization: `Bearer ${token}` } : {};
+async function ask(path, { parse = "json", also = [] } = {}) {
+  const headers = token ? { Authorization: `Bearer ${token}` } : {};
   let answer;
   try {
-    answer = await fetch(`${base}/${path}`, { headers: { ...headers, ...shown }, cache: "no-store" });
+    answer = await fetch(`${base}/${path}`, { headers, cache: "no-store" });
   } catch (error) {
     away(true);
     throw error;
   }
   away(false);
-  if (answer.ok || also.includes(answer.status)) return answer.status === 304 ? null : answer[parse]();
   const text = await answer.text();
-  if (answer.status === 401) askForToken();
+  if (answer.ok || also.includes(answer.status)) return parse === "json" ? JSON.parse(text, exactly) : text;
+  if (answer.status === 401) askForToken(!!headers.Authorization);
   let message = text;
   try {
     message = JSON.parse(text).error ?? text;
@@ -43,6 +43,12 @@ async function ask(path, { headers = {}, parse = "json", also = [] } = {}) {
     // it is text
   }
   throw new Refusal(answer.status, message.trim() || answer.statusText);
+}
+
+/** For JSON.parse: an integer that a number of JavaScript would round stays as its digits. */
+function exactly(_, value, context) {
+  const digits = typeof value === "number" && !Number.isSafeInteger(value) ? context?.source : undefined;
+  return /^-?\d+$/.test(digits ?? "") ? digits : value;
 }
 
 let isAway = false;
@@ -64,9 +70,15 @@ function status(kind, text) {
   $("status").textContent = text;
 }
 
-function askForToken() {
+function askForToken(isRefused) {
+  const said = isRefused ? "This token was refused; another one is needed" : "This server wants a token";
+  if ($("token")) {
+    // it may be typed just now
+    if (isRefused) document.querySelector("label[for=token]").textContent = said;
+    return;
+  }
   const input = make("input", { type: "password", autocomplete: "off", id: "token" });
-  const form = make("form", {}, make("label", { for: "token" }, "This server wants a token"), input, make("button", {}, "Show it"));
+  const form = make("form", {}, make("label", { for: "token" }, said), input, make("button", {}, "Show it"));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     token = input.value.trim();
@@ -85,7 +97,7 @@ function askForToken() {
 function parseFigures(text) {
   const found = new Map();
   for (const line of text.split("\n")) {
-    const match = /^(\w+)(?:\{(.*)\})? (\S+)$/.exec(line);
+    const match = /^eddy_(\w+)(?:\{(.*)\})? (\S+)$/.exec(line);
     if (!match) continue;
     const labels = {};
     for (const [, name, value] of (match[2] ?? "").matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g))
@@ -97,6 +109,8 @@ function parseFigures(text) {
 }
 
 const figure = (name) => figures.get(name)?.[0]?.value;
+const yes = (name) => figures.has(name) ? (figure(name) ? "yes" : "no") : undefined;
+const count = (name) => number(figure(name));
 const number = (value) => (value === undefined ? "–" : Number(value.toPrecision(6)).toLocaleString("en"));
 
 let health = null;
@@ -108,7 +122,7 @@ async function poll() {
     const [ready, text] = await Promise.all([ask("readyz", { also: [503] }), ask("metrics", { parse: "text" })]);
     health = ready;
     figures = parseFigures(text);
-    const is = ready.state ?? (ready.ready ? "reading" : "starting");
+    const is = ready.state ?? (ready.ready ? "ready" : "starting");
     status(ready.reason ? "bad" : "good", ready.reason ? `${is}: ${ready.reason}` : is.toLowerCase());
     await afterPoll();
   } catch {
@@ -124,7 +138,7 @@ function rowsOf(pairs) {
 }
 
 function lagOf(topic) {
-  return figures.get("eddy_lag_offsets")?.find(({ labels }) => labels.topic === topic)?.value;
+  return figures.get("lag_offsets")?.find(({ labels }) => labels.topic === topic)?.value;
 }
 
 async function showTopology(main) {
@@ -168,7 +182,7 @@ async function showTopology(main) {
 
 function drawStep(place, step) {
   const recursion = step.strategy && [["runs by", step.strategy]];
-  const held = (figures.get("eddy_held_partitions") ?? []).find(({ labels }) => labels.step === step.name)?.value;
+  const held = (figures.get("held_partitions") ?? []).find(({ labels }) => labels.step === step.name)?.value;
   place.replaceChildren(
     make("h2", {}, { topic: "Topic", recursion: "Recursion", variable: "Rows of the recursion", exchange: "Exchange" }[step.form] ?? "Step"),
     make("dl", { class: "left" }, rowsOf([
@@ -179,44 +193,43 @@ function drawStep(place, step) {
 }
 
 function drawFigures(place) {
-  const worker = figures.has("eddy_epochs_total");
-  const views = figures.has("eddy_views_ready");
+  const worker = figures.has("epochs_total");
   place.replaceChildren(
     make("h2", {}, worker ? "This worker" : "This view server"),
     make("dl", {}, rowsOf([
       ["state", health?.state],
-      ["partitions", worker ? number(figure("eddy_owned_partitions")) : undefined],
-      ["records in", number(figure("eddy_records_total"))],
-      ["records out", number(figure("eddy_written_records_total"))],
-      ["epochs", number(figure("eddy_epochs_total"))],
-      ["waves of loops", number(figure("eddy_waves_total"))],
-      ["rows round loops", number(figure("eddy_loop_rows_total"))],
-      ["rows in loop topics", number(figure("eddy_rows_in_loops"))],
-      ["all is taken in", figures.has("eddy_quiescent") ? (figure("eddy_quiescent") ? "yes" : "no") : undefined],
-      ["tables are exact", views ? (figure("eddy_views_exact") ? "yes" : "no") : undefined],
-      ["records read", number(figure("eddy_views_records_total"))],
-      ...(figures.get("eddy_lag_offsets") ?? []).map(({ labels, value }) => [`lag of ${labels.topic}`, number(value)]),
-      ...(figures.get("eddy_views_lag_offsets") ?? []).map(({ labels, value }) => [`unread of table ${labels.table}`, number(value)]),
+      ["partitions", worker ? count("owned_partitions") : undefined],
+      ["records in", count("records_total")],
+      ["records out", count("written_records_total")],
+      ["epochs", count("epochs_total")],
+      ["waves of loops", count("waves_total")],
+      ["rows round loops", count("loop_rows_total")],
+      ["rows in loop topics", count("rows_in_loops")],
+      ["all is taken in", yes("quiescent")],
+      ["tables are exact", yes("views_exact")],
+      ["records read", count("views_records_total")],
+      ...(figures.get("lag_offsets") ?? []).map(({ labels, value }) => [`lag of ${labels.topic}`, number(value)]),
+      ...(figures.get("views_lag_offsets") ?? []).map(({ labels, value }) => [`unread of table ${labels.table}`, number(value)]),
     ])),
   );
 }
 
 function drawTrouble(place) {
   const counts = [
-    ["records left out", figure("eddy_skipped_records_total")],
-    ["rows set aside now", figure("eddy_kept_aside_rows")],
-    ["rows beyond a limit", figure("eddy_cut_rows_total")],
-    ["failed attempts", figure("eddy_aborts_total")],
-    ["left out of tables", figure("eddy_views_left_out_total")],
-    ["errors of reading", figure("eddy_views_errors_total")],
+    ["records left out", figure("skipped_records_total")],
+    ["rows set aside now", figure("kept_aside_rows")],
+    ["rows beyond a limit", figure("cut_rows_total")],
+    ["failed attempts", figure("aborts_total")],
+    ["left out of tables", figure("views_left_out_total")],
+    ["errors of reading", figure("views_errors_total")],
   ].filter(([, value]) => value);
   const told = [...(health?.held ?? []), ...(health?.error ? [health.error] : [])];
   place.replaceChildren(
     make("h2", {}, "Errors and dead letters"),
     counts.length || told.length ? "" : make("p", { class: "dot good" }, "none"),
-    make("dl", {}, rowsOf(counts)),
+    counts.length ? make("dl", {}, rowsOf(counts)) : "",
     ...told.map((text) => make("p", { class: "error" }, text)),
-    figure("eddy_skipped_records_total") ? make("p", { class: "dim" }, `With --on-error dead-letter they are in ${topology.application}-dead-letter.`) : "",
+    figure("skipped_records_total") ? make("p", { class: "dim" }, `With --on-error dead-letter they are in ${topology.application}-dead-letter.`) : "",
   );
 }
 
@@ -236,6 +249,7 @@ async function showTables(main) {
     );
   };
   await draw();
+  if (!main.isConnected) return;
   afterPoll = async () => document.activeElement?.closest("table") || draw();
 }
 
@@ -246,7 +260,7 @@ class Pages {
   pages = new Map();
   starts = [null];
   isEnd = false;
-  #loading = new Map();
+  #loading = new Set();
 
   constructor(path, changed) {
     this.path = path;
@@ -255,7 +269,7 @@ class Pages {
 
   get count() {
     const last = this.starts.length - 1;
-    return last * PAGE_ROWS + (this.isEnd ? (this.sizes?.get(last) ?? 0) : 1);
+    return last * PAGE_ROWS + (this.isEnd ? (this.sizes.get(last) ?? 0) : 1);
   }
 
   sizes = new Map();
@@ -263,7 +277,7 @@ class Pages {
   row(index) {
     const page = Math.floor(index / PAGE_ROWS);
     const rows = this.pages.get(page);
-    if (rows === undefined) this.load(page);
+    if (rows === undefined) this.load(page).catch(() => {}); // it is said by `away`
     return rows?.[index % PAGE_ROWS];
   }
 
@@ -271,7 +285,7 @@ class Pages {
     if (this.#loading.has(page) || page >= this.starts.length) return;
     const after = this.starts[page];
     const path = `${this.path}&limit=${PAGE_ROWS}${after === null ? "" : `&after=${encodeURIComponent(after)}`}`;
-    this.#loading.set(page, true);
+    this.#loading.add(page);
     try {
       const { rows, next } = await ask(path);
       this.pages.set(page, rows);
@@ -311,10 +325,15 @@ async function showTable(main, name) {
   });
   const open = () => {
     const prefix = search.value ? `prefix=${encodeURIComponent(search.value)}` : "";
-    pages = new Pages(`v1/tables/${encodeURIComponent(name)}?${prefix}`, () => (list.count = pages.count));
+    const own = (pages = new Pages(`v1/tables/${encodeURIComponent(name)}?${prefix}`, () => {
+      if (own !== pages) return;
+      list.count = own.count;
+      note.replaceChildren(own.count ? "" : prefix ? "No key begins like this." : "This table has no rows.");
+    }));
+    list.at = 0;
     list.element.scrollTop = 0;
-    pages.load(0).catch((error) => error instanceof Refusal && note.replaceChildren(make("span", { class: "error" }, error.message)));
     note.replaceChildren();
+    own.load(0).catch((error) => own === pages && error instanceof Refusal && note.replaceChildren(make("span", { class: "error" }, error.message)));
   };
   let typed;
   search.addEventListener("input", () => {
@@ -325,9 +344,9 @@ async function showTable(main, name) {
   form.addEventListener("submit", (event) => event.preventDefault());
   main.replaceChildren(make("h1", {}, make("a", { href: "#/tables" }, "Tables"), ` / ${name}`), form, make("div", { class: "columns" }, make("div", {}, list.element, note), detail));
   open();
-  let seen = figure("eddy_views_versions_total");
+  let seen = figure("views_versions_total");
   afterPoll = async () => {
-    const versions = figure("eddy_views_versions_total");
+    const versions = figure("views_versions_total");
     if (versions !== seen) await pages.refresh(...list.view);
     seen = versions;
   };
@@ -347,7 +366,7 @@ async function showQueries(main) {
 function argumentForm(query, given) {
   const inputs = query.arguments.map(({ name, type, required, default: usual }) => {
     const value = given[name] ?? (required || usual == null ? "" : shown(usual));
-    return make("input", { name, value, id: `argument-${query.name}-${name}`, required: required ? "" : null, "data-type": type, placeholder: type });
+    return make("input", { name, value, id: `argument-${query.name}-${name}`, required: required ? "" : null, placeholder: type });
   });
   const form = make("form", {}, ...inputs.map((input) => make("label", { for: input.id }, input.name, input)), make("button", {}, "Show live"));
   form.addEventListener("submit", (event) => {
@@ -372,6 +391,7 @@ function valueOf(text, type = "") {
 
 async function showQuery(main, name, parameters) {
   const query = (await ask("v1/queries")).queries.find((each) => each.name === name);
+  if (!main.isConnected) return; // another page is shown by now
   if (query === undefined) throw new Refusal(404, `There is no query '${name}'.`);
   const given = Object.fromEntries(parameters);
   const types = Object.fromEntries(query.arguments.map((each) => [each.name, each.type]));
@@ -402,6 +422,13 @@ async function showQuery(main, name, parameters) {
   };
 }
 
+/** The heading of a nest, where a row has several. */
+class Nest {
+  constructor(nestName, below, level) {
+    Object.assign(this, { nestName, below, level });
+  }
+}
+
 const TITLES = ["name", "title", "label", "text", "value"];
 
 /** The rows of a view as a list that expands: a row with one nest has its rows below, with several each nest. */
@@ -423,7 +450,8 @@ class Tree {
     const { rows } = this.view;
     if (!Array.isArray(rows) && (rows === null || typeof rows !== "object")) {
       this.element = this.value;
-      this.value.textContent = shown(rows);
+      this.value.textContent = rows === null ? "no row" : shown(rows);
+      this.summary = "";
       return;
     }
     this.element = this.list.element;
@@ -456,7 +484,7 @@ class Tree {
   }
 
   #item(row, { level, depth, path }) {
-    if (row?.nestName !== undefined) return { ...row, key: `${path}/${row.nestName}`, depth, below: row.below.length ? row.below : null };
+    if (row instanceof Nest) return { ...row, key: `${path}/${row.nestName}`, depth, below: row.below.length ? row.below : null };
     const { shape } = this.view;
     const { nests = {}, key = [] } = shape[level];
     const keys = key.filter((column) => column in row);
@@ -471,7 +499,7 @@ class Tree {
     } else if (found.length)
       below = found.map(([name, next]) => {
         const list = Array.isArray(row[name]) ? row[name] : [row[name]];
-        return { nestName: name, below: list, level: this.#levelOf(next) };
+        return new Nest(name, list, this.#levelOf(next));
       });
     return { row, key: own, depth, below: below?.length ? below : null, level: belowLevel, nests };
   }
@@ -500,7 +528,7 @@ class Tree {
     const columns = Object.keys(row).filter((column) => !(column in nests) || row[column] === null || typeof row[column] !== "object");
     const title = TITLES.find((column) => columns.includes(column)) ?? columns.find((column) => column !== "$cycle");
     const rest = columns.filter((column) => column !== title && column !== "$cycle").map((column) => `${column}: ${shown(row[column])}`);
-    const count = below && below[0].nestName === undefined ? make("span", { class: "dim" }, number(below.length)) : "";
+    const count = below && !(below[0] instanceof Nest) ? make("span", { class: "dim" }, number(below.length)) : "";
     return [make("span", {}, title === undefined ? "" : shown(row[title])), row.$cycle ? make("span", { class: "error" }, "↺ leads back to a row above") : "", count, make("span", { class: "value" }, rest.join(" · "))];
   }
 
@@ -567,8 +595,8 @@ async function show() {
     await page(main, ...pattern.exec(path).slice(1).map(decodeURIComponent), new URLSearchParams(parameters));
   } catch (error) {
     if (mine !== turn || error.status === 401) return;
-    stuck = !(error instanceof Refusal) || error.status === 503;
-    $("main").replaceChildren(make("div", { class: "card" }, make("p", { class: "error" }, error instanceof Refusal ? error.message : "The server does not answer.")));
+    stuck = isAway || error.status === 503;
+    $("main").replaceChildren(make("div", { class: "card" }, make("p", { class: "error" }, isAway ? "The server does not answer." : error.message)));
     if (stuck) setTimeout(() => mine === turn && show(), POLL_MS);
   }
 }

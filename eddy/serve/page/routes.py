@@ -11,7 +11,6 @@ each of its own requests. Its policy allows no request to another host, and no s
 
 import asyncio
 import hashlib
-import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -113,21 +112,21 @@ def topology_route(topology: Topology) -> BaseRoute:
 
 
 def trace_route(topology: Topology, views: Callable[[], Views | None]) -> BaseRoute:
-    """Traces of rows, one at a time, as they compute steps again."""
-    one_at_a_time = threading.Lock()
+    """Traces of rows, one at a time, as they compute steps again. Those that wait hold no thread."""
+    one_at_a_time = asyncio.Lock()
 
     def found(name: str, key: str) -> Trace:
         served = views()
         if served is None:
             raise NotReadyError("trace: tables are not served here, or not yet. Try again later")
-        with one_at_a_time:
-            return trace(served, topology.plan, name, key, _MAX_NAMED, _MAX_TRACED)
+        return trace(served, topology.plan, name, key, _MAX_NAMED, _MAX_TRACED)
 
     async def answer(request: Request) -> Response:
         name, key = request.path_params["name"], request.query_params.get("key", "")
         headers = _HEADERS | {"Cache-Control": "no-store"}
         try:
-            made = await asyncio.to_thread(found, name, key)
+            async with one_at_a_time:
+                made = await asyncio.to_thread(found, name, key)
         except EddyError as error:
             status = 503 if isinstance(error, NotReadyError) else 400
             content = {"code": error.code, "error": str(error)}

@@ -97,7 +97,7 @@ def _keys(text: str) -> list[Any]:
     """The keys that a text may mean: itself, and the value of its JSON."""
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return [text]
     return [_hashable(value), text]
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import eddy
+from eddy.serve.live.notebook import html_of
 from tests.serve.views.conftest import produce
 from tests.waiting import wait_for
 
@@ -55,6 +56,16 @@ def test_rows_are_tables_in_tables_and_never_markup(shelf: Shelf) -> None:
     assert "<b>" not in shown
     assert shown.endswith("<small>exact</small></div>")
     assert "not open" in view._repr_html_()
+
+
+def test_wide_tree_is_shown_in_part() -> None:
+    rows: list[dict[str, Any]] = [{"id": f"{n}"} for n in range(120)]
+    for _ in range(3):
+        rows = [{"id": f"{n}", "below": rows} for n in range(120)]
+    shown = html_of(rows, "exact")
+    assert 1_000 <= shown.count("<tr>") < 1_200
+    assert "… 20 more rows" in shown
+    assert "… 120 rows" in shown
 
 
 def test_frame_has_the_rows_and_their_columns(shelf: Shelf) -> None:

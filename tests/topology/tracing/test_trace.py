@@ -1,7 +1,10 @@
 """A trace names the rows that suffice: computed again from them alone, the row is the same."""
 
 import random
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -13,8 +16,11 @@ from eddy.topology.tracing.bags import identity
 from eddy.topology.tracing.derivation import Derivation, derive
 from eddy.topology.tracing.evaluation import Evaluation
 from eddy.topology.tracing.text import text_of
+from tests.client.site import Site
+from tests.serve.conftest import fetch
 from tests.topology.programs import family
 
+PATIENCE_S = 30.0
 S = eddy.String
 Tables = dict[str, dict[str, Any]]
 
@@ -195,3 +201,31 @@ def test_what_cannot_be_traced_is_refused_with_the_step() -> None:
 def test_rows_that_cannot_be_hashed_are_told_apart() -> None:
     assert identity({"a": [1]}) != identity({"a": [2]})
     assert identity("a") == "a"
+
+
+def test_traces_that_wait_hold_no_thread_of_the_server_and_any_key_is_answered() -> None:
+    entered, gate = threading.Event(), threading.Event()
+    gate.set()
+
+    def held(value: str) -> str:
+        entered.set()
+        assert gate.wait(PATIENCE_S)
+        return value
+
+    topology = eddy.Topology("held")
+    words = topology.table("words", key=S, value=S)
+    words.to_relation().map(lambda key, value: (key, held(value)), name="slow").group_by_key().count("loud")
+    with ExitStack() as stack:
+        site = Site(stack, topology)
+        site.serve()
+        site.write({"a": "b"})
+        assert fetch(site.port, "/v1/trace/slow?key=" + "[" * 20_000).status == 200
+        stack.callback(gate.set)
+        gate.clear()
+        entered.clear()
+        with ThreadPoolExecutor(50) as pool:
+            traces = [pool.submit(fetch, site.port, "/v1/trace/slow?key=a") for _ in range(50)]
+            assert entered.wait(PATIENCE_S)
+            assert fetch(site.port, "/v1/tables/words").json["rows"] == [{"key": "a", "value": "b"}]
+            gate.set()
+            assert {trace.result().status for trace in traces} == {200}

@@ -2,12 +2,14 @@
 
 import datetime
 import os
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Container, Iterable, Iterator
+from typing import Any, TypeVar
 
 import pytest
 
-__all__ = ["DAY", "EXAMPLES", "in_turn", "of_today", "share"]
+__all__ = ["DAY", "EXAMPLES", "in_turn", "of_today", "on_days", "share"]
+
+T = TypeVar("T", bound=Callable[..., Any])
 
 EXAMPLES = int(os.environ.get("EDDY_EXAMPLES", "40"))
 """How many examples Hypothesis draws of a law, unless the law says otherwise; the long form draws 200."""
@@ -39,3 +41,13 @@ def in_turn(values: Iterable[Any], days: int) -> Iterator[Any]:
     for number, value in enumerate(values):
         marks = () if number % days == DAY % days else pytest.mark.long
         yield pytest.param(*value if isinstance(value, tuple) else (value,), marks=marks)
+
+
+def on_days(chosen: Container[int], days: int) -> Callable[[T], T]:
+    """A mark for a slow test, which is tried on the chosen ones of so many days, and in the long form on all.
+
+    >>> on_days((), 7) == pytest.mark.long, on_days(range(7), 7)(len)
+    (True, <built-in function len>)
+    """
+    mark: Callable[[T], T] = pytest.mark.long
+    return (lambda test: test) if DAY % days in chosen else mark

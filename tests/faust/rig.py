@@ -84,6 +84,10 @@ class FaustWorker:
         assert self.process.returncode is not None
         return self.process.returncode
 
+    def demand_end(self) -> None:
+        """Stop it. Fails if its exit status is not 0."""
+        assert (status := self.stop()) == 0, f"exit status {status}\n{self.said.read_text()[-6_000:]}"
+
     def kill(self) -> None:
         """End it at once, and wait for that."""
         self.process.kill()

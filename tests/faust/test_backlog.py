@@ -59,6 +59,26 @@ def test_a_seek_to_what_was_forgotten_begins_anew_there() -> None:
     assert (found.next_offset, found.joined, returned(found)) == (1, False, [])
 
 
+def test_a_seek_to_the_committed_position_keeps_the_records_after_control_records() -> None:
+    found = backlog(0, 2, 3)
+    returned(found, 1)
+    found.forget(1)
+    assert returned(found) == [2, 3]
+    found.seek(1)
+    assert (found.joined, returned(found)) == (True, [2, 3])
+
+
+def test_what_a_seek_drops_is_read_from_the_log() -> None:
+    found = backlog(0, 1, 2)
+    returned(found)
+    found.forget(3)
+    found.seek(1)
+    assert found.wanted == 3
+    found.add(records(6))
+    found.seek(0)
+    assert (found.wanted, len(found)) == (7, 0)
+
+
 def test_control_records_move_the_position_without_a_record() -> None:
     found = backlog(0)
     returned(found)

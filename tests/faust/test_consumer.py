@@ -17,21 +17,22 @@ RECORDS, KEPT = 50, 20
 
 
 class Fed:
-    """A consumer of one partition with `RECORDS` records, and its feed."""
+    """A consumer of one partition with `RECORDS` records, and its feed. `most` is the size of the largest poll."""
 
-    def __init__(self, topics: Topics) -> None:
+    def __init__(self, topics: Topics, value: bytes = b"v") -> None:
         name = unique("faust-consumer")
         self.where = TopicPartition(name, 0)
         topics.make(1, name)
-        topics.write(name, {b"%d" % number: b"v" for number in range(RECORDS)})
-        self.feed, self.offsets = Feed(frozenset([name]), 10), list[int]()
+        topics.write(name, {b"%d" % number: value for number in range(RECORDS)})
+        self.feed, self.offsets = Feed(frozenset([name]), 10, 1_000), list[int]()
         self.consumer = FaustConsumer(topics.log, self.feed, (name, f"{name}-app"), {name: 1}, {})
         self.assignment = Assignment(1, "m", None, frozenset([self.where]))
+        self.most = 0
 
     def poll(self) -> None:
         """Poll, and commit the records."""
         for records in self.consumer.poll(1_000, 0.1).records:
-            assert len(records) <= KEPT
+            self.most = max(self.most, len(records))
             self.offsets += records.offsets
             self.consumer.committed({self.where: Position(records.next_offset)})
 
@@ -47,7 +48,7 @@ def fed(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fed]:
 def test_a_backlog_that_faust_does_not_bring_is_read_in_slices(fed: Fed) -> None:
     fed.feed.assign(fed.assignment)
     wait_for(lambda: fed.poll() or len(fed.offsets) >= RECORDS, PATIENCE_S, "the records")
-    assert fed.offsets == list(range(RECORDS))
+    assert (fed.offsets, fed.most) == (list(range(RECORDS)), KEPT)
 
 
 def test_records_that_faust_could_not_bring_since_too_many_were_under_way_are_left_to_it(
@@ -61,6 +62,29 @@ def test_records_that_faust_could_not_bring_since_too_many_were_under_way_are_le
         assert fed.feed.full
         fed.poll()
     assert fed.offsets == list(range(30))
+
+
+def test_an_epoch_after_control_records_that_is_undone_while_the_feed_is_full_is_polled_again(
+    fed: Fed, topics: Topics
+) -> None:
+    topics.write(fed.where.topic, {b"after a control record": b"v"})
+    topics.log.set_positions(fed.where.topic, {fed.where: RECORDS})
+    fed.feed.assign(fed.assignment)
+    assert fed.consumer.poll(1_000, 0.0).assigned == {fed.where}
+    fed.feed.put(fed.where, batch(*range(RECORDS + 1, RECORDS + 11)), generation=1)
+    for _ in range(2):
+        (records,) = fed.consumer.poll(1_000, 0.0).records
+        assert (list(records.offsets), fed.feed.full) == ([*range(RECORDS + 1, RECORDS + 11)], True)
+        fed.consumer.seek({fed.where: RECORDS})
+
+
+def test_large_records_are_read_from_the_log_a_few_at_a_time(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_KEPT_BYTES", 4 * module._LARGE)
+    fed = Fed(topics, bytes(module._LARGE))
+    with closing(fed.consumer):
+        fed.feed.assign(fed.assignment)
+        wait_for(lambda: fed.poll() or len(fed.offsets) >= RECORDS, PATIENCE_S, "the records")
+    assert (fed.offsets, fed.most) == ([*range(RECORDS)], 4)
 
 
 def test_records_that_are_committed_already_are_skipped_and_faust_s_position_follows(fed: Fed, topics: Topics) -> None:
@@ -77,7 +101,7 @@ def test_positions_are_read_anew_where_another_worker_has_gone_on_and_deleted_re
     where, loop = TopicPartition(name, 0), TopicPartition(f"{name}-loop", 0)
     topics.make(1, where.topic, loop.topic)
     topics.write(loop.topic, {b"%d" % number: b"v" for number in range(10)})
-    feed = Feed(frozenset([name]), 10)
+    feed = Feed(frozenset([name]), 10, 1_000)
     feed.assign(Assignment(1, "m", None, frozenset([where])))
     consumer = FaustConsumer(topics.log, feed, (name, f"{name}-app"), {name: 1}, {loop.topic: 1})
     with closing(consumer):

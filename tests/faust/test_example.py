@@ -5,6 +5,7 @@ from pathlib import Path
 
 from tests.faust.conftest import Start
 from tests.faust.rig import Topics
+from tests.seeds import on_days
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "faust_app"
 
@@ -13,6 +14,7 @@ def employee(name: str, manager: str = "") -> bytes:
     return json.dumps({"name": name, "manager": manager}).encode()
 
 
+@on_days({3, 4, 5}, 6)  # on the others, test_agents_mode.py has its slow test
 def test_an_app_counts_everybody_below_a_manager_and_eddy_is_in_its_pages_and_commands(
     start: Start, topics: Topics
 ) -> None:

@@ -20,8 +20,8 @@ def assignment(generation: int = 1) -> Assignment:
     return Assignment(generation, "m", None, frozenset([WHERE]))
 
 
-def feed(capacity: int = 10) -> tuple[Feed, Assignment]:
-    made, given = Feed(frozenset(["in"]), capacity), assignment()
+def feed(capacity: int = 10, max_bytes: int = 1_000) -> tuple[Feed, Assignment]:
+    made, given = Feed(frozenset(["in"]), capacity, max_bytes), assignment()
     made.assign(given)
     return made, given
 
@@ -47,6 +47,25 @@ def test_it_is_full_until_records_are_committed_and_says_that_it_was() -> None:
     assert made.full
     made.release({WHERE: 101})
     assert (made.full, made.was_full(), made.was_full()) == (False, True, False)
+
+
+def test_few_large_records_fill_it_too() -> None:
+    made, _ = feed(max_bytes=12)
+    made.put(WHERE, batch(100, 101, headers=(("h", b""),)), generation=1)
+    assert not made.full
+    made.put(WHERE, batch(102), generation=1)
+    assert made.full
+    made.release({WHERE: 101})
+    assert made.full  # until the whole batch is committed
+    made.release({WHERE: 102})
+    assert not made.full
+    made.put(WHERE, batch(*range(90, 101)), generation=1)
+    assert not made.full  # these are committed already
+    made.release({WHERE: 103})
+    made.put(WHERE, batch(103, 104, 105), generation=1)
+    assert made.full
+    made.assign(assignment(generation=2))
+    assert not made.full
 
 
 def test_position_is_the_last_one_that_was_committed_in_this_assignment() -> None:

@@ -16,14 +16,15 @@ __all__ = ["Backlog"]
 class Backlog:
     """Records from the committed position on. `next_offset` follows the last one; `position` the last one returned.
 
-    `wanted`: records before this offset are to be read from the log.
+    `wanted`: records before this offset are to be read from the log. From `_first` on all records are here, up to
+    `next_offset`; the first of them may be later, after control records.
     """
 
     def __init__(self, partition: TopicPartition, start: int) -> None:
         self._partition = partition
-        self._restart(start)
+        self._restart(start, start)
 
-    def _restart(self, start: int) -> None:
+    def _restart(self, start: int, wanted: int) -> None:
         self._offsets: list[int] = []
         self._timestamps: list[int] = []
         self._keys: list[bytes | None] = []
@@ -32,7 +33,8 @@ class Backlog:
         self._later: list[Records] = []
         self._cursor = 0
         self.joined = False
-        self.next_offset = self.position = self.wanted = start
+        self._first = self.next_offset = self.position = start
+        self.wanted = max(start, wanted)
 
     def __len__(self) -> int:
         """The number of records to return."""
@@ -95,12 +97,11 @@ class Backlog:
         self.position = records.next_offset
 
     def seek(self, offset: int) -> None:
-        """Return to an offset. Records that are not here any more are read from the log."""
-        kept = self._offsets[0] if self._offsets else self.next_offset
-        if kept <= offset <= self.next_offset:
+        """Return to an offset. What this drops is read from the log: Faust does not bring it twice."""
+        if self._first <= offset <= self.next_offset:
             self._cursor, self.position = bisect_left(self._offsets, offset), offset
-        elif offset != self.position:
-            self._restart(offset)
+        else:
+            self._restart(offset, max([self.next_offset, *(records.next_offset for records in self._later)]))
 
     def forget(self, offset: int) -> None:
         """Records before this offset are committed."""
@@ -108,3 +109,4 @@ class Backlog:
         for column in (self._offsets, self._timestamps, self._keys, self._values, self._headers):
             del column[:done]
         self._cursor -= done
+        self._first = max(self._first, min(offset, self.position))

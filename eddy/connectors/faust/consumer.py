@@ -8,7 +8,7 @@
 Records at or below the stored positions are skipped: Faust's own positions follow eddy's, and are behind them after a
 crash. Records that Faust has not brought for a while are read from the log: those before its own position, and those
 of a partition that it has stopped to fetch (faust#629). A line of the log says so, once for each assignment. At
-most `_KEPT` records are read before the earlier ones are committed.
+most `_KEPT` records, or about `_KEPT_BYTES` of them, are read before the earlier ones are committed.
 """
 
 import logging
@@ -26,8 +26,11 @@ __all__ = ["FaustConsumer"]
 
 _log = logging.getLogger("eddy.faust")
 _SLICE_S = 0.01
-_KEPT = 20_000
-"""Records of all partitions, read from the log and not committed yet: no more are read while there are as many."""
+_KEPT, _KEPT_BYTES = 20_000, 32 << 20
+"""Records of all partitions, read from the log and not committed yet: no more are read while there are as many, or as
+many as have about so many bytes."""
+_LARGE = 64 << 10
+"""Bytes of a record, as long as none was read."""
 _LOOK_S = 0.5
 """How often the ends of the sources are looked at; what Faust has not brought by the next look is read."""
 
@@ -50,6 +53,7 @@ class FaustConsumer:
         self._exchanged: dict[TopicPartition, int] = {}
         self._follower: Follower | None = None
         self._paused: set[TopicPartition] = set()
+        self._typical = _LARGE
         self._looked_at, self._unread, self._said = time.monotonic(), dict[TopicPartition, int](), False
 
     def poll(self, max_records: int, timeout_s: float, max_bytes: int = UNBOUNDED) -> Poll:
@@ -99,14 +103,15 @@ class FaustConsumer:
 
     def _fill(self) -> None:
         """Read a slice of the records that are to be read from the log, of each partition that has room."""
-        share = max(1, _KEPT // max(1, len(self._backlogs)))
         for partition, backlog in self._backlogs.items():
+            share = max(1, min(_KEPT, _KEPT_BYTES // self._typical) // len(self._backlogs))
             if backlog.next_offset < backlog.wanted and backlog.kept < share:
                 records = self._log.read(partition, backlog.next_offset, backlog.wanted, share)
                 if records.next_offset == backlog.next_offset:
                     backlog.wanted = backlog.next_offset  # an open transaction: the next look asks again
                 else:
                     backlog.extend(records)
+                    self._typical = max(1, records.bytes() // len(records)) if len(records) else self._typical
 
     def _look(self) -> None:
         """Have records read that were there at the last look already, and that Faust has not brought since.

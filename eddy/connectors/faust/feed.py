@@ -7,11 +7,12 @@ Records stay in the batches in which Faust's consumer has fetched them: there is
 worker's thread makes columns of them.
 
 Invariant: `position` is that of a committed transaction. Faust fetches no more while `full`, so that at most
-`capacity` records and those of one call are under way.
+`capacity` records, or those of `max_bytes`, and those of one call are under way.
 """
 
 import asyncio
 import threading
+from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -37,12 +38,15 @@ class Assignment:
 class Feed:
     """The records of one topology's sources, `topics`."""
 
-    def __init__(self, topics: frozenset[str], capacity: int) -> None:
-        self.topics, self._capacity = topics, capacity
+    def __init__(self, topics: frozenset[str], capacity: int, max_bytes: int) -> None:
+        self.topics, self._capacity, self._max_bytes = topics, capacity, max_bytes
         self._arrived = threading.Condition()
         self._batches: list[tuple[TopicPartition, Sequence[Any]]] = []
         self._given: dict[TopicPartition, range] = {}
         self._released: dict[TopicPartition, int] = {}
+        self._sizes: defaultdict[TopicPartition, deque[tuple[int, int]]] = defaultdict(deque)
+        """Of each batch under way: the position after it, and its bytes."""
+        self._bytes = 0
         self._ended = self._was_full = False
         self.assignment: Assignment | None = None
         self.adopted: Assignment | None = None
@@ -52,6 +56,8 @@ class Feed:
         """Faust's group has assigned partitions; records of earlier generations are dropped, and come again."""
         with self._arrived:
             self._batches, self._given, self._released = [], {}, {}
+            self._sizes.clear()
+            self._bytes = 0
             self.assignment = assignment
             self._arrived.notify_all()
 
@@ -72,7 +78,7 @@ class Feed:
                 max(0, given.stop - max(given.start, self._released.get(partition, 0)))
                 for partition, given in self._given.items()
             )
-            is_full = under_way >= self._capacity and not self._ended
+            is_full = (under_way >= self._capacity or self._bytes >= self._max_bytes) and not self._ended
             self._was_full |= is_full
             return is_full
 
@@ -90,7 +96,10 @@ class Feed:
                 return  # they come again, here or elsewhere
             if partition in current.partitions:
                 start = self._given[partition].start if partition in self._given else batch[0].offset
-                self._given[partition] = range(start, batch[-1].offset + 1)
+                self._given[partition] = range(start, stop := batch[-1].offset + 1)
+                if stop > self._released.get(partition, 0):
+                    self._sizes[partition].append((stop, size := _bytes(batch)))
+                    self._bytes += size
                 self._batches.append((partition, batch))
                 self._arrived.notify_all()
 
@@ -108,6 +117,10 @@ class Feed:
         """The worker's transaction has committed these positions: Faust's may follow."""
         with self._arrived:
             self._released |= positions
+            for partition, position in positions.items():
+                sizes = self._sizes[partition]
+                while sizes and sizes[0][0] <= position:
+                    self._bytes -= sizes.popleft()[1]
 
     def position(self, partition: TopicPartition) -> int | None:
         """The committed position of a partition, once it is known."""
@@ -122,6 +135,12 @@ class Feed:
         """The worker has ended: drop its records, and those that still come."""
         with self._arrived:
             self._ended, self._batches = True, []
+
+
+def _bytes(batch: Sequence[Any]) -> int:
+    """The bytes of its keys, values and headers."""
+    named = sum(len(name) + len(data or b"") for record in batch for name, data in record.headers)
+    return named + sum(len(record.key or b"") + len(record.value or b"") for record in batch)
 
 
 def _columns(partition: TopicPartition, batch: Sequence[Any]) -> Records:

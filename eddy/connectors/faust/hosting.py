@@ -29,8 +29,8 @@ from eddy.topology.topology import Topology
 __all__ = ["host"]
 
 _MODES = ("worker", "agents")
-_IN_FLIGHT = 20_000
-"""Records that Faust has read and eddy has not committed, at most."""
+_IN_FLIGHT, _IN_FLIGHT_BYTES = 20_000, 32 << 20
+"""Records that Faust has read and eddy has not committed, at most, and their bytes."""
 
 
 def host(
@@ -65,7 +65,7 @@ def host(
     if any(other.app is app and other.topology.name == topology.name for other in HOSTED):
         raise TopologyError(f"faust.host '{topology.name}': the app hosts it already; each topology once is needed")
     check_reads(topology.plan)
-    feed = Feed(frozenset(source_topics(app, topology)), _IN_FLIGHT) if mode == "agents" else None
+    feed = Feed(frozenset(source_topics(app, topology)), _IN_FLIGHT, _IN_FLIGHT_BYTES) if mode == "agents" else None
     hosted = HostedTopology(app, topology, config, member, log, registry, feed)
     first = not any(other.app is app for other in HOSTED)
     if first:

@@ -80,15 +80,23 @@ class CommittedConsumer(driver.Consumer):
 
     async def _getmany(self, active_partitions: set[TP] | None, timeout: float) -> Batches:
         """Fetch records; those of feeds that are full stay in aiokafka's buffers, which are bounded."""
-        active = active_partitions or set()
-        full = {tp for tp in active if any(feed.full for feed in self._feeds(tp.topic))}
-        if full and full == active:
-            await asyncio.sleep(_PAUSE_S)
-            return {}
-        records: Batches = await super()._getmany(active - full, _PAUSE_S if full else timeout)
+        records: Batches
+        if full := self._full(active_partitions or set()):
+            if full == active_partitions:
+                await asyncio.sleep(_PAUSE_S)
+                return {}
+            records = await super()._getmany(active_partitions - full, _PAUSE_S)  # type: ignore[operator]
+        else:  # the set itself: partitions that become active meanwhile count, too
+            records = await super()._getmany(active_partitions, timeout)
         if not self.flow_active:
             return records  # Faust drops them, and seeks back to where they begin
         return {tp: batch for tp, batch in records.items() if not self._feed(tp, batch)}
+
+    def _full(self, active: set[TP]) -> set[TP]:
+        """The partitions of which no more records should come now."""
+        assert isinstance(self.transport, ReadCommittedTransport)
+        topics = set[str]().union(*(feed.topics for feed in self.transport.feeds() if feed.full))
+        return {tp for tp in active if tp.topic in topics}
 
     def _feed(self, tp: TP, batch: list[Any]) -> bool:
         """Give a batch to the feeds of its topic. Returns: whether nobody else is to have it."""

@@ -1,5 +1,6 @@
 """A caller of queries: the rows that it may read, and the queries of its questions."""
 
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,13 +11,35 @@ from eddy.serve.live.server import LiveServer
 from eddy.topology.queries.named import Claims, Queries
 from eddy.topology.queries.planning import tables_of
 from eddy.topology.queries.query import Query
-from eddy.topology.queries.refusals import ForbiddenError, QueryArgumentError
+from eddy.topology.queries.refusals import ForbiddenError, QueryArgumentError, QueryFailedError
 from eddy.topology.queries.renaming import renamed
 
-__all__ = ["Caller", "MayRead"]
+__all__ = ["Caller", "MayRead", "rows_allowed"]
 
+_log = logging.getLogger("eddy.live")
 MayRead = Callable[[str], "bool | Callable[[Any, Any], bool]"]
 """For a table: False refuses, True allows all rows, a function (key, value) allows some."""
+
+
+def rows_allowed(may_read: MayRead, table: str) -> Callable[[Any, Any], Any] | None:
+    """The function (key, value) that says which rows of a table may be read; None where all may be.
+
+    Raises: ForbiddenError, also where nothing was answered; QueryFailedError where the application's function fails.
+    """
+    try:
+        allowed: object = may_read(table)
+    except PermissionError as error:
+        raise ForbiddenError(f"table '{table}': {error or 'it may not be read'}") from error
+    except Exception as error:
+        _log.error("authorize has failed for table '%s'", table, exc_info=error)
+        raise QueryFailedError(f"table '{table}': authorize has failed; the log of the server says how") from error
+    if allowed is True:
+        return None
+    if callable(allowed):
+        return allowed
+    if allowed:
+        _log.error("authorize returned %r for table '%s'; a bool or a function (key, value) is needed", allowed, table)
+    raise ForbiddenError(f"table '{table}': it may not be read")
 
 
 class Caller:
@@ -55,10 +78,8 @@ class Caller:
         return Query(renamed(select, filtered)) if filtered else query
 
     def _name(self, table: str) -> str:
-        allowed = self._may_read(table)
-        if allowed is False:
-            raise ForbiddenError(f"table '{table}': it may not be read")
-        return table if allowed is True else self._server.filtered(table, allowed)
+        allowed = rows_allowed(self._may_read, table)
+        return table if allowed is None else self._server.filtered(table, allowed)
 
     def close(self) -> None:
         """Hold no rows for it any more."""

@@ -8,6 +8,7 @@ before, of the patches that are kept for all: so a slow client costs no memory, 
 The reader's thread calls `events`; threads that open queries, and that of the live server, put in what is new.
 """
 
+import logging
 import secrets
 import time
 from collections import deque
@@ -20,10 +21,12 @@ from eddy.serve.live.events import HEARTBEAT, Asked, LastEvent, Stamp, Window, e
 from eddy.serve.live.publisher import Published, Publisher
 from eddy.serve.live.retained import Kept, summed
 from eddy.topology.queries.query import Query
+from eddy.topology.queries.refusals import QueryFailedError
 from eddy.topology.queries.shapes import levels_of
 
 __all__ = ["Connection", "Record", "Subscription"]
 
+_log = logging.getLogger("eddy.live")
 _STEPS = 8
 """Versions that are sent one by one; a reader that is later gets their sum."""
 _MAX_EVENT_BYTES = 8 << 20
@@ -33,12 +36,16 @@ Record = dict[str, tuple[bytes, int]]
 
 
 class Subscription:
-    """A query of a stream. `at` is the number of its version until it is whole; then it moves with the stream."""
+    """A query of a stream. `at` is the number of its version until it is whole; then it moves with the stream.
 
-    __slots__ = ("asked", "at", "connection", "is_whole", "published", "since")
+    `first` is the question that it was opened by, `asked` that of its window now.
+    """
+
+    __slots__ = ("asked", "at", "connection", "first", "is_whole", "published", "since")
 
     def __init__(self, connection: "Connection", asked: Asked, published: Published) -> None:
         self.connection, self.asked, self.published = connection, asked, published
+        self.first = asked
         self.is_whole, self.at, self.since = False, 0, 0
 
     def touch(self) -> Callable[[], None]:
@@ -48,7 +55,7 @@ class Subscription:
 
     def fail(self, error: Exception) -> Callable[[], None]:
         """The query has ended."""
-        self.connection.failed.append((self.asked.id, self, error))
+        self.connection.failed.append((self.first, error))
         return self.connection.wake
 
 
@@ -64,7 +71,7 @@ class Connection:
         self.again: deque[Subscription] = deque()
         """Queries whose patches are not kept any more: they need their rows anew."""
         self.dirty: dict[Subscription, None] = {}
-        self.failed: list[tuple[str, Subscription | None, Exception]] = []
+        self.failed: list[tuple[Asked, Exception]] = []
         self.ended = 0
         """Queries that have ended by an error, and that nobody has counted yet."""
         self.unknown: list[str] = []
@@ -137,10 +144,10 @@ class Connection:
         except NotReadyError as error:
             if not self._publisher.is_stopped:
                 return False
-            self._fail(asked.id, error)
+            self._fail(asked, error)
             return True
-        except EddyError as error:
-            self._fail(asked.id, error)
+        except Exception as error:
+            self._fail(asked, error)
             return True
         subscription = Subscription(self, asked, published)
         with self._publisher.lock:
@@ -162,7 +169,7 @@ class Connection:
         try:
             rows, stamp, view = publisher.subscribe(published, subscription)
         except EddyError as error:
-            self._fail(id_, error)
+            self._fail(subscription.first, error)
             return
         subscription.at = stamp.number
         found = pages(id_, stamp, view.operator.root.id, levels_of(view.shape), rows)
@@ -177,19 +184,24 @@ class Connection:
                 subscription.published.subscribers.pop(subscription, None)
         self.wake()
 
-    def move(self, window: Window) -> None:
-        """Show other rows of a query: the difference is put among what is to be sent."""
+    def move(self, window: Window) -> bool:
+        """Show other rows of a query: the difference is put among what is to be sent. Returns as `open` does."""
         subscription = self._subscriptions.get(window.id)
         if subscription is None:
-            return  # it has ended, which the client is told
+            return True  # it has ended, which the client is told
         asked = Asked(window.id, subscription.asked.name, subscription.asked.args, window.skip, window.limit)
         try:
             query = self._query_of(asked)
             published = self._publisher.acquire(query)
-        except EddyError as error:
-            self._fail(window.id, error)
-            return
-        self._exchange(subscription, asked, published)
+        except NotReadyError as error:
+            if not self._publisher.is_stopped:
+                return False
+            self._fail(subscription.first, error)
+        except Exception as error:
+            self._fail(subscription.first, error)
+        else:
+            self._exchange(subscription, asked, published)
+        return True
 
     def _exchange(self, subscription: Subscription, asked: Asked, published: Published) -> None:
         """From one query to another: first the patches that are left of the former, then the difference."""
@@ -208,7 +220,7 @@ class Connection:
                     subscription.asked, subscription.published = asked, published
         except EddyError as error:
             publisher.release(published)
-            self._fail(asked.id, error)
+            self._fail(subscription.first, error)
             return
         publisher.release(former)
         if kept is None:
@@ -220,9 +232,12 @@ class Connection:
         moved = _patch(stamp, {id_: encode(difference(before, rows))})
         self._put(subscription, (("patch", data) for data in [*missing, moved]))
 
-    def _fail(self, id_: str, error: Exception) -> None:
+    def _fail(self, first: Asked, error: Exception) -> None:
+        if not isinstance(error, EddyError):
+            _log.error("query '%s' has failed", first.name, exc_info=error)
+            error = QueryFailedError(f"query '{first.name}': it has failed; the log of the server says how")
         with self._publisher.lock:
-            self.failed.append((id_, self._subscriptions.get(id_), error))
+            self.failed.append((first, error))
         self.wake()
 
     # Called by the reader's thread.
@@ -313,13 +328,14 @@ class Connection:
     def _failures(self) -> Iterator[bytes]:
         with self._publisher.lock:
             failed, self.failed = self.failed, []
-        for id_, subscription, error in failed:
-            if self._subscriptions.get(id_) is not subscription:
-                continue  # it was closed meanwhile
-            self.drop(id_)
-            self.ended += self.asked.pop(id_, None) is not None
+        for first, error in failed:
+            if self.asked.get(first.id) is not first:
+                continue  # it was closed meanwhile, and perhaps another one has its id
+            self.drop(first.id)
+            del self.asked[first.id]
+            self.ended += 1
             told = {"code": getattr(error, "code", QueryError.code), "message": str(error)}
-            yield self._event("error", encode({"query": id_, "error": told}))
+            yield self._event("error", encode({"query": first.id, "error": told}))
 
     def _states(self) -> Iterator[bytes]:
         unknown, self.unknown = self.unknown, []
@@ -369,15 +385,23 @@ class Connection:
             yield self._said_patch(stamp, {id_: patch.data for id_, patch in patches.items()})
 
     def _page(self) -> Iterator[bytes]:
-        """One page of the first query whose rows are to be sent; after the last one, what has changed since."""
-        if not self._pages:
-            return
-        subscription, left = self._pages[0]
-        page = next(left, None)
-        if page is not None:
-            yield self._event(*page)
-            return
-        self._pages.popleft()
+        """One page of the first query whose rows are to be sent; before it, the ends of those that were sent whole."""
+        while self._pages:
+            subscription, left = self._pages[0]
+            try:
+                page = next(left, None)
+            except Exception as error:  # a row that JSON has not
+                self._pages.popleft()
+                self._fail(subscription.first, error)
+                continue
+            if page is not None:
+                yield self._event(*page)
+                return
+            self._pages.popleft()
+            yield from self._end_of_pages(subscription)
+
+    def _end_of_pages(self, subscription: Subscription) -> Iterator[bytes]:
+        """All rows were sent: what has changed since, and from now on it moves with the others."""
         publisher = self._publisher
         with publisher.lock:
             kept = subscription.published.retained.after(subscription.at, self._at.number)

@@ -32,7 +32,12 @@ class Feed:
     def lost(self, table: str) -> None:
         """All rows of a table have gone, to be read anew. The caller holds the lock of the rows."""
         for name in [name for name, watched in self._watched.items() if watched == table]:
-            del self._watched[name]
+            self.miss(name)
+
+    def miss(self, name: str) -> None:
+        """The rows by this name have to be read anew."""
+        with self._rows.changed:
+            self._watched.pop(name, None)
             self._pending.pop(name, None)
             self.stale.add(name)
 

@@ -37,5 +37,6 @@ class LiveFigures(Collector):
             ("queries", "Queries that are kept up to date.", 0 if publisher is None else publisher.queries),
             ("idle_queries", "Those of them that no client has open.", 0 if publisher is None else publisher.idle),
             ("retained_bytes", "Patches that are kept.", 0 if publisher is None else publisher.retained_bytes),
+            ("ended", "1 once an error has ended all queries.", publisher is not None and publisher.has_ended),
         ):
             yield GaugeMetricFamily(f"eddy_live_{name}", meaning, value=float(value))

@@ -13,17 +13,23 @@ from typing import Any
 
 import msgspec
 
-from eddy.errors import QueryError
+from eddy.errors import NotReadyError, QueryError
 from eddy.operators.views.values import Flat, Row, flat_key
 from eddy.serve.views.catalog import ServedTable
 from eddy.serve.views.intake import table_prefix
 from eddy.serve.views.ordering import decode_key
+from eddy.serve.views.rows import Snapshot
+from eddy.serve.views.tables import end_of
 from eddy.topology.queries.columns_read import columns_read
 from eddy.topology.queries.syntax import Select, Table
 
 __all__ = ["Naming", "check_columns"]
 
 _KEPT = (bytes, decimal.Decimal)
+_PAGE = 5_000
+_NESTED = (dict, list, tuple)
+_MAX_DEPTH = 200
+"""Levels of lists and objects in a value: comparing and encoding deeper ones would end in the middle of a batch."""
 
 
 class Naming:
@@ -38,14 +44,53 @@ class Naming:
 
     def delta(self, changes: Iterable[tuple[bytes, bytes | None]]) -> Iterator[tuple[Flat, Row | None]]:
         """Stored rows as rows of queries by key, None where a row goes. Raises: QueryError where a key does not fit."""
-        decode = self._served.value.decode
         for stored, data in changes:
-            stored_key = decode_key(self._served.key, stored[self._skip :])
-            row = self._key(stored_key)
-            key = self.key_of(row)
-            value = None if data is None else decode(data)
-            is_there = data is not None and self._is_allowed(stored_key, value)
-            yield key, row | self._values(value) | row if is_there else None
+            try:
+                yield self._changed(decode_key(self._served.key, stored[self._skip :]), data)
+            except QueryError:
+                raise
+            except Exception as error:
+                raise QueryError(
+                    f"table '{self.table.name}': a record cannot be a row of queries: {error!r}; keys and values that "
+                    "JSON can show are needed"
+                ) from error
+
+    def rows(self, snapshot: Snapshot) -> dict[Flat, Row]:
+        """All rows at a snapshot, which is closed.
+
+        Raises: NotReadyError where the snapshot has ended; QueryError as `delta`.
+        """
+        start = table_prefix(self._served.name)
+        stop = end_of(start)
+        rows: dict[Flat, Row] = {}
+        try:
+            while True:
+                page = snapshot.between(start, stop, _PAGE)
+                rows.update((key, row) for key, row in self.delta(page) if row is not None)
+                if len(page) < _PAGE:
+                    return rows
+                start = page[-1][0] + b"\x00"
+        except QueryError as error:
+            if snapshot.ended:
+                raise NotReadyError(f"live query: {snapshot.ended} meanwhile. Try again") from error
+            raise
+        finally:
+            snapshot.close()
+
+    def _changed(self, key: Any, data: bytes | None) -> tuple[Flat, Row | None]:
+        row = self._key(key)
+        if data is None:
+            return self.key_of(row), None
+        value = self._served.value.decode(data)
+        if not self._is_allowed(key, value):
+            return self.key_of(row), None
+        values = self._values(value)
+        if _is_deep(values):
+            raise QueryError(
+                f"table '{self.table.name}': the value of key {key!r} is nested more than {_MAX_DEPTH} levels deep, "
+                "and queries take no deeper ones; another value is needed"
+            )
+        return self.key_of(row), row | values | row
 
     def _is_allowed(self, key: Any, value: Any) -> bool:
         if self._allowed is None:
@@ -78,6 +123,17 @@ def _plain(value: Any) -> Any:
     if kind is str or kind is int or kind is float or value is None:
         return value
     return msgspec.to_builtins(value, builtin_types=_KEPT, str_keys=True)
+
+
+def _is_deep(values: Row) -> bool:
+    """Whether lists and objects are nested in one another more than `_MAX_DEPTH` levels deep."""
+    level: list[Any] = [values]
+    for _ in range(_MAX_DEPTH + 1):
+        items = (item for each in level for item in (each.values() if type(each) is dict else each))
+        level = [item for item in items if type(item) in _NESTED]
+        if not level:
+            return False
+    return True
 
 
 def check_columns(select: Select, served: dict[str, ServedTable]) -> None:

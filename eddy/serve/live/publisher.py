@@ -88,7 +88,7 @@ class Publisher:
         self.server, self.limits = server, limits
         self.lock = threading.Lock()
         self.figures = Figures()
-        self._opening = threading.Lock()
+        self._opening: dict[Hashable, threading.Event] = {}
         self._published: dict[Hashable, Published] = {}
         self._idle: dict[Published, None] = {}  # in the order in which they were released
         self._stamps: OrderedDict[int, Stamp] = OrderedDict()
@@ -114,6 +114,11 @@ class Publisher:
         """Those of them that nobody uses."""
         return len(self._idle)
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether an error has ended all queries, until the server is started again."""
+        return self.server.failure is not None
+
     def add_reader(self, wake: Callable[[], None]) -> None:
         """Call `wake` where all readers have to know something: from any thread, with no lock held."""
         with self.lock:
@@ -126,30 +131,49 @@ class Publisher:
 
     def acquire(self, query: Query) -> Published:
         """The published query, opened where it is not. `release` it for each call. Raises: QueryError."""
-        with self._opening:
-            found = self.find(query)
-            if found is not None:
-                return found
-            identity = repr(query.syntax)
+        identity = repr(query.syntax)
+        while True:
             with self.lock:
-                if len(self._published) >= self.limits.queries and not self._idle:
-                    raise QueryLimitError(f"queries: {self.limits.queries:,} are open here, and no more are. Try later")
-            made = Published(self, query, identity, self.limits.rows)
-            made.users = 1
-            made.open()
+                found = self._found(identity)
+                if found is not None:
+                    return found
+                opening = self._opening.get(identity)
+                if opening is None:
+                    self._check_room()
+                    opened = self._opening[identity] = threading.Event()
+                    break
+            opening.wait()  # another thread opens it
+        try:
+            return self._opened(query, identity)
+        finally:
             with self.lock:
-                if made.error is None and not self.is_stopped:
-                    self._published[identity] = made
-            return made
+                del self._opening[identity]
+            opened.set()
+
+    def _check_room(self) -> None:
+        if len(self._published) + len(self._opening) >= self.limits.queries and not self._idle:
+            raise QueryLimitError(f"queries: {self.limits.queries:,} are open here, and no more are. Try later")
+
+    def _opened(self, query: Query, identity: Hashable) -> Published:
+        made = Published(self, query, identity, self.limits.rows)
+        made.users = 1
+        made.open()
+        with self.lock:
+            if made.error is None and not self.is_stopped:
+                self._published[identity] = made
+        return made
 
     def find(self, query: Query) -> Published | None:
         """The published query, as by `acquire`; None where nobody has opened it."""
         with self.lock:
-            found = self._published.get(repr(query.syntax))
-            if found is not None:
-                found.users += 1
-                self._idle.pop(found, None)
-            return found
+            return self._found(repr(query.syntax))
+
+    def _found(self, identity: Hashable) -> Published | None:
+        found = self._published.get(identity)
+        if found is not None:
+            found.users += 1
+            self._idle.pop(found, None)
+        return found
 
     def stamp(self, number: int) -> Stamp | None:
         """A step of late; None where it is long ago. The caller holds the lock."""

@@ -23,9 +23,7 @@ from eddy.serve.live.feed import Feed
 from eddy.serve.live.naming import Naming, check_columns
 from eddy.serve.live.view import LiveView
 from eddy.serve.views.catalog import Catalog, ServedTable
-from eddy.serve.views.intake import table_prefix
 from eddy.serve.views.rows import Rows, Snapshot
-from eddy.serve.views.tables import end_of
 from eddy.serve.views.version import Version, Wanted
 from eddy.topology.queries.aside import Aside, is_long
 from eddy.topology.queries.columns_read import columns_read
@@ -51,9 +49,8 @@ class Follower(Protocol):
         """No version will come any more."""
 
 
-_PAGE = 5_000
 _LOOK_S = 0.5
-_PATIENCE_S = 30.0
+_PATIENCE_S, _AGAIN_S = 30.0, 0.05
 
 
 @dataclass(slots=True)
@@ -73,6 +70,7 @@ class LiveServer:
         self.lock = threading.RLock()
         self._moved = threading.Condition(self.lock)
         self._loading = threading.Lock()
+        self._beginning = threading.Lock()  # held by a query that begins aside: equal ones wait, and share it
         self._engine = LiveQueries()
         self._feed = Feed(rows)
         self._namings: dict[str, Naming] = {}
@@ -92,15 +90,39 @@ class LiveServer:
         self._thread = threading.Thread(target=self._run, name="eddy-live", daemon=True)
         self._thread.start()
 
+    @property
+    def failure(self) -> Exception | None:
+        """The error that has ended all queries, for good; None while they go on."""
+        return self._failure
+
     def open(self, live: LiveView) -> None:
         """Load the tables that the query needs, and show its rows. Raises: QueryError, NotReadyError."""
         if self._publisher == threading.get_ident():
             raise QueryError("live query: a listener opens one; another thread is needed, as all queries wait for it")
-        self._check()
+        self.check()
         named = _tables_named(live.select)
         served = {table.name: self._served(table.name) for table in named}
         check_columns(live.select, served)
-        self._rows.wait(lambda version: True, _PATIENCE_S, "a version")
+        end = time.monotonic() + _PATIENCE_S
+        while True:
+            self._rows.wait(lambda version: True, max(0.0, end - time.monotonic()), "a version")
+            try:
+                return self._open(live, named)
+            except NotReadyError:  # a table has to be read anew, once its rows are whole
+                self.check()
+                if time.monotonic() >= end:
+                    raise
+                time.sleep(_AGAIN_S)
+
+    def _open(self, live: LiveView, named: list[Table]) -> None:
+        """The same, once. Raises: NotReadyError where a table was not whole, or has gone meanwhile."""
+        if self._open_now(live, named, begin_long=False):
+            return
+        with self._beginning:
+            self._open_now(live, named, begin_long=True)
+
+    def _open_now(self, live: LiveView, named: list[Table], *, begin_long: bool) -> bool:
+        """Open a query; one that takes long only if it may begin now. Returns whether it is open."""
         with self._loading:  # to the end: another query must not load a table under other names meanwhile
             for table in named:
                 self._load(table)
@@ -109,16 +131,19 @@ class LiveServer:
                     self._take()
                 except Exception as error:
                     self._break(error)
-                self._check()
+                self.check()
                 if missing := [table.name for table in named if table.name not in self._namings]:
                     raise NotReadyError(f"live query: table '{missing[0]}' has to be read anew. Try again")
                 if not is_long(self._engine, live.select):
                     view = self._engine.open(live.select, max_rows=live.max_rows)
                     live._fill(view.operator.snapshot())
                     self._begin(live, view, [])
-                    return
+                    return True
+                if not begin_long:
+                    return False
                 aside = Aside(self._engine, live.select)
         self._open_aside(live, aside)
+        return True
 
     def _open_aside(self, live: LiveView, aside: Aside) -> None:
         """Make the rows of a query without the lock, so that others go on meanwhile."""
@@ -126,7 +151,7 @@ class LiveServer:
             view = aside.open(live.max_rows)
             live._fill(view.operator.snapshot())
             with self.lock:
-                self._check()
+                self.check()
                 self._begin(live, view, aside.join())
         finally:
             with self.lock:
@@ -218,7 +243,7 @@ class LiveServer:
             del self._lives[view]
         return view
 
-    def _check(self) -> None:
+    def check(self) -> None:
         """Raises: the error that ended all queries; NotReadyError once they were stopped."""
         failure = self._failure or self._rows.failure
         if failure is not None:
@@ -260,7 +285,7 @@ class LiveServer:
 
         with self._moved:
             while not reached():
-                self._check()
+                self.check()
                 if not self._moved.wait(max(0.0, end - time.monotonic())):
                     raise NotReadyError(f"live query: the version has not come within {timeout_s:g} s")
             return self.version
@@ -329,7 +354,7 @@ class LiveServer:
                 self._unload(name, table)
         naming = Naming(self._served(name), table, self._filters[name].allowed if name in self._filters else None)
         try:
-            rows = self._read(naming, self._watch(name))
+            rows = naming.rows(self._watch(name))
         except BaseException:
             self._feed.unwatch(name)
             raise
@@ -352,33 +377,17 @@ class LiveServer:
         del self._namings[name]
         self._feed.unwatch(name)
 
-    def _read(self, naming: Naming, snapshot: Snapshot) -> dict[Flat, Row]:
-        """The rows of a table at a snapshot, which is closed."""
-        prefix = table_prefix(self._served(naming.table.name).name)
-        rows: dict[Flat, Row] = {}
-        try:
-            start, stop = prefix, end_of(prefix)
-            while True:
-                page = snapshot.between(start, stop, _PAGE)
-                rows.update((key, row) for key, row in naming.delta(page) if row is not None)
-                if len(page) < _PAGE:
-                    return rows
-                start = page[-1][0] + b"\x00"
-        finally:
-            snapshot.close()
-
     def _reload(self) -> Deltas:
         """Tables that were read anew, once they are whole: as the difference to the rows that were shown."""
         stale = self._feed.stale & self._namings.keys()
         found: Deltas = {}
         for name in sorted(stale):
             try:
-                rows = self._read(self._namings[name], self._watch(name))
+                rows = self._namings[name].rows(self._watch(name))
             except NotReadyError:
-                break  # it is not whole yet
+                self._feed.miss(name)
+                break  # it is not whole yet, or is read anew once more
             except QueryError as error:
-                if name in self._feed.stale:
-                    break  # it is read anew once more
                 self._forget(name, error)
                 continue
             gone: dict[Flat, Row | None] = {key: None for key in self._engine.tables[name].rows if key not in rows}
@@ -456,6 +465,11 @@ class LiveServer:
         self._publisher, self._showing = threading.get_ident(), live
         try:
             function(found, version)
+        except Exception as error:
+            _log.error("live query: it has ended, and others go on", exc_info=error)
+            live._fail(
+                error if isinstance(error, EddyError) else QueryError(f"live query: its patch failed: {error!r}")
+            )
         finally:
             self._publisher, self._showing = outer
         if live.error is not None:

@@ -143,7 +143,9 @@ class Stream:
         if isinstance(task, Asked):
             is_wanted = connection.asked.get(task.id) is task
             return not is_wanted or bool(await self._in_thread(connection.open, task))
-        await self._in_thread(connection.move if isinstance(task, Window) else connection.show_again, task)
+        if isinstance(task, Window):
+            return bool(await self._in_thread(connection.move, task))
+        await self._in_thread(connection.show_again, task)
         return True
 
     def stop(self, reason: str) -> None:

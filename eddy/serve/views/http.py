@@ -26,6 +26,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from eddy.errors import EddyError, NotReadyError
+from eddy.serve.live.caller import rows_allowed
 from eddy.serve.live.figures import LiveFigures
 from eddy.serve.live.http import Authorize, LivePages
 from eddy.serve.live.limits import Limits
@@ -36,7 +37,6 @@ from eddy.serve.views.key_text import key_of_text, text_of_key
 from eddy.serve.views.tables import TableView
 from eddy.serve.views.version import Version
 from eddy.serve.views.views import Views
-from eddy.topology.queries.refusals import ForbiddenError
 
 __all__ = ["METHODS", "Authorize", "TablesLater", "tables_app"]
 
@@ -124,12 +124,15 @@ class _Pages:
         self._registry.register(LiveFigures(live))
 
     async def health(self, request: Request) -> Response:
-        failure = self._views.rows.failure
+        failure = self._views.failure
         reason = "" if failure is None else type(failure).__name__
         return answer({"ok": not reason, "reason": reason}, not reason)
 
     async def readiness(self, request: Request) -> Response:
-        why = self._views.rows.hindrance if self._views.rows.failure is None else "reading has ended"
+        if self._views.rows.failure is not None:
+            why = "reading has ended"
+        else:
+            why = self._views.rows.hindrance if self._views.failure is None else "live queries have ended"
         return answer({"ready": not why, "reason": why}, not why)
 
     async def metrics(self, request: Request) -> Response:
@@ -204,11 +207,9 @@ class _Pages:
                     return
             yield encode({"end": True}) + b"\n"
 
-    def _allowed(self, request: Request) -> Callable[[Any, Any], bool]:
-        allowed = self._authorize(request, request.path_params["name"])
-        if allowed is False:
-            raise ForbiddenError("this table may not be read")
-        return (lambda key, value: True) if allowed is True else allowed
+    def _allowed(self, request: Request) -> Callable[[Any, Any], Any]:
+        allowed = rows_allowed(lambda table: self._authorize(request, table), request.path_params["name"])
+        return (lambda key, value: True) if allowed is None else allowed
 
     async def _version(self, request: Request) -> Version:
         asked = request.query_params.get("at_least")

@@ -251,6 +251,11 @@ class Views:
                 self._live = LiveServer(self.catalog, self.rows, self.wanted)
             return self._live
 
+    @property
+    def failure(self) -> Exception | None:
+        """The error that has ended reading, or all live queries; None while both go on."""
+        return self.rows.failure or (None if self._live is None else self._live.failure)
+
     def close(self) -> None:
         """Stop reading, and release the store; the second time, do nothing."""
         if self._stop.is_set():

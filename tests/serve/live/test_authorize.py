@@ -48,6 +48,12 @@ class Owned:
 
 def authorize(request: Any, table: str) -> Any:
     user = request.headers.get("x-user", "")
+    if user == "nobody":
+        return None
+    if user == "unclear":
+        return "perhaps"
+    if user == "failing":
+        raise RuntimeError("a secret")
     return user == "root" or ((table != "folders" or user != "bob") and Owned(user))
 
 
@@ -129,6 +135,20 @@ def test_refused_tables_and_failing_functions_end_the_query_alone(site: Site) ->
     token = site.write("notes", {"n2": b'{"owner": "bob", "folder": "f1"}'})
     client.until(lambda: client.version.get("token") == token)
     assert [row["id"] for row in client.rows("n")] == ["n2"]
+
+
+@pytest.mark.parametrize(
+    ("user", "status", "code"),
+    [("nobody", 403, "QUERY_FORBIDDEN"), ("unclear", 403, "QUERY_FORBIDDEN"), ("failing", 500, "QUERY_FAILED")],
+)
+def test_without_a_clear_answer_nothing_is_read(site: Site, user: str, status: int, code: str) -> None:
+    site.write("notes", {"n1": b'{"owner": "ann", "folder": "f1"}'})
+    for path in ("/v1/queries/only_notes", "/v1/tables/notes", "/v1/tables/notes/n1"):
+        page = fetch(site.port, path, headers={"X-User": user})
+        assert (page.status, page.json["code"], "secret" in page.text) == (status, code, False)
+    client = site.client(user, asked("n", "only_notes"), asked("m", "only_notes"))
+    client.until(lambda: len(client.errors) == 2)
+    assert {error["code"] for error in client.errors.values()} == {code}
 
 
 def test_filtered_tables_are_let_go_of(site: Site) -> None:

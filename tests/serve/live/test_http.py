@@ -176,3 +176,23 @@ def test_window_moves_by_its_difference(site: Site) -> None:
     assert client.snapshots == 1
     client.move("r", None, None)
     client.until(lambda: len(client.rows("r")) == 6)
+
+
+def test_server_whose_queries_have_ended_says_so(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(*given: Any) -> Any:
+        raise ZeroDivisionError("broken")
+
+    page = site.get("/v1/queries/tree")
+    tag = {"If-None-Match": page.headers["ETag"]}
+    assert site.get("/v1/queries/tree", tag).status == 304
+    client = site.client(asked("t", "tree"))
+    client.until(lambda: "t" in client.whole)
+    assert site.get("/healthz").json == {"ok": True, "reason": ""}
+    assert "eddy_live_ended 0.0" in site.get("/metrics").text
+    monkeypatch.setattr(site.server.views.live_server()._engine, "apply", breaks)
+    site.write({"a": "root"})
+    client.until(lambda: "broken" in client.errors.get("t", {}).get("message", ""))
+    assert [site.get(path).status for path in ("/healthz", "/readyz", "/v1/tables")] == [503, 503, 200]
+    assert site.get("/readyz").json["reason"] == "live queries have ended"
+    assert "eddy_live_ended 1.0" in site.get("/metrics").text
+    assert "broken" in site.get("/v1/queries/tree", tag).json["error"]

@@ -14,6 +14,7 @@ import eddy
 import eddy.serve.live.view
 import eddy.topology.queries.aside
 from eddy.operators.views.patch import Buckets
+from eddy.serve.live import naming
 from eddy.serve.live.server import LiveServer
 from eddy.serve.live.view import LiveView
 from eddy.serve.views.intake import table_prefix
@@ -148,6 +149,21 @@ def test_queries_that_begin_aside_are_right_while_rows_change(
             running.reach(view, {"last": "root"})
             assert view.rows == running.answer(query)
             assert view.state == "complete"
+
+
+def test_equal_queries_that_begin_aside_at_once_are_one(loaded: "Loaded", monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(eddy.topology.queries.aside, "_LONG", 0)
+    query = nodes.order_by(-nodes.parent)
+    views = [LiveView(loaded.server, query, 100) for _ in range(3)]
+    threads = [threading.Thread(target=view.open) for view in views]
+    with loaded.server.lock:
+        for thread in threads:
+            thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({id(view.view) for view in views}) == len(loaded.server._engine) == 1
+    loaded.show({"a": "root"})
+    wait_for(lambda: all(view.rows for view in views), PATIENCE_S)
 
 
 def test_subtree_moves_by_few_operations_whatever_its_size(running: Running) -> None:
@@ -352,6 +368,33 @@ def test_query_opened_while_a_table_is_read_anew_shows_its_new_rows(loaded: Load
             assert view.rows == other.rows
 
 
+def test_table_that_is_lost_while_another_one_is_read_ends_no_query(
+    loaded: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The snapshot that rows are read from has ended: they are read once more, when a query begins and later."""
+    monkeypatch.setattr(naming, "_PAGE", 1)
+    loses = [True]
+
+    def allowed(key: str, value: str) -> bool:
+        if loses.pop():
+            loaded.lose("descendants")
+            loaded.show({"c": "root"})
+        loses.append(False)
+        return True
+
+    loaded.show({"a": "root", "b": "root"})
+    mine = eddy.live_table(loaded.server.filtered("nodes", allowed), key="id", value="parent")
+    with LiveView(loaded.server, mine, 100) as view:
+        assert [row["id"] for row in view.rows] == ["a", "b", "c"]
+        with loaded.server.lock:
+            loaded.lose("nodes")
+            loses[:] = [True]
+            loaded.show({"a": "root", "b": "root"})
+        loaded.show({"d": "root"})
+        wait_for(lambda: [row["id"] for row in view.rows] == ["a", "b", "c", "d"], PATIENCE_S)
+        assert view.state == "complete"
+
+
 def test_query_whose_listener_fails_ends_and_is_told_nothing_more(loaded: Loaded) -> None:
     calls: list[int] = []
 
@@ -517,3 +560,40 @@ def test_plan_of_a_query_has_the_rows_of_its_tables(running: Running) -> None:
     assert "child-first: began with 1 rows that nodes led to, fewer than all of nodes" in str(plan)
     with running.views.live(query) as view:
         assert view.explain().rows == len(view.rows) == 1
+
+
+class Box:
+    """A value that is no data."""
+
+
+def box(data: bytes) -> Any:
+    return Box() if data == b"box" else {"text": data.decode("utf-8", "surrogatepass")}
+
+
+@pytest.mark.parametrize(
+    ("poison", "why"),
+    [
+        (b'{"a":' * 450 + b"1" + b"}" * 450, "key 'bad' is nested more than 200 levels deep"),
+        (b"box", "cannot be a row"),
+    ],
+    ids=["deep", "object"],
+)
+def test_row_that_queries_cannot_have_ends_those_of_its_table_until_it_is_gone(poison: bytes, why: str) -> None:
+    serde = eddy.Json() if poison != b"box" else eddy.Serde("boxes", lambda value: b"box", box)
+    topology = eddy.Topology(f"app{uuid.uuid4().hex[:8]}")
+    topology.table("others", key=eddy.String, value=eddy.Json())
+    topology.table("docs", key=eddy.String, value=serde)
+    docs, others = (eddy.live_table(name, key="id") for name in ("docs", "others"))
+    with closing(eddy.open_log()) as log:
+        eddy.create_topics(topology, log)
+        with eddy.run(topology, log), eddy.views(topology, log) as views, views.live(others) as other:
+            view = views.live(docs).open()
+            produce(log, "docs", {"bad": poison})
+            with pytest.raises(eddy.QueryError, match=why):
+                view.next(PATIENCE_S)
+            with pytest.raises(eddy.QueryError, match=why):
+                views.read(docs)
+            other.wait(produce(log, "docs", {"bad": None}), exact=True, timeout_s=PATIENCE_S)
+            assert views.read(docs) == []
+            other.wait(produce(log, "others", {"a": b"{}"}), exact=True, timeout_s=PATIENCE_S)
+            assert (other.rows, views.failure) == ([{"id": "a"}], None)

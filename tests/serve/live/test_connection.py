@@ -1,0 +1,58 @@
+"""One stream of events by itself: which events are due, whatever threads have done meanwhile."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+import eddy
+from eddy.serve.live.connection import Connection
+from eddy.serve.live.events import Asked
+from eddy.serve.live.limits import Limits
+from eddy.serve.live.publisher import Publisher
+from tests.serve.live.test_live import Loaded, Running, nodes
+
+
+@pytest.fixture
+def loaded() -> Iterator[Loaded]:
+    with ExitStack() as stack:
+        yield Loaded(Running(stack), stack)
+
+
+def query_of(asked: Asked) -> eddy.Query:
+    if asked.name == "nothing":
+        raise eddy.QueryError("there is none")
+    return nodes.where(nodes.parent == asked.name)
+
+
+def connected(loaded: Loaded) -> Connection:
+    return Connection(Publisher(loaded.server, Limits()), "server", query_of, lambda: None)
+
+
+def opened(connection: Connection, *questions: Asked) -> None:
+    for asked in questions:
+        connection.asked[asked.id] = asked
+        assert connection.open(asked)
+
+
+def test_rows_of_the_next_query_are_due_at_once_when_those_of_another_were_sent(loaded: Loaded) -> None:
+    loaded.show({"a": "x", "b": "y"})
+    connection = connected(loaded)
+    opened(connection, *(Asked(name, name) for name in "xyz"))
+    sent = [connection.events() for _ in range(4)]
+    assert [event.count(b"event: snapshot") for event in sent] == [1, 1, 1, 0]
+    assert (sent[3].count(b"event: patch"), connection.waiting) == (1, 0)
+    assert connection.record().keys() == set("xyz")
+
+
+def test_failure_of_a_query_that_was_closed_is_not_that_of_another_one_with_its_id(loaded: Loaded) -> None:
+    connection = connected(loaded)
+    opened(connection, Asked("q", "nothing"))
+    connection.asked["q"] = Asked("q", "x")  # closed and asked anew before the failure was told
+    connection.drop("q")
+    assert b"error" not in connection.events()
+    assert connection.open(connection.asked["q"])
+    assert b"event: snapshot" in connection.events()
+    opened(connection, Asked("r", "nothing"))
+    assert b"there is none" in connection.events()
+    assert (connection.asked.keys(), connection.ended) == ({"q"}, 1)

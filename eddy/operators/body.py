@@ -115,7 +115,7 @@ class Body:
         """One wave: op of the frontier, of rows waiting for this depth and, in the first wave, of the deltas."""
         if self._only is not None and not self._aware and not self._outside:
             return self._only.step(OUTSIDE, frontier, *self._absent)
-        context = Context(iteration)
+        context = Context(iteration) if self._aware else OUTSIDE
         values = self._values
         values[0] = frontier
         for operator, inputs, output in self.steps:

@@ -16,7 +16,7 @@ from eddy.errors import DataError, EddyError
 from eddy.operators.batch import EMPTY, Batch
 from eddy.operators.body import Body, Step
 from eddy.operators.constant import Constant
-from eddy.operators.context import Context, Wake
+from eddy.operators.context import DIVISIBLE, OUTSIDE, Context, Wake
 from eddy.operators.exchange import Budget, Exchange, Gate, Ownership
 from eddy.operators.fact_waves import FactWaves
 from eddy.operators.fixpoint import Fixpoint, NestedBody
@@ -146,7 +146,7 @@ class Circuit:
         for budget in self._budgets:
             budget.begin()
         self.failed = None
-        context = Context(0, divisible)
+        context = DIVISIBLE if divisible else OUTSIDE
         values = self._empty.copy()
         for name, batch in inputs.items():
             values[self._inputs[name]] = batch

@@ -3,7 +3,7 @@
 from enum import Enum
 from typing import Any, NamedTuple
 
-__all__ = ["OUTSIDE", "Context", "Wake"]
+__all__ = ["DIVISIBLE", "OUTSIDE", "Context", "Wake"]
 
 
 class Context(NamedTuple):
@@ -19,6 +19,9 @@ class Context(NamedTuple):
 
 OUTSIDE = Context()
 """That of steps outside of loops, of an epoch that cannot be divided."""
+
+DIVISIBLE = Context(divisible=True)
+"""The same, of one that can."""
 
 
 class Wake(Enum):

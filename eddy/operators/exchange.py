@@ -131,7 +131,8 @@ class Gate:
     @property
     def shared(self) -> bool:
         """Whether some rows have to be sent: other workers own keys, or partitions are draining."""
-        return bool(self.draining) or not self._ownership.all_of(self.partitions)
+        ownership = self._ownership
+        return bool(ownership.draining.get(self.topic)) or not ownership.all_of(self.partitions)
 
     def own(self, batch: Batch, iteration: int = 0) -> Batch:
         """The rows that continue here; the others go to the outbox."""

@@ -241,7 +241,28 @@ class NestedJoin(_Join):
                         add(lub(time, at), row, weight * factor)
 
 
-class NestedReduce(NestedOperator, Keyed):
+class _Traced(NestedOperator, Keyed):
+    """One input, and a result; both are kept by iteration."""
+
+    def __init__(self, name: str, taken: Trace[Any, Any], made: Trace[Any, Any]) -> None:
+        super().__init__()
+        self.name, self._taken, self._made = name, taken, made
+
+    def states(self) -> Sequence[State]:
+        """The input rows and the results, by iteration."""
+        return (self._taken, self._made)
+
+    def _take(self, time: Time, batch: Batch) -> Batch:
+        """Add the input at this time; return its rows with their keys."""
+        batch = self.with_keys(batch)
+        try:
+            self._taken.integrate(batch.rows, batch.weights, time)
+        except TypeError as error:
+            raise unhashable(batch.rows, self.name) from error
+        return batch
+
+
+class NestedReduce(_Traced):
     """Rows in; for each key the rows that `function` returns for all its values out. Counts, least values …
 
     A weight below 0 is an error.
@@ -251,25 +272,14 @@ class NestedReduce(NestedOperator, Keyed):
     later: dict[Time, dict[Any, None]]
 
     def __init__(self, name: str, taken: Trace[Any, Any], made: Trace[Any, Any], function: Function) -> None:
-        super().__init__()
-        self.name, self._taken, self._made, self._function = name, taken, made, function
-
-    def states(self) -> Sequence[State]:
-        """The input rows and the results, by iteration."""
-        return (self._taken, self._made)
+        super().__init__(name, taken, made)
+        self._function = function
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
         """Return the changes of the results in this iteration."""
-        batch = self.with_keys(inputs[0])
         time, function = context.iteration, self._function
-        touched = self.later.pop(time, None) or {}
-        if batch.rows:
-            try:
-                self._taken.integrate(batch.rows, batch.weights, time)
-            except TypeError as error:
-                raise unhashable(batch.rows, self.name) from error
-            touched.update(dict.fromkeys(keys_of(batch.rows)))
-        keys = list(touched)
+        batch = self._take(time, inputs[0])
+        keys = list(dict.fromkeys((*self.later.pop(time, ()), *keys_of(batch.rows))))
         rows: list[Row] = []
         weights: list[int] = []
         as_of = _as_of_iteration if type(time) is int else _as_of
@@ -299,7 +309,7 @@ class NestedReduce(NestedOperator, Keyed):
         )
 
 
-class NestedWeights(NestedOperator, Keyed):
+class NestedWeights(_Traced):
     """Rows in; each with a function of its weight out. Distinct, minus. Cost: O(1) for a changed row."""
 
     later: dict[Time, dict[Row, None]]
@@ -307,25 +317,15 @@ class NestedWeights(NestedOperator, Keyed):
     def __init__(
         self, name: str, taken: Trace[Any, Any], made: Trace[Any, Any], of_weight: Callable[[int], int]
     ) -> None:
-        super().__init__()
-        self.name, self._taken, self._made, self._of_weight = name, taken, made, of_weight
-
-    def states(self) -> Sequence[State]:
-        """The input rows and the results, by iteration."""
-        return (self._taken, self._made)
+        super().__init__(name, taken, made)
+        self._of_weight = of_weight
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
         """Return the changes of the results in this iteration."""
-        batch = self.with_keys(inputs[0])
         time, of_weight = context.iteration, self._of_weight
-        touched = self.later.pop(time, None) or {}
-        if batch.rows:
-            try:
-                self._taken.integrate(batch.rows, batch.weights, time)
-            except TypeError as error:
-                raise unhashable(batch.rows, self.name) from error
-            touched.update(dict.fromkeys(batch.rows))
-        keys = list(keys_of(list(touched)))
+        batch = self._take(time, inputs[0])
+        touched = list(dict.fromkeys((*self.later.pop(time, ()), *batch.rows)))
+        keys = list(keys_of(touched))
         rows: list[Row] = []
         weights: list[int] = []
         for row, taken, made in zip(touched, self._taken.get_many(keys), self._made.get_many(keys), strict=True):

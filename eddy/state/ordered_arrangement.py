@@ -32,7 +32,8 @@ class OrderedArrangement(Arrangement[K, V], Generic[K, V]):
     def integrate(self, delta: Mapping[tuple[K, V], int]) -> None:
         """Add the weights of `delta`, as an arrangement does.
 
-        Cost: a call of `position` for each row, and O(log n) if its key has n values.
+        Cost: a call of `position` for each row, and O(log n) if its key has n values. Where a value has another
+        position than when it came, as 5 and 5.0 can have, the order of its key is made anew.
         Raises: any exception of `position`, before anything is changed.
         """
         positions = {row: self._position(row[1]) for row in delta if row[1] is not None}
@@ -40,11 +41,13 @@ class OrderedArrangement(Arrangement[K, V], Generic[K, V]):
         before = self.weights(rows)
         super().integrate(delta)
         for row, weight in zip(rows, before, strict=True):
-            entry = positions[row], row[1]
+            found, entry = self._sorted.get(row[0]), (positions[row], row[1])
+            if found is None:
+                continue
             if not weight:
-                self._sorted[row[0]].add(entry)
-            elif not weight + delta[row]:
-                self._sorted[row[0]].remove(entry)
+                found.add(entry)
+            elif not weight + delta[row] and not _removed(found, entry):
+                del self._sorted[row[0]]
 
     def in_order(self, key: K, descending: bool) -> Iterator[tuple[V, int]]:
         """Yield the values of a key, other than None, with their weights.
@@ -87,3 +90,11 @@ class OrderedArrangement(Arrangement[K, V], Generic[K, V]):
         """Empty the memory after another writer has changed the store."""
         super().forget()
         self._sorted = {}
+
+
+def _removed(found: Any, entry: Any) -> bool:
+    try:
+        found.remove(entry)
+    except ValueError:
+        return False
+    return True

@@ -32,7 +32,7 @@ def unmerged(plan: Plan) -> frozenset[str]:
     single: set[Node] = set()
     for node in plan.nodes:
         passes = node.keeps_records and single.issuperset(node.inputs)
-        if node.kind == "stream" and (passes or not (node.inputs or node.crosses)):
+        if node.kind == "stream" and (node.reads or passes):
             single.add(node)
     return frozenset(node.name for node in single if node.sends)
 

@@ -58,6 +58,13 @@ def test_a_row_that_is_not_there_cannot_go() -> None:
         Bench(built(top(TWO))).epoch(**{"in": batch([(("a", 2), -1)])})
 
 
+def test_a_value_may_go_as_an_equal_one_that_has_another_position() -> None:
+    bench = Bench(built(top(Selection("k", 2, True, str, Native))))
+    assert bench.epoch(**{"in": facts([("a", 1), ("a", 5), ("a", 7)])}) == {("a", (7, 5)): 1}
+    assert bench.epoch(**{"in": batch([(("a", 5.0), -1), (("a", 3), 1)])}) == {("a", (7, 5)): -1, ("a", (7, 3)): 1}
+    assert bench.epoch(**{"in": batch([(("a", 7), -1), (("a", True), -1)])}) == {("a", (7, 3)): -1, ("a", (3,)): 1}
+
+
 def test_a_value_without_an_order_fails_alone_too() -> None:
     with pytest.raises(DataError, match=r"step 'k': the function raised .* has no order; a number, text"):
         Bench(built(top(TWO))).epoch(**{"in": facts([("a", frozenset())])})

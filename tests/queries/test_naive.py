@@ -1,5 +1,6 @@
 """The naive evaluation gives the answers of the conformance cases, and LIKE those of its own."""
 
+import random
 from typing import Any
 
 import pytest
@@ -27,3 +28,24 @@ def test_like_fits_as_in_the_cases(case: dict[str, Any]) -> None:
     assert [(text, bool(pattern.fullmatch(text))) for text, _ in case["inputs"]] == [
         (text, fits) for text, fits in case["inputs"]
     ]
+
+
+def test_like_of_many_parts_takes_no_longer_than_to_look_for_each_part_once() -> None:
+    """Were other places tried too, neither would come to an end."""
+    assert like_pattern("%a" * 40 + "%b").fullmatch("a" * 2_000) is None
+    assert like_pattern("%A_" * 40 + "%b", ignore_case=True).fullmatch("ab" * 2_000) is not None
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_like_is_as_by_its_definition(seed: int) -> None:
+    def fits(pattern: str, text: str) -> bool:
+        if not pattern:
+            return not text
+        if pattern[0] == "%":
+            return any(fits(pattern[1:], text[at:]) for at in range(len(text) + 1))
+        return bool(text) and pattern[0] in {"_", text[0]} and fits(pattern[1:], text[1:])
+
+    draw = random.Random(seed)
+    for _ in range(400):
+        pattern, text = ("".join(draw.choices(of, k=draw.randrange(8))) for of in ("ab%%_", "ab"))
+        assert bool(like_pattern(pattern).fullmatch(text)) == fits(pattern, text), (pattern, text)

@@ -108,7 +108,7 @@ def in_one_order(node: Node, partitions: Mapping[str, int]) -> bool:
     """Whether all records of a key come from one partition of one topic, in its order."""
     rekeyed = False
     while True:
-        if not (node.inputs or node.crosses):
+        if node.reads:
             return not rekeyed or node.partition_count(partitions) == 1
         if not node.keeps_records or len(node.inputs) > 1:
             return False

@@ -215,6 +215,8 @@ def test_casts(expression: str, expected: Any) -> None:
         ("'a%b' LIKE 'a\\%b'", True),
         ("'axb' LIKE 'a\\%b'", False),
         ("'Hello' ILIKE 'h_LL%'", True),
+        ("repeat('a', 2000) LIKE '" + "%a" * 40 + "%b'", False),
+        ("'a\\' LIKE 'a\\\\'", True),
         ("'ab' NOT LIKE 'a%'", False),
         ("'a' || 1 || true", "a1true"),
         ("'it''s'", "it's"),

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 
 from eddy.errors import DataError
+from eddy.operators.views.values import like_pattern
 
 __all__ = [
     "initcap",
@@ -87,15 +88,8 @@ def like(ignore_case: bool) -> Callable[[str, str], bool]:
 
     @functools.lru_cache(256)
     def compiled(pattern: str) -> re.Pattern[str]:
-        parts, characters = [], iter(pattern)
-        for character in characters:
-            if character == "\\":
-                following = next(characters, None)
-                if following is None:
-                    raise DataError("LIKE: the pattern ends in \\; a character is needed after it")
-                parts.append(re.escape(following))
-            else:
-                parts.append({"%": ".*", "_": "."}.get(character) or re.escape(character))
-        return re.compile("".join(parts), re.DOTALL | (re.IGNORECASE if ignore_case else 0))
+        if (len(pattern) - len(pattern.rstrip("\\"))) % 2:
+            raise DataError("LIKE: the pattern ends in \\; a character is needed after it")
+        return like_pattern(pattern, ignore_case=ignore_case)
 
     return lambda text, pattern: compiled(pattern).fullmatch(text) is not None

@@ -132,7 +132,7 @@ class Gate:
     def shared(self) -> bool:
         """Whether some rows have to be sent: other workers own keys, or partitions are draining."""
         ownership = self._ownership
-        return bool(ownership.draining.get(self.topic)) or not ownership.all_of(self.partitions)
+        return bool(ownership.draining and self.draining) or not ownership.all_of(self.partitions)
 
     def own(self, batch: Batch, iteration: int = 0) -> Batch:
         """The rows that continue here; the others go to the outbox."""

@@ -26,6 +26,8 @@ __all__ = ["CommittedConsumer", "SourceTopic", "read_committed"]
 
 _SCHEMES = ("kafka", "aiokafka")
 _PAUSE_S = 0.005
+_WAIT_S = 0.1
+"""How long a call waits for records, at most; partitions that become active meanwhile wait for its end."""
 _FETCHED = 5_000
 """Records that one call fetches, at most; a fetch of the broker's may have many more, compressed."""
 
@@ -80,16 +82,15 @@ class CommittedConsumer(driver.Consumer):
 
     async def _getmany(self, active_partitions: set[TP] | None, timeout: float) -> Batches:
         """Fetch records; those of feeds that are full stay in aiokafka's buffers, which are bounded."""
-        records: Batches
-        if full := self._full(active_partitions or set()):
-            if full == active_partitions:
-                await asyncio.sleep(_PAUSE_S)
-                return {}
-            records = await super()._getmany(active_partitions - full, _PAUSE_S)  # type: ignore[operator]
-        else:  # the set itself: partitions that become active meanwhile count, too
-            records = await super()._getmany(active_partitions, timeout)
+        active = active_partitions or set()
+        full = self._full(active)
+        if full and full == active:
+            await asyncio.sleep(_PAUSE_S)
+            return {}
+        # a set of its own: should Faust pause all partitions meanwhile, an empty one would stand for all
+        records: Batches = await super()._getmany(active - full, _PAUSE_S if full else min(timeout, _WAIT_S))
         if not self.flow_active:
-            return records  # Faust drops them, and seeks back to where they begin
+            return records  # Faust drops them; it seeks back where it has committed, else the worker reads the log
         return {tp: batch for tp, batch in records.items() if not self._feed(tp, batch)}
 
     def _full(self, active: set[TP]) -> set[TP]:

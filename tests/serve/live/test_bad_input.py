@@ -3,22 +3,25 @@
 import json
 import socket
 import threading
+import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
 import eddy
+from eddy.serve.endpoint import endpoint_of
 from eddy.serve.live import http as http_module
 from eddy.serve.live.limits import Limits
+from eddy.serve.views.server import served
 from eddy.topology.queries.named import Queries
 from tests.serve.conftest import Page, fetch
 from tests.serve.live.sse import Client, asked
 from tests.serve.live.test_http import Site, queries
 from tests.serve.live.test_live import nodes
-from tests.serve.views.conftest import PATIENCE_S
+from tests.serve.views.conftest import PATIENCE_S, produce
 from tests.waiting import wait_for
 
 LIMITS = Limits(
@@ -265,3 +268,37 @@ def test_body_that_never_ends_is_refused(site: Site, monkeypatch: pytest.MonkeyP
     client = site.client(asked("t", "tree"))
     client.until(lambda: "t" in client.whole)
     assert client.post(close=["x" * 200] * 10)[0] == 413
+
+
+def test_value_that_json_cannot_show_ends_its_query_alone() -> None:
+    def encode(value: dict[str, str]) -> bytes:
+        return value["text"].encode("utf-8", "surrogatepass")
+
+    def decode(data: bytes) -> dict[str, str]:
+        return {"text": data.decode("utf-8", "surrogatepass")}
+
+    topology, asks = eddy.Topology(f"app{uuid.uuid4().hex[:8]}"), eddy.Queries()
+    topology.table("odd", key=eddy.String, value=eddy.Serde("odd", encode, decode))
+    topology.table("plain", key=eddy.String, value=eddy.Json())
+
+    @asks.query
+    def rows(table: str) -> eddy.Query:
+        return eddy.live_table(table)
+
+    with ExitStack() as stack:
+        log = stack.enter_context(closing(eddy.open_log()))
+        eddy.create_topics(topology, log)
+        stack.enter_context(eddy.run(topology, log))
+        server = stack.enter_context(served(endpoint_of("0"), topology, log, queries=asks))
+        client = Client(server.port, PATIENCE_S)
+        stack.callback(client.close)
+        client.asked.update((name, asked(name, "rows", table=name)) for name in ("odd", "plain"))
+        client.connect()
+        client.until(lambda: client.whole == {"odd", "plain"})
+        produce(log, "odd", {"a": b"\xed\xa0\x80"})
+        client.until(lambda: "odd" in client.errors)
+        client.ask(asked("again", "rows", table="odd"))
+        client.until(lambda: "again" in client.errors)
+        produce(log, "plain", {"a": b"{}"})
+        client.until(lambda: client.rows("plain") == [{"key": "a"}])
+        assert (client.errors.keys(), server.views.failure) == ({"odd", "again"}, None)

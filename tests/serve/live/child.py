@@ -14,8 +14,8 @@ import eddy
 from eddy.connectors.log import Log
 from eddy.serve.endpoint import endpoint_of
 from eddy.serve.views.server import served
+from tests.serve.live.families import family
 from tests.serve.live.test_http import queries
-from tests.serve.live.test_live import family
 
 __all__ = ["Order"]
 

@@ -18,9 +18,9 @@ from eddy.serve.live.limits import Limits
 from eddy.serve.views.server import served
 from eddy.topology.queries.named import Queries
 from tests.serve.conftest import Page, fetch
+from tests.serve.live.families import nodes
 from tests.serve.live.sse import Client, asked
 from tests.serve.live.test_http import Site, queries
-from tests.serve.live.test_live import nodes
 from tests.serve.views.conftest import PATIENCE_S, produce
 from tests.waiting import wait_for
 

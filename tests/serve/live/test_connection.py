@@ -10,7 +10,8 @@ from eddy.serve.live.connection import Connection
 from eddy.serve.live.events import Asked
 from eddy.serve.live.limits import Limits
 from eddy.serve.live.publisher import Publisher
-from tests.serve.live.test_live import Loaded, Running, nodes
+from tests.serve.live.families import nodes
+from tests.serve.live.test_live import Loaded, Running
 
 
 @pytest.fixture

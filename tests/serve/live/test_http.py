@@ -13,11 +13,10 @@ from eddy.serve.live.http import LivePages
 from eddy.serve.live.limits import Limits
 from eddy.serve.live.publisher import Publisher
 from eddy.serve.views.server import Served, served
-from eddy.topology.queries.naive import evaluate
 from tests.serve.conftest import Page, fetch
+from tests.serve.live.families import TREE, Family, Written, family, nodes
 from tests.serve.live.sse import Client, asked
-from tests.serve.live.test_live import TREE, Written, family, nodes
-from tests.serve.views.conftest import PATIENCE_S, produce
+from tests.serve.views.conftest import PATIENCE_S
 
 queries = eddy.Queries(claims=lambda headers: None if "x-nobody" in headers else {"user": headers.get("x-user", "")})
 
@@ -39,7 +38,7 @@ def mine(claims: eddy.Claims) -> eddy.Query:
     return nodes.where(nodes.parent == claims["user"])
 
 
-class Site:
+class Site(Family):
     """A family on an embedded log, its worker, and a server of its tables and queries."""
 
     def __init__(self, stack: ExitStack, limits: Limits | None = None) -> None:
@@ -50,7 +49,6 @@ class Site:
         self.server: Served = stack.enter_context(
             served(endpoint_of("0"), topology, self.log, queries=queries, limits=limits)
         )
-        self.written: dict[str, str] = {}
         self._stack = stack
         self.server.views.wait(timeout_s=PATIENCE_S)
 
@@ -77,23 +75,7 @@ class Site:
 
     def write(self, rows: Written) -> str:
         """Write rows; the token of an exact version that has them."""
-        self.written = {k: v for k, v in (self.written | rows).items() if v is not None}  # type: ignore[misc]
-        at = produce(self.log, "nodes", {key: None if row is None else row.encode() for key, row in rows.items()})
-        return self.server.views.wait(at, exact=True, timeout_s=PATIENCE_S).token
-
-    def answer(self, query: eddy.Query) -> Any:
-        """The naive answer over the rows that were written."""
-        counts: dict[str, int] = {}
-        for node in self.written:
-            above = self.written.get(node)
-            while above is not None:
-                counts[above] = counts.get(above, 0) + 1
-                above = self.written.get(above)
-        tables = {
-            "nodes": [{"id": key, "parent": value} for key, value in self.written.items()],
-            "descendants": [{"id": key, "count": value} for key, value in counts.items()],
-        }
-        return evaluate(query.syntax, tables)
+        return self.server.views.wait(self.produce(rows), exact=True, timeout_s=PATIENCE_S).token
 
 
 @pytest.fixture

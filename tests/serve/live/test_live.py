@@ -22,39 +22,13 @@ from eddy.serve.views.ordering import encode_key
 from eddy.serve.views.rows import Rows
 from eddy.serve.views.version import Version
 from eddy.state.memory import MemoryStore
-from eddy.topology.queries.naive import evaluate
 from eddy.topology.queries.nested import nested
+from tests.serve.live.families import TREE, Family, Written, family, nodes, totals
 from tests.serve.views.conftest import PATIENCE_S, produce
 from tests.waiting import wait_for
 
-nodes = eddy.live_table("nodes", key="id", value="parent")
-totals = eddy.live_table("descendants", key="id", value="count")
-Written = dict[str, str | None]
 
-
-def children(node: Any) -> eddy.Query:
-    return nodes.where(nodes.parent == node.id).nest(
-        children=children, total=lambda row: totals.where(totals.id == row.id).one()
-    )
-
-
-TREE = nodes.where(nodes.parent == "root").nest(children=children)
-
-
-def family(name: str) -> eddy.Topology:
-    topology = eddy.Topology(name)
-    parents = topology.table("nodes", key=eddy.String, value=eddy.String)
-    (
-        parents.to_relation()
-        .map(lambda node, parent: (parent, 1))
-        .recursively(lambda rows: rows.join(parents, lambda _, one, parent: (parent, 1)), name="ancestors")
-        .group_by_key()
-        .count("descendants")
-    )
-    return topology
-
-
-class Running:
+class Running(Family):
     """A family on an embedded log in memory, its worker, and views of it."""
 
     def __init__(self, stack: ExitStack) -> None:
@@ -63,29 +37,13 @@ class Running:
         eddy.create_topics(topology, self.log)
         stack.enter_context(eddy.run(topology, self.log))
         self.views = stack.enter_context(eddy.views(topology, self.log))
-        self.written: dict[str, str] = {}
 
     def write(self, rows: Written) -> dict[str, dict[int, int]]:
-        self.written = {k: v for k, v in (self.written | rows).items() if v is not None}  # type: ignore[misc]
-        return produce(self.log, "nodes", {key: None if row is None else row.encode() for key, row in rows.items()})
+        return self.produce(rows)
 
     def reach(self, view: eddy.LiveView, rows: Written) -> None:
         """Write rows, and wait until the view has them, exactly."""
         view.wait(self.write(rows), exact=True, timeout_s=PATIENCE_S)
-
-    def answer(self, query: eddy.Query) -> Any:
-        """The naive answer over the rows that were written."""
-        counts: dict[str, int] = {}
-        for node in self.written:
-            above = self.written.get(node)
-            while above is not None:
-                counts[above] = counts.get(above, 0) + 1
-                above = self.written.get(above)
-        tables = {
-            "nodes": [{"id": key, "parent": value} for key, value in self.written.items()],
-            "descendants": [{"id": key, "count": value} for key, value in counts.items()],
-        }
-        return evaluate(query.syntax, tables)
 
 
 @pytest.fixture

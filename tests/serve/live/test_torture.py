@@ -28,9 +28,9 @@ from eddy.serve.live.limits import Limits
 from eddy.topology.queries.naive import evaluate
 from tests.kafka import OwnBroker
 from tests.serve.live.child import Order
+from tests.serve.live.families import TREE, Written, family, nodes
 from tests.serve.live.sse import Client, asked
 from tests.serve.live.test_http import Site
-from tests.serve.live.test_live import TREE, Written, family, nodes
 from tests.serve.views.conftest import produce
 from tests.waiting import wait_for
 

@@ -17,6 +17,7 @@ from tests.serve.conftest import Page, fetch
 from tests.serve.live.families import TREE, Family, Written, family, nodes
 from tests.serve.live.sse import Client, asked
 from tests.serve.views.conftest import PATIENCE_S
+from tests.waiting import wait_for
 
 queries = eddy.Queries(claims=lambda headers: None if "x-nobody" in headers else {"user": headers.get("x-user", "")})
 
@@ -174,6 +175,8 @@ def test_server_whose_queries_have_ended_says_so(site: Site, monkeypatch: pytest
     monkeypatch.setattr(site.server.views.live_server()._engine, "apply", breaks)
     site.write({"a": "root"})
     client.until(lambda: "broken" in client.errors.get("t", {}).get("message", ""))
+    wait_for(lambda: site.get("/healthz").status == site.get("/readyz").status == 503, PATIENCE_S)
+    wait_for(lambda: site.get("/v1/queries/tree", tag).status not in (200, 304), PATIENCE_S)
     assert [site.get(path).status for path in ("/healthz", "/readyz", "/v1/tables")] == [503, 503, 200]
     assert site.get("/readyz").json["reason"] == "live queries have ended"
     assert "eddy_live_ended 1.0" in site.get("/metrics").text

@@ -30,6 +30,9 @@ SESSION = "EDDY_TESTS_SESSION"
 QUICK_TO_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """A JVM with these starts in two thirds of the time; what it runs for long would be slower."""
 
+NEVER_BY_AGE = {"log.retention.ms": "-1"}
+"""Records of tests are of 1970: a broker that deletes old ones would do so in the middle of a test."""
+
 ADMIN, ADMIN_PASSWORD = "admin", "admin-secret"
 USERS = {ADMIN: ADMIN_PASSWORD, "eddy": "eddy-secret", "stranger": "stranger-secret"}
 
@@ -82,7 +85,7 @@ def brokers_folder(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fix
 @pytest.fixture(scope="session")
 def broker(brokers_folder: Path) -> str:
     """The address of a broker without passwords, which the tests of the session share."""
-    shared = Broker(brokers_folder / "shared")
+    shared = Broker(brokers_folder / "shared", settings=NEVER_BY_AGE)
     shared.start()
     return shared.bootstrap
 
@@ -124,7 +127,7 @@ def security() -> dict[str, str]:
 @pytest.fixture(scope="session")
 def secured_broker(brokers_folder: Path) -> Secured:
     """A broker with passwords and ACLs, which the tests of the session share."""
-    shared = Broker(brokers_folder / "secured", settings=security(), heap_mib=256)
+    shared = Broker(brokers_folder / "secured", settings=security() | NEVER_BY_AGE, heap_mib=256)
     shared.start()
     return Secured(shared.bootstrap)
 
@@ -134,9 +137,10 @@ def own_broker(brokers_folder: Path) -> Iterator[OwnBroker]:
     """Make a broker for the test alone, not yet started. It is killed and removed with the test."""
     made: list[Broker] = []
 
-    def make(**arguments: object) -> Broker:
+    def make(settings: Mapping[str, str] | None = None, **arguments: object) -> Broker:
         folder = brokers_folder / uuid.uuid4().hex[:12]
-        made.append(Broker(folder, **{"heap_mib": 256, "java_options": QUICK_TO_START, **arguments}))  # type: ignore[arg-type]
+        settings = NEVER_BY_AGE | dict(settings or {})
+        made.append(Broker(folder, settings=settings, **{"heap_mib": 256, "java_options": QUICK_TO_START, **arguments}))  # type: ignore[arg-type]
         return made[-1]
 
     yield make

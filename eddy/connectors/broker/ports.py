@@ -38,6 +38,7 @@ def free_port() -> int:
     It is below those that systems hand out to clients by themselves. Of those, one could be gone before a server is
     started again on it, and a client that keeps on connecting to one where nobody listens may connect to itself.
     """
-    while not is_free(port := random.randrange(_LOWEST, _HIGHEST)):
+    # The system's own numbers: two programs with the same seed would choose the same ports.
+    while not is_free(port := random.SystemRandom().randrange(_LOWEST, _HIGHEST)):
         pass
     return port

@@ -23,6 +23,7 @@ __all__ = ["Broker"]
 
 _POLL_S = 0.05
 _DIES_S = 10.0
+_TAKEN = b"Address already in use"
 _QUICK_TO_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
@@ -94,7 +95,20 @@ class Broker:
 
         Raises: ConnectorError without Java or jars, with a port that is taken, or if Kafka ends or takes too long.
         """
-        started = self.launch()
+        port = self._port or self._home.about().get("port")
+        try:
+            return self._start(port, timeout_s)
+        except ConnectorError:
+            if not self._home.says(_TAKEN):
+                raise
+            return self._start(port, timeout_s)  # a port that was free when it was chosen was taken since: on another
+
+    def launch(self) -> bool:
+        """Start it, unless it runs, without waiting: the nodes of a cluster wait for each other."""
+        return self._launch(self._port or self._home.about().get("port"))
+
+    def _start(self, port: int | None, timeout_s: float) -> bool:
+        started = self._launch(port)
         try:
             self.wait(timeout_s)
         except BaseException:
@@ -103,8 +117,8 @@ class Broker:
             raise
         return started
 
-    def launch(self) -> bool:
-        """Start it, unless it runs, without waiting: the nodes of a cluster wait for each other."""
+    def _launch(self, port: int | None) -> bool:
+        """Start it, unless it runs, on `port` or a free one."""
         if self.running:
             return False
         self._home.make()
@@ -112,7 +126,7 @@ class Broker:
         with process.claimed(self.folder) as lock:
             if lock is None:
                 return False
-            port, settings = self._settings_for(self._port or self._home.about().get("port"))
+            port, settings = self._settings_for(port)
             self._home.prepare(port, jars.version, settings)
             if not self._home.formatted:
                 self._format(java, jars)

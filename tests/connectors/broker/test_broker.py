@@ -17,7 +17,8 @@ from confluent_kafka.admin import (
 )
 
 from eddy import ConnectorError
-from eddy.connectors.broker import Broker, free_port, kafka_version
+from eddy.connectors.broker import Broker, free_port, kafka_version, server
+from eddy.connectors.broker.ports import is_free
 from tests.kafka import OwnBroker, Secured, StartCluster
 
 WAIT_S = 30.0
@@ -98,6 +99,19 @@ def test_port_that_is_taken_is_named(own_broker: OwnBroker) -> None:
         port = server.getsockname()[1]
         with pytest.raises(ConnectorError, match=rf"port {port} of 127\.0\.0\.1 is taken .* --port \d+"):
             own_broker(port=port).start()
+
+
+def test_port_that_is_taken_just_after_it_was_chosen_costs_a_second_start(
+    own_broker: OwnBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server_in_the_way:
+        taken = server_in_the_way.getsockname()[1]
+        chosen = [taken]
+        monkeypatch.setattr(server, "free_port", lambda: chosen.pop() if chosen else free_port())
+        monkeypatch.setattr(server, "is_free", lambda port: port == taken or is_free(port))
+        one = own_broker()
+        one.start()
+        assert (one.running, one.port != taken) == (True, True)
 
 
 def test_setting_that_kafka_refuses_is_told_in_kafkas_words(own_broker: OwnBroker) -> None:

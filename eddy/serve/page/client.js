@@ -117,11 +117,10 @@ export class Buckets {
   /** Keep what was made of a bucket, unless the path to it has a part in it: in a cycle, or below a bounded depth. */
   #keep(frame, made, above) {
     if (frame.id === null) return;
-    const pure = frame.pure && placeOf(frame.id) === frame.id;
-    frame.pure = pure;
+    frame.pure &&= placeOf(frame.id) === frame.id;
     for (const id of frame.through) addAbove(this.#bucket(id), frame.id);
     const bucket = this.#bucket(frame.id);
-    if (pure) bucket.made = made;
+    if (frame.pure) bucket.made = made;
     if (above !== undefined) addAbove(bucket, above.id);
   }
 
@@ -282,7 +281,7 @@ export class View {
   #buckets = new Buckets();
   #staged = null;
   #rows;
-  #first = Promise.withResolvers?.() ?? deferred();
+  #first = deferred();
 
   constructor(connection, id, name, args, { skip, limit } = {}) {
     this.#connection = connection;
@@ -377,10 +376,10 @@ export class View {
   /** @internal The state as the server or the connection says. */
   takeState(state, error = null) {
     if (this.state === "closed" || this.state === "error") return;
-    if (state === "offline" && this.#staged) this.#staged = null;
+    if (state === "offline") this.#staged = null;
     this.error = error;
     if (error) this.#first.reject(error);
-    this.#set(state, []);
+    this.#set(state);
   }
 
   #set(state, changed = []) {

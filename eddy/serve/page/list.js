@@ -47,7 +47,7 @@ export class List {
 
   /** Draw the rows in view again, in the next frame. */
   refresh() {
-    if (!this.#frame) this.#frame = requestAnimationFrame(() => this.#paint());
+    this.#frame ||= requestAnimationFrame(() => this.paint());
   }
 
   go(index) {
@@ -74,7 +74,9 @@ export class List {
     return top / this.#stretch();
   }
 
-  #paint() {
+  /** Draw them now: for a caller that is in a frame of its own. */
+  paint() {
+    cancelAnimationFrame(this.#frame);
     this.#frame = 0;
     const [first, last] = this.view;
     const shift = this.element.scrollTop - this.#top(this.element.scrollTop);

@@ -8,6 +8,8 @@ const PAGE_ROWS = 500;
 const KEPT_PAGES = 40;
 const base = new URL(".", location.href).href.replace(/\/$/, "");
 const $ = (id) => document.getElementById(id);
+const encode = encodeURIComponent;
+const dim = (text) => make("p", { class: "dim" }, text);
 
 let token = sessionStorage.getItem("eddy-token");
 let topology = null;
@@ -134,7 +136,7 @@ async function poll() {
 // Topology
 
 function rowsOf(pairs) {
-  return pairs.filter(([, value]) => value !== undefined && value !== "–").flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, String(value))]);
+  return pairs.filter(([, value]) => value != null && value !== "–").flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, String(value))]);
 }
 
 function lagOf(topic) {
@@ -181,24 +183,22 @@ async function showTopology(main) {
 }
 
 function drawStep(place, step) {
-  const recursion = step.strategy && [["runs by", step.strategy]];
   const held = (figures.get("held_partitions") ?? []).find(({ labels }) => labels.step === step.name)?.value;
   place.replaceChildren(
     make("h2", {}, { topic: "Topic", recursion: "Recursion", variable: "Rows of the recursion", exchange: "Exchange" }[step.form] ?? "Step"),
     make("dl", { class: "left" }, rowsOf([
-      ["name", step.name], ["topic", step.topic ?? undefined], ["lag", lagOf(step.topic)], ["inside", step.loop ?? undefined],
-      ["stores", step.stores.join(", ") || undefined], ...(recursion || []), ["held partitions", held],
+      ["name", step.name], ["topic", step.topic], ["lag", lagOf(step.topic)], ["inside", step.loop],
+      ["stores", step.stores.join(", ") || undefined], ["runs by", step.strategy], ["held partitions", held],
     ])),
   );
 }
 
 function drawFigures(place) {
-  const worker = figures.has("epochs_total");
   place.replaceChildren(
-    make("h2", {}, worker ? "This worker" : "This view server"),
+    make("h2", {}, figures.has("epochs_total") ? "This worker" : "This view server"),
     make("dl", {}, rowsOf([
       ["state", health?.state],
-      ["partitions", worker ? count("owned_partitions") : undefined],
+      ["partitions", count("owned_partitions")],
       ["records in", count("records_total")],
       ["records out", count("written_records_total")],
       ["epochs", count("epochs_total")],
@@ -229,7 +229,7 @@ function drawTrouble(place) {
     counts.length || told.length ? "" : make("p", { class: "dot good" }, "none"),
     counts.length ? make("dl", {}, rowsOf(counts)) : "",
     ...told.map((text) => make("p", { class: "error" }, text)),
-    figure("skipped_records_total") ? make("p", { class: "dim" }, `With --on-error dead-letter they are in ${topology.application}-dead-letter.`) : "",
+    figure("skipped_records_total") ? dim(`With --on-error dead-letter they are in ${topology.application}-dead-letter.`) : "",
   );
 }
 
@@ -242,10 +242,10 @@ async function showTables(main) {
       make("h1", {}, "Tables"),
       make("table", {}, make("thead", {}, make("tr", {}, ...["name", "kind", "key", "value"].map((head) => make("th", { scope: "col" }, head)), make("th", { class: "number", scope: "col" }, "rows"))),
         make("tbody", {}, ...tables.map((table) => make("tr", {},
-          make("td", {}, make("a", { href: `#/tables/${encodeURIComponent(table.name)}` }, table.name)),
+          make("td", {}, make("a", { href: `#/tables/${encode(table.name)}` }, table.name)),
           ...[table.kind, table.key, table.value].map((each) => make("td", {}, each)),
           make("td", { class: "number" }, number(table.rows)))))),
-      make("p", { class: "dim" }, exact ? "All tables are exactly of one cut." : "The latest records may be part of a transaction."),
+      dim(exact ? "All tables are exactly of one cut." : "The latest records may be part of a transaction."),
     );
   };
   await draw();
@@ -253,13 +253,14 @@ async function showTables(main) {
   afterPoll = async () => document.activeElement?.closest("table") || draw();
 }
 
+const listOf = (value) => (Array.isArray(value) ? value : [value]);
 const shown = (value) => (typeof value === "string" ? value : JSON.stringify(value));
 
 /** The rows of a table, a page at a time: the key that ends a page is where the next one begins. */
 class Pages {
   pages = new Map();
   starts = [null];
-  isEnd = false;
+  #tail = 1; // the rows of the last page, once it is known that there is no other
   #loading = new Set();
 
   constructor(path, changed) {
@@ -268,11 +269,8 @@ class Pages {
   }
 
   get count() {
-    const last = this.starts.length - 1;
-    return last * PAGE_ROWS + (this.isEnd ? (this.sizes.get(last) ?? 0) : 1);
+    return (this.starts.length - 1) * PAGE_ROWS + this.#tail;
   }
-
-  sizes = new Map();
 
   row(index) {
     const page = Math.floor(index / PAGE_ROWS);
@@ -284,15 +282,18 @@ class Pages {
   async load(page) {
     if (this.#loading.has(page) || page >= this.starts.length) return;
     const after = this.starts[page];
-    const path = `${this.path}&limit=${PAGE_ROWS}${after === null ? "" : `&after=${encodeURIComponent(after)}`}`;
+    const path = `${this.path}&limit=${PAGE_ROWS}${after === null ? "" : `&after=${encode(after)}`}`;
     this.#loading.add(page);
     try {
       const { rows, next } = await ask(path);
       this.pages.set(page, rows);
-      this.sizes.set(page, rows.length);
-      if (next !== null && this.starts[page + 1] !== next) this.starts.splice(page + 1, Infinity, next);
-      if (next === null) this.starts.splice(page + 1);
-      this.isEnd = next === null || (this.isEnd && page < this.starts.length - 1);
+      if (next === null) {
+        this.starts.splice(page + 1);
+        this.#tail = rows.length;
+      } else if (this.starts[page + 1] !== next) {
+        this.starts.splice(page + 1, Infinity, next);
+        this.#tail = 1;
+      }
       for (const far of this.pages.keys()) if (this.pages.size > KEPT_PAGES && Math.abs(far - page) > KEPT_PAGES / 2) this.pages.delete(far);
       this.changed();
     } finally {
@@ -307,7 +308,7 @@ class Pages {
 
 async function showTable(main, name) {
   const search = make("input", { id: "search", type: "search", placeholder: "the beginning of a key" });
-  const detail = make("section", { class: "card", "aria-live": "polite" }, make("p", { class: "dim" }, "Choose a row."));
+  const detail = make("section", { class: "card", "aria-live": "polite" }, dim("Choose a row."));
   const note = make("p", { class: "bar" });
   let pages;
   const list = new List({
@@ -324,8 +325,8 @@ async function showTable(main, name) {
     },
   });
   const open = () => {
-    const prefix = search.value ? `prefix=${encodeURIComponent(search.value)}` : "";
-    const own = (pages = new Pages(`v1/tables/${encodeURIComponent(name)}?${prefix}`, () => {
+    const prefix = search.value ? `prefix=${encode(search.value)}` : "";
+    const own = (pages = new Pages(`v1/tables/${encode(name)}?${prefix}`, () => {
       if (own !== pages) return;
       list.count = own.count;
       note.replaceChildren(own.count ? "" : prefix ? "No key begins like this." : "This table has no rows.");
@@ -358,7 +359,7 @@ async function showQueries(main) {
   const { queries = [] } = await ask("v1/queries", { also: [404] });
   main.replaceChildren(
     make("h1", {}, "Live queries"),
-    queries.length ? "" : make("p", { class: "dim" }, "This application has no named queries."),
+    queries.length ? "" : dim("This application has no named queries."),
     ...queries.map((query) => make("section", { class: "card" }, make("h2", {}, query.name), query.description ? make("p", {}, query.description) : "", argumentForm(query, {}))),
   );
 }
@@ -372,7 +373,7 @@ function argumentForm(query, given) {
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     const set = new URLSearchParams(inputs.filter((input) => input.value !== "").map((input) => [input.name, input.value]));
-    const hash = `#/queries/${encodeURIComponent(query.name)}?${set}`;
+    const hash = `#/queries/${encode(query.name)}?${set}`;
     if (location.hash === hash) show();
     else location.hash = hash;
   });
@@ -396,7 +397,7 @@ async function showQuery(main, name, parameters) {
   const given = Object.fromEntries(parameters);
   const types = Object.fromEntries(query.arguments.map((each) => [each.name, each.type]));
   const lacking = query.arguments.some((each) => each.required && !(each.name in given));
-  const place = make("div", { class: "card" }, make("p", { class: "dim" }, lacking ? "Fill in the arguments." : "Connecting …"));
+  const place = make("div", { class: "card" }, dim(lacking ? "Fill in the arguments." : "Connecting …"));
   const note = make("p", { class: "bar", role: "status" });
   main.replaceChildren(make("h1", {}, make("a", { href: "#/queries" }, "Live queries"), ` / ${name}`), query.arguments.length ? argumentForm(query, given) : "", place, note);
   if (lacking) return;
@@ -407,12 +408,13 @@ async function showQuery(main, name, parameters) {
   let frame = 0;
   const draw = () => {
     frame = 0;
-    const says = { complete: "live", unknown: "a table is read anew", offline: "away; trying again", connecting: "connecting" };
+    const says = { complete: "live", unknown: "a table is read anew", offline: "away; trying again" };
     if (view.shape && !view.error) {
       tree.take();
       if (place.firstChild !== tree.element) place.replaceChildren(tree.element);
+      tree.list.paint();
     } else if (view.error) place.replaceChildren(make("p", { class: "error" }, view.error.message));
-    note.replaceChildren(make("span", { class: `dot ${view.state === "complete" ? "good" : "bad"}` }, view.error ? "ended" : says[view.state]),
+    note.replaceChildren(make("span", { class: `dot ${view.state === "complete" ? "good" : "bad"}` }, view.error ? "ended" : (says[view.state] ?? view.state)),
       view.version ? make("span", {}, view.version.exact ? "exact" : "committed, not exact") : "", make("span", {}, tree.summary));
   };
   const stop = view.subscribe(() => (frame ||= requestAnimationFrame(draw)));
@@ -455,7 +457,7 @@ class Tree {
       return;
     }
     this.element = this.list.element;
-    const top = Array.isArray(rows) ? rows : [rows];
+    const top = listOf(rows);
     this.summary = `${number(top.length)} ${top.length === 1 ? "row" : "rows"} at the top`;
     this.#items = this.#flat(top);
     this.list.count = this.#items.length;
@@ -494,13 +496,10 @@ class Tree {
     let belowLevel = level;
     if (found.length === 1 && Object.keys(nests).length === 1) {
       const [[name, next]] = found;
-      below = Array.isArray(row[name]) ? row[name] : [row[name]];
+      below = listOf(row[name]);
       belowLevel = this.#levelOf(next);
     } else if (found.length)
-      below = found.map(([name, next]) => {
-        const list = Array.isArray(row[name]) ? row[name] : [row[name]];
-        return new Nest(name, list, this.#levelOf(next));
-      });
+      below = found.map(([name, next]) => new Nest(name, listOf(row[name]), this.#levelOf(next)));
     return { row, key: own, depth, below: below?.length ? below : null, level: belowLevel, nests };
   }
 
@@ -552,14 +551,14 @@ class Tree {
 // Why a value is what it is
 
 function whyLink(table, key) {
-  return make("p", {}, make("a", { href: `#/why/${encodeURIComponent(table)}?key=${encodeURIComponent(shown(key))}` }, "Why is it so?"));
+  return make("p", {}, make("a", { href: `#/why/${encode(table)}?key=${encode(shown(key))}` }, "Why is it so?"));
 }
 
 async function showWhy(main, name, parameters) {
   const key = parameters.get("key") ?? "";
-  main.replaceChildren(make("h1", {}, `Why: ${name} / ${key}`), make("p", { class: "dim" }, "Computing it again from the tables …"));
-  const found = await ask(`v1/trace/${encodeURIComponent(name)}?key=${encodeURIComponent(key)}`);
-  main.replaceChildren(make("h1", {}, make("a", { href: `#/tables/${encodeURIComponent(name)}` }, name), ` / ${key}`), make("div", { class: "card" }, make("pre", {}, found.text)));
+  main.replaceChildren(make("h1", {}, `Why: ${name} / ${key}`), dim("Computing it again from the tables …"));
+  const found = await ask(`v1/trace/${encode(name)}?key=${encode(key)}`);
+  main.replaceChildren(make("h1", {}, make("a", { href: `#/tables/${encode(name)}` }, name), ` / ${key}`), make("div", { class: "card" }, make("pre", {}, found.text)));
 }
 
 // Pages

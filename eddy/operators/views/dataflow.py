@@ -96,6 +96,7 @@ class Dataflow:
         self._rank = 0
         self._queue: list[tuple[int, Operator]] = []
         self._outputs: list[Operator] = []
+        self._called: list[Operator] = []
 
     def __len__(self) -> int:
         return len(self._shared)
@@ -144,9 +145,8 @@ class Dataflow:
                 self.release(source)
 
     def step(self, deltas: Mapping[str, Mapping[Flat, Row | None]]) -> list[Operator]:
-        """One batch. Returns the operators that were called; `end` has to be called on each after it is read."""
-        queue, schedule = self._queue, self._schedule
-        called: list[Operator] = []
+        """One batch. Returns the outputs that were called; call `end` after they are read."""
+        queue, schedule, called = self._queue, self._schedule, self._called
         for name, delta in deltas.items():
             table = self.tables[name]
             table.take(delta)
@@ -162,11 +162,20 @@ class Dataflow:
             if operator.out:
                 for dependent in operator.dependents:
                     schedule(dependent)
-        outputs, self._outputs = self._outputs, []
-        for operator in outputs:
-            operator.is_scheduled = False
-            operator.step(schedule)
-        return called + outputs
+        outputs = self._outputs
+        if outputs:
+            self._outputs = []
+            for operator in outputs:
+                operator.is_scheduled = False
+                operator.step(schedule)
+            called += outputs
+        return outputs
+
+    def end(self) -> None:
+        """The batch is over, for all operators that it has called."""
+        for operator in self._called:
+            operator.end()
+        self._called.clear()
 
     def _schedule(self, operator: Operator) -> None:
         if not operator.is_scheduled:

@@ -13,7 +13,7 @@ Cost: of a move O(depth), of a removal O(rows that go).
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -200,21 +200,27 @@ class ViewOperator(Operator):
     def _show_moved(self, bucket: Bucket, delta: WindowDelta, gone: list[tuple[Bucket, Row]]) -> None:
         """The same for the rows that left or entered; those that did both are moved, and perhaps set."""
         ordered = bucket.level.ordered
-        left = {ordered.key_of(position): (index, position) for index, position in delta.left}
+        key_of, ops = ordered.key_of, self.ops
+        left = {key_of(position): (index, position) for index, position in delta.left}
         stayed: list[tuple[int, int, Flat]] = []
+        come: list[tuple[int, Flat]] = []
         for index, position in delta.entered:
-            before = left.pop(ordered.key_of(position), None)
-            if before is not None:
+            before = left.pop(key_of(position), None)
+            if before is None:
+                come.append((index, position))
+            else:
                 stayed.append((before[0], index, position))
         self.rows += len(delta.entered) - len(delta.left)
-        stays = {position for _, _, position in stayed}
         if self.actions is not None:
-            self._note(bucket, left, stayed, stays, delta)
-        self.ops += [Remove(bucket.id, index) for index, _ in left.values()]
-        self.ops += self._inserts(bucket, (), [(i, p) for i, p in delta.entered if p not in stays])
-        self.ops += [Move(bucket.id, before, index) for before, index in _moves(stayed, delta)]
-        for _, index, position in stayed:
-            self._set(bucket, index, position, gone)
+            self._note(bucket, left, stayed, come, delta)
+        for index, _ in left.values():
+            ops.append(Remove(bucket.id, index))
+        if come:
+            ops += self._inserts(bucket, (), come)
+        if stayed:
+            ops += [Move(bucket.id, before, index) for before, index in _moves(stayed, delta)]
+            for _, index, position in stayed:
+                self._set(bucket, index, position, gone)
         if bucket.level.nests:
             for _, position in left.values():
                 gone.append((bucket, ordered.was(position)))
@@ -224,7 +230,7 @@ class ViewOperator(Operator):
         bucket: Bucket,
         left: Iterable[Flat],
         stayed: Iterable[tuple[int, int, Flat]],
-        stays: Container[Flat],
+        come: Iterable[tuple[int, Flat]],
         delta: WindowDelta,
     ) -> None:
         """Keep the actions of one window."""
@@ -237,9 +243,8 @@ class ViewOperator(Operator):
 
         for key in left:
             note("remove", key)
-        for _, position in delta.entered:
-            if position not in stays:
-                note("insert", ordered.key_of(position))
+        for _, position in come:
+            note("insert", ordered.key_of(position))
         for before, now, position in stayed:
             note("update" if before == now else "move", ordered.key_of(position))
         for _, position in delta.changed:
@@ -421,7 +426,7 @@ def _moves(stayed: list[tuple[int, int, Flat]], delta: WindowDelta) -> list[tupl
         for before, now, _ in sorted(stayed)
         if before - bisect_left(befores, before) == now - bisect_left(nows, now)
     ]
-    in_place = set(_rising(steady))
+    in_place = set(_rising(steady) if len(steady) > 1 else steady)
     return [(before, now) for before, now, _ in stayed if now not in in_place]
 
 

@@ -43,6 +43,10 @@ class BucketDelta:
     added: list[Flat]
     changed: list[Flat]
 
+    def least(self) -> Flat:
+        """The first position in it."""
+        return min([*self.removed, *self.added, *self.changed])
+
 
 @dataclass(slots=True)
 class WindowDelta:
@@ -125,7 +129,7 @@ class SortedBucket:
 class Window:
     """One window of one bucket, for `owner`. `first` is the index of `lo` in the bucket, `size` the rows inside."""
 
-    __slots__ = ("bounds", "bucket", "first", "hi", "lo", "owner", "size")
+    __slots__ = ("bounds", "bucket", "edge", "first", "hi", "lo", "owner", "size")
 
     def __init__(self, bucket: SortedBucket, bounds: Bounds, owner: Owner) -> None:
         self.bucket, self.bounds, self.owner = bucket, bounds, owner
@@ -144,6 +148,8 @@ class Window:
         self.first, self.size = first, max(0, end - first)
         self.lo: Any = positions[first] if self.size else None
         self.hi: Any = positions[end - 1] if self.size else None
+        self.edge: Any = self.hi if self.size and self.size == bounds.limit else None
+        """Changes after this position do not matter; None where all do."""
 
     def rows(self) -> Sequence[Flat]:
         """The positions inside."""
@@ -157,51 +163,50 @@ class Window:
 
     def step(self, delta: BucketDelta) -> WindowDelta:
         """The rows that left, entered and changed, now that the bucket has its delta."""
-        return self._step(delta) if self._reaches(delta) else _NOTHING
+        if self.edge is not None and delta.least() > self.edge:
+            return _NOTHING
+        return self._step(delta)
 
     def _step(self, delta: BucketDelta, *, moved: bool = False) -> WindowDelta:
         removed, added = delta.removed, delta.added
         if not removed and not added and not moved:
             return WindowDelta([], [], self._changed(delta.changed))
-        positions, rank = self.bucket.positions, self.bucket.rank
-        lo, hi, old_first = self.lo, self.hi, self.first
+        lo, hi, old_first, rank = self.lo, self.hi, self.first, self.bucket.rank
         self._place()
-        fresh = set(added)
-        left = [key for key in removed if lo is not None and lo <= key <= hi]
-        entered = [key for key in added if self.lo is not None and self.lo <= key <= self.hi]
+        left, entered = _inside(removed, lo, hi), _inside(added, self.lo, self.hi)
+        if lo != self.lo or hi != self.hi:
+            self._cross(lo, hi, set(added), left, entered)
+        if left:
+            before = _before(rank, sorted(removed), sorted(added), old_first)
+            left = sorted([(before(key), key) for key in left])
+        if entered:
+            first = self.first
+            entered = sorted([(rank(key) - first, key) for key in entered])
+        return WindowDelta(left, entered, self._changed(_inside(delta.changed, lo, hi)))
+
+    def _cross(self, lo: Any, hi: Any, fresh: set[Flat], left: list[Any], entered: list[Any]) -> None:
+        """Add the rows between the old bounds, [lo, hi], and those of now, that have not come just now."""
+        positions, rank = self.bucket.positions, self.bucket.rank
         first, end = self.first, self.first + self.size
         if lo is None:
             entered += [key for key in positions[first:end] if key not in fresh]
-        else:
-            kept, stop = rank(lo), rank(hi)
-            stop += stop < len(positions) and positions[stop] == hi
-            for a, b in ((kept, min(stop, first)), (max(kept, end), stop)) if self.size else ((kept, stop),):
-                left += [key for key in positions[a:b] if key not in fresh] if a < b else []
-            for a, b in ((first, min(end, kept)), (max(first, stop), end)) if kept < stop else ((first, end),):
-                entered += [key for key in positions[a:b] if key not in fresh] if a < b else []
-        stayed = [key for key in delta.changed if lo is not None and lo <= key <= hi]
-        before = _before(rank, sorted(removed), sorted(added), old_first)
-        return WindowDelta(
-            sorted((before(key), key) for key in left),
-            sorted((rank(key) - first, key) for key in entered),
-            self._changed(stayed),
-        )
+            return
+        kept, stop = rank(lo), rank(hi)
+        stop += stop < len(positions) and positions[stop] == hi
+        for a, b in ((kept, min(stop, first)), (max(kept, end), stop)) if self.size else ((kept, stop),):
+            left += [key for key in positions[a:b] if key not in fresh] if a < b else []
+        for a, b in ((first, min(end, kept)), (max(first, stop), end)) if kept < stop else ((first, end),):
+            entered += [key for key in positions[a:b] if key not in fresh] if a < b else []
 
     def _changed(self, positions: list[Flat]) -> list[tuple[int, Flat]]:
         """Of rows that changed at their positions: those inside, with their index."""
-        lo, hi, rank, first = self.lo, self.hi, self.bucket.rank, self.first
-        return [(rank(key) - first, key) for key in positions if lo is not None and lo <= key <= hi]
+        rank, first = self.bucket.rank, self.first
+        return [(rank(key) - first, key) for key in _inside(positions, self.lo, self.hi)] if positions else []
 
-    def _reaches(self, delta: BucketDelta) -> bool:
-        """Whether a change can matter: those beyond the last row of a full window do not."""
-        limit, hi = self.bounds.limit, self.hi
-        if limit is None or self.size < limit or hi is None:
-            return limit != 0
-        for positions in (delta.removed, delta.added, delta.changed):
-            for position in positions:
-                if position <= hi:
-                    return True
-        return False
+
+def _inside(positions: list[Flat], lo: Any, hi: Any) -> list[Any]:
+    """Those within bounds; none where there are no bounds."""
+    return [key for key in positions if lo <= key <= hi] if positions and lo is not None else []
 
 
 def _before(rank: Callable[[Flat], int], removed: list[Flat], added: list[Flat], first: int) -> Callable[[Flat], int]:

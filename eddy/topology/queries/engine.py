@@ -109,15 +109,15 @@ class LiveQueries:
 
         A view whose bound is exceeded has an empty patch and an `operator.failure`.
         """
-        called = self._dataflow.step(deltas)
+        outputs = self._dataflow.step(deltas)
         self.actions = {view: self._actions(view) for view in self._logged}
         found = []
-        for operator in called:
-            if isinstance(operator, ViewOperator):
-                view = self._by_operator.get(operator)
-                if view is not None and (operator.ops or operator.failure is not None):
-                    found.append((view, operator.ops))
-            operator.end()
+        for operator in outputs:
+            assert isinstance(operator, ViewOperator)
+            view = self._by_operator.get(operator)
+            if view is not None and (operator.ops or operator.failure is not None):
+                found.append((view, operator.ops))
+        self._dataflow.end()
         return found
 
     def _actions(self, view: View) -> list[Action]:

@@ -18,8 +18,8 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import BaseRoute, Mount, Route
-from starlette.types import ASGIApp
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from eddy.errors import EddyError, NotReadyError
 from eddy.serve.views.trace import Trace, trace
@@ -41,6 +41,7 @@ FILES = {
     "/client.d.ts": "client.d.ts",
 }
 """The files by their paths."""
+_PATHS = {*FILES, "/topology"}
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -60,15 +61,16 @@ class _Description(msgspec.Struct):
 
 def with_page(app: ASGIApp, topology: Topology, views: Views) -> ASGIApp:
     """An ASGI application of views with the page beside it."""
-    routes: list[BaseRoute] = [
-        *page_routes(),
-        topology_route(topology),
-        trace_route(topology, lambda: views),
-        Mount("/", app),
-    ]
-    made = Starlette(routes=routes)
-    made.router.redirect_slashes = False
-    return made
+    traced = trace_route(topology, lambda: views)
+    page = Starlette(routes=[*page_routes(), topology_route(topology), traced])
+    page.router.redirect_slashes = False
+
+    async def either(scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope.get("path", "")  # looked up: most requests are for rows, and would try each route in turn
+        is_page = path in _PATHS or path.startswith("/v1/trace/")
+        await (page if is_page else app)(scope, receive, send)
+
+    return either
 
 
 def page_routes() -> list[BaseRoute]:

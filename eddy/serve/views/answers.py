@@ -1,6 +1,7 @@
 """Answers over HTTP: JSON with its version, and errors with their status."""
 
 import hashlib
+from functools import lru_cache
 
 import msgspec
 from starlette.requests import Request
@@ -54,8 +55,9 @@ def whole_number(request: Request, name: str) -> int | None:
     return int(text)
 
 
+@lru_cache(maxsize=64)
 def tag_of(token: str, exact: bool) -> dict[str, str]:
-    """The header that names a version."""
+    """The header that names a version. Not to be changed: many readers ask for one version."""
     digest = hashlib.blake2b(f"{token} {exact}".encode(), digest_size=12).hexdigest()
     return {"ETag": f'"{digest}"'}
 

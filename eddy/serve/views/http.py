@@ -153,11 +153,10 @@ class _Pages:
         version = await self._version(request)
         if (same := unchanged(request, _tag(version))) is not None:
             return same
-        with self._views.snapshot(timeout_s=0.0) as snapshot:
-            table = snapshot[request.path_params["name"]]
-            key = key_of_text(table.table, request.path_params["key"])
-            value = table.get(key, _NONE)
-            version = snapshot.version
+        table = self._views[request.path_params["name"]]
+        key = key_of_text(table.table, request.path_params["key"])
+        with self._views.rows.changed:  # rows and version move together
+            value, version = table.get(key, _NONE), self._views.version
         if value is _NONE or not allowed(key, value):
             return answer({"code": "NOT_FOUND", "error": "there is no such row", **_told(version)}, 404)
         return answer({"key": key, "value": value, **_told(version)}, headers=_tag(version))

@@ -9,6 +9,7 @@ A version is a token: text that a client may come back with. A reader asks for o
 
 import base64
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -21,7 +22,7 @@ Offsets = dict[str, list[int]]
 """By topic, one offset a partition."""
 
 
-class Version(msgspec.Struct, frozen=True):
+class Version(msgspec.Struct, frozen=True, dict=True):
     """A version. `number` rises by one with each that a server shows, since it was started."""
 
     offsets: Offsets
@@ -29,7 +30,7 @@ class Version(msgspec.Struct, frozen=True):
     exact: bool
     number: int = 0
 
-    @property
+    @cached_property
     def token(self) -> str:
         """The version as text, of letters, digits, - and _."""
         data = msgspec.msgpack.encode({"o": self.offsets, "i": self.inputs}, order="sorted")

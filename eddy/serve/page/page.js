@@ -10,6 +10,8 @@ const base = new URL(".", location.href).href.replace(/\/$/, "");
 const $ = (id) => document.getElementById(id);
 const encode = encodeURIComponent;
 const dim = (text) => make("p", { class: "dim" }, text);
+const span = (kind, text) => make("span", { class: kind }, text);
+const card = (...children) => make("section", { class: "card" }, ...children);
 
 let token = sessionStorage.getItem("eddy-token");
 let topology = null;
@@ -90,7 +92,7 @@ function askForToken(isRefused) {
     show();
     poll();
   });
-  $("main").replaceChildren(make("div", { class: "card" }, form));
+  $("main").replaceChildren(card(form));
   input.focus();
 }
 
@@ -147,8 +149,8 @@ async function showTopology(main) {
   const svg = new DOMParser().parseFromString(topology.picture, "image/svg+xml").documentElement;
   const picture = make("div", { class: "card picture" }, document.importNode(svg, true));
   const chosen = make("section", { class: "card", "aria-live": "polite" });
-  const now = make("section", { class: "card" });
-  const trouble = make("section", { class: "card" });
+  const now = card();
+  const trouble = card();
   const text = make("details", { class: "card" }, make("summary", {}, "As text"), make("pre", {}, topology.text));
   main.replaceChildren(make("div", { class: "columns" }, make("div", {}, picture, text), make("div", {}, now, chosen, trouble)));
   let at = null;
@@ -315,7 +317,7 @@ async function showTable(main, name) {
     label: `Rows of ${name}`,
     draw: (element, index) => {
       const row = pages.row(index);
-      element.replaceChildren(...(row ? [make("span", { class: "key" }, shown(row.key)), make("span", { class: "value" }, shown(row.value))] : [make("span", { class: "dim" }, "…")]));
+      element.replaceChildren(...(row ? [span("key", shown(row.key)), span("value", shown(row.value))] : [span("dim", "…")]));
       element.classList.toggle("fresh", row !== undefined && element.dataset.shown !== undefined && element.dataset.key === shown(row.key) && element.dataset.shown !== shown(row.value));
       if (row) [element.dataset.key, element.dataset.shown] = [shown(row.key), shown(row.value)];
     },
@@ -334,7 +336,7 @@ async function showTable(main, name) {
     list.at = 0;
     list.element.scrollTop = 0;
     note.replaceChildren();
-    own.load(0).catch((error) => own === pages && error instanceof Refusal && note.replaceChildren(make("span", { class: "error" }, error.message)));
+    own.load(0).catch((error) => own === pages && error instanceof Refusal && note.replaceChildren(span("error", error.message)));
   };
   let typed;
   search.addEventListener("input", () => {
@@ -360,7 +362,7 @@ async function showQueries(main) {
   main.replaceChildren(
     make("h1", {}, "Live queries"),
     queries.length ? "" : dim("This application has no named queries."),
-    ...queries.map((query) => make("section", { class: "card" }, make("h2", {}, query.name), query.description ? make("p", {}, query.description) : "", argumentForm(query, {}))),
+    ...queries.map((query) => card(make("h2", {}, query.name), query.description ? make("p", {}, query.description) : "", argumentForm(query, {}))),
   );
 }
 
@@ -397,7 +399,7 @@ async function showQuery(main, name, parameters) {
   const given = Object.fromEntries(parameters);
   const types = Object.fromEntries(query.arguments.map((each) => [each.name, each.type]));
   const lacking = query.arguments.some((each) => each.required && !(each.name in given));
-  const place = make("div", { class: "card" }, dim(lacking ? "Fill in the arguments." : "Connecting …"));
+  const place = card(dim(lacking ? "Fill in the arguments." : "Connecting …"));
   const note = make("p", { class: "bar", role: "status" });
   main.replaceChildren(make("h1", {}, make("a", { href: "#/queries" }, "Live queries"), ` / ${name}`), query.arguments.length ? argumentForm(query, given) : "", place, note);
   if (lacking) return;
@@ -414,7 +416,7 @@ async function showQuery(main, name, parameters) {
       if (place.firstChild !== tree.element) place.replaceChildren(tree.element);
       tree.list.paint();
     } else if (view.error) place.replaceChildren(make("p", { class: "error" }, view.error.message));
-    note.replaceChildren(make("span", { class: `dot ${view.state === "complete" ? "good" : "bad"}` }, view.error ? "ended" : (says[view.state] ?? view.state)),
+    note.replaceChildren(span(`dot ${view.state === "complete" ? "good" : "bad"}`, view.error ? "ended" : (says[view.state] ?? view.state)),
       view.version ? make("span", {}, view.version.exact ? "exact" : "committed, not exact") : "", make("span", {}, tree.summary));
   };
   const stop = view.subscribe(() => (frame ||= requestAnimationFrame(draw)));
@@ -511,7 +513,7 @@ class Tree {
     if (item.below) element.setAttribute("aria-expanded", isOpen);
     else element.removeAttribute("aria-expanded");
     const twist = make("span", { class: "twist", "aria-hidden": "true" }, item.below ? (isOpen ? "▾" : "▸") : "");
-    if (item.nestName !== undefined) element.replaceChildren(twist, make("span", { class: "dim" }, `${item.nestName} (${number(item.below?.length ?? 0)})`));
+    if (item.nestName !== undefined) element.replaceChildren(twist, span("dim", `${item.nestName} (${number(item.below?.length ?? 0)})`));
     else element.replaceChildren(twist, ...this.#cells(item));
     const text = element.lastChild.textContent + element.children[1].textContent;
     const old = this.#seen.get(item.key);
@@ -527,8 +529,8 @@ class Tree {
     const columns = Object.keys(row).filter((column) => !(column in nests) || row[column] === null || typeof row[column] !== "object");
     const title = TITLES.find((column) => columns.includes(column)) ?? columns.find((column) => column !== "$cycle");
     const rest = columns.filter((column) => column !== title && column !== "$cycle").map((column) => `${column}: ${shown(row[column])}`);
-    const count = below && !(below[0] instanceof Nest) ? make("span", { class: "dim" }, number(below.length)) : "";
-    return [make("span", {}, title === undefined ? "" : shown(row[title])), row.$cycle ? make("span", { class: "error" }, "↺ leads back to a row above") : "", count, make("span", { class: "value" }, rest.join(" · "))];
+    const count = below && !(below[0] instanceof Nest) ? span("dim", number(below.length)) : "";
+    return [make("span", {}, title === undefined ? "" : shown(row[title])), row.$cycle ? span("error", "↺ leads back to a row above") : "", count, span("value", rest.join(" · "))];
   }
 
   #act(what, index) {
@@ -558,7 +560,7 @@ async function showWhy(main, name, parameters) {
   const key = parameters.get("key") ?? "";
   main.replaceChildren(make("h1", {}, `Why: ${name} / ${key}`), dim("Computing it again from the tables …"));
   const found = await ask(`v1/trace/${encode(name)}?key=${encode(key)}`);
-  main.replaceChildren(make("h1", {}, make("a", { href: `#/tables/${encode(name)}` }, name), ` / ${key}`), make("div", { class: "card" }, make("pre", {}, found.text)));
+  main.replaceChildren(make("h1", {}, make("a", { href: `#/tables/${encode(name)}` }, name), ` / ${key}`), card(make("pre", {}, found.text)));
 }
 
 // Pages
@@ -595,7 +597,7 @@ async function show() {
   } catch (error) {
     if (mine !== turn || error.status === 401) return;
     stuck = isAway || error.status === 503;
-    $("main").replaceChildren(make("div", { class: "card" }, make("p", { class: "error" }, isAway ? "The server does not answer." : error.message)));
+    $("main").replaceChildren(card(make("p", { class: "error" }, isAway ? "The server does not answer." : error.message)));
     if (stuck) setTimeout(() => mine === turn && show(), POLL_MS);
   }
 }

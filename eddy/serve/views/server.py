@@ -20,6 +20,8 @@ __all__ = ["Served", "served"]
 
 _log = logging.getLogger("eddy.views")
 _CONNECTIONS, _CONNECTION_S = 256, 90.0
+_BESIDE_STREAMS = 56
+"""Connections that there is room for beside as many streams as the limits allow."""
 
 
 class Served:
@@ -68,7 +70,8 @@ def served(
         app: ASGIApp = Guard(with_page(tables, topology, views), endpoint)
         if cors:  # around the guard: a browser asks for leave without the token
             app = CORSMiddleware(app, allow_origins=cors, allow_methods=METHODS, allow_headers=["*"])
-        server = Server(app, listener, connections=_CONNECTIONS, connection_s=_CONNECTION_S, keep_alive=True, tls=tls)
+        connections = max(_CONNECTIONS, (limits or Limits()).connections + _BESIDE_STREAMS)
+        server = Server(app, listener, connections=connections, connection_s=_CONNECTION_S, keep_alive=True, tls=tls)
         server.start()
         _log.info("page on %s://%s/", "http" if tls is None else "https", Endpoint(host, port))
         _log.info("tables on %s://%s/v1/tables", "http" if tls is None else "https", Endpoint(host, port))

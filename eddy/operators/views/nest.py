@@ -99,6 +99,12 @@ class Bucket:
         self.view.pending.append((self, delta))
         schedule(self.view)
 
+    def warned(self, *, is_short: bool, schedule: Schedule) -> None:
+        """Its view has to be opened anew."""
+        self.view.is_low = True
+        self.view.is_short |= is_short
+        schedule(self.view)
+
     def positions(self) -> Sequence[Flat]:
         """The positions of its rows."""
         return self.window.rows()
@@ -121,6 +127,8 @@ class ViewOperator(Operator):
         self.actions: list[Action] | None = None
         """The actions of the batch, where they are asked for."""
         self.failure: QueryError | None = None
+        self.is_low = self.is_short = False
+        """Whether it has to be opened anew, and whether it changes no more until then."""
         self.rows = 0
         self._buckets: dict[tuple[int, Flat, Levels], Bucket] = {}
         self._suspects: dict[Bucket, None] = {}
@@ -154,7 +162,7 @@ class ViewOperator(Operator):
     def step(self, schedule: Schedule) -> None:
         """Make the patch of the windows' changes, and follow the routes that came and went."""
         pending, self.pending = self.pending, []
-        if self.failure is not None:
+        if self.failure is not None or self.is_short:
             return
         gone: list[tuple[Bucket, Row]] = []
         bound = self.rows + self.max_rows  # those that go are still counted when others come

@@ -75,6 +75,9 @@ class Server(Protocol):
     def move_window(self, view: "LiveView[Any]", skip: int, limit: int | None) -> None:
         """Show other rows."""
 
+    def settle(self, live: "LiveView[Any]") -> None:
+        """Wait until the rows of a view are those of now."""
+
     def explain(self, view: "LiveView[Any]") -> QueryPlan:
         """The plan of an open view."""
 
@@ -157,11 +160,13 @@ class LiveView(Generic[R]):
         """Show other rows at the root: the difference comes as a patch. Raises: QueryError."""
         if type(skip) is not int or skip < 0 or not (limit is None or (type(limit) is int and limit >= 0)):
             raise QueryError(f"window(skip={skip!r}, limit={limit!r}): numbers of rows are needed")
+        self._server.settle(self)
         with self._server.lock:
             self._check()
             if self.select.aggregates and not self.select.group:
                 raise QueryError("window: a query of one row has no window to move")
             self._server.move_window(self, skip, limit)
+        self._server.settle(self)
 
     def explain(self) -> QueryPlan:
         """How the query is kept up to date: its operators with their rows and costs, and which choices were made.

@@ -26,7 +26,12 @@ from eddy.operators.views.patch import Drop, Insert, Move, Op, Remove, Set
 from eddy.operators.views.values import Flat, Row, flat_key, has_null, plain, same_row
 from eddy.operators.views.window import Bounds, Window, WindowDelta
 
-__all__ = ["Bucket", "Level", "Nesting", "ViewOperator"]
+__all__ = ["Bucket", "Level", "Nesting", "TooManyRowsError", "ViewOperator"]
+
+
+class TooManyRowsError(QueryError):
+    """A view has more rows than it may have."""
+
 
 Levels = tuple[tuple[str, int], ...]
 """By label of a bounded recursion, the level that a bucket is at."""
@@ -176,7 +181,7 @@ class ViewOperator(Operator):
             self.fail(self._too_many())
 
     def _too_many(self) -> QueryError:
-        return QueryError(f"query: its view has more than {self.max_rows:,} rows; a limit or a depth is needed")
+        return TooManyRowsError(f"query: its view has more than {self.max_rows:,} rows; a limit or a depth is needed")
 
     def fail(self, error: QueryError) -> None:
         """Keep nothing any more."""

@@ -6,16 +6,18 @@ A table may be loaded several times: once as it is, and once for each function t
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from eddy.errors import NotReadyError, QueryError
 from eddy.operators.views.values import Flat, Row
 from eddy.serve.live.feed import Feed
-from eddy.serve.live.naming import Naming
+from eddy.serve.live.naming import Naming, check_columns
 from eddy.serve.views.catalog import Catalog, ServedTable
 from eddy.serve.views.rows import Rows, Snapshot
 from eddy.serve.views.version import Version
 from eddy.topology.queries.aside import Scan
+from eddy.topology.queries.columns_read import columns_read
 from eddy.topology.queries.engine import LiveQueries
 from eddy.topology.queries.planning import View, is_window, tables_of
 from eddy.topology.queries.renaming import renamed
@@ -88,8 +90,19 @@ class LoadedTables:
         self._unused: set[str] = set()
         self._filter_number = 0
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._namings
+    def check(self, select: Select) -> None:
+        """Raises: QueryError for tables and columns that a query cannot have; TableNotServedError."""
+        check_columns(select, {each.name: self.served(each.name) for each in _tables_named(select)})
+
+    def check_loaded(self, select: Select) -> None:
+        """Raises: NotReadyError where a table of a query is not loaded any more."""
+        if missing := tables_of(select) - self._namings.keys():
+            raise NotReadyError(f"live query: table '{min(missing)}' has to be read anew. Try again")
+
+    def load_all(self, select: Select) -> None:
+        """Load the tables of a query. Raises: as `load`."""
+        for table in _tables_named(select):
+            self.load(table)
 
     def is_stale(self) -> bool:
         """Whether a table is read anew."""
@@ -297,3 +310,12 @@ class LoadedTables:
     def close(self) -> None:
         """Keep no changes any more."""
         self.feed.close()
+
+
+def _tables_named(select: Select) -> list[Table]:
+    """The tables of a query, each once. Raises: QueryError for one that is named in two ways."""
+    found = sorted(columns_read(select), key=lambda table: table.name)
+    for one, two in pairwise(found):
+        if one.name == two.name:
+            raise QueryError(f"table '{one.name}': it is named by key={one.key!r} and key={two.key!r}; one is needed")
+    return found

@@ -13,7 +13,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any, Literal, Protocol
 
 from msgspec.structs import replace
@@ -24,18 +23,16 @@ from eddy.operators.views.patch import Buckets, Op
 from eddy.serve.live.check import check_answer
 from eddy.serve.live.difference import difference
 from eddy.serve.live.loading import TABLE_ROWS, Deltas, LoadedTables
-from eddy.serve.live.naming import check_columns
 from eddy.serve.live.renewals import Renewals, Restarts
 from eddy.serve.live.view import LiveView
 from eddy.serve.views.catalog import Catalog
 from eddy.serve.views.rows import Rows
 from eddy.serve.views.version import Version, Wanted
 from eddy.topology.queries.aside import Aside, is_long
-from eddy.topology.queries.columns_read import columns_read
 from eddy.topology.queries.engine import LiveQueries
 from eddy.topology.queries.explain import QueryPlan, explain
 from eddy.topology.queries.planning import View, tables_of
-from eddy.topology.queries.syntax import Select, Table
+from eddy.topology.queries.syntax import Select
 
 __all__ = ["LiveServer"]
 
@@ -54,6 +51,8 @@ class Follower(Protocol):
 
 _LOOK_S = 0.5
 _PATIENCE_S, _AGAIN_S = 30.0, 0.05
+_AT_ONCE = 20_000
+"""Rows of a view that are read at a time, while others wait; a view of more begins aside."""
 _RESTARTS, _WITHIN_S = 3, 600.0
 """So often within so many seconds all queries begin anew after an unexpected error; then they end."""
 
@@ -99,7 +98,7 @@ class LiveServer:
         if self._publisher == threading.get_ident():
             raise QueryError("live query: a listener opens one; another thread is needed, as all queries wait for it")
         self.check()
-        self._check_tables(live)
+        self.tables.check(live.select)
         end = time.monotonic() + _PATIENCE_S
         while True:
             self._rows.wait(lambda version: True, max(0.0, end - time.monotonic()), "a version")
@@ -110,10 +109,6 @@ class LiveServer:
                 if time.monotonic() >= end:
                     raise
                 time.sleep(_AGAIN_S)
-
-    def _check_tables(self, live: LiveView) -> None:
-        """Raises: QueryError for tables and columns that a query cannot have; TableNotServedError."""
-        check_columns(live.select, {each.name: self.tables.served(each.name) for each in _tables_named(live.select)})
 
     def _open(self, live: LiveView) -> None:
         """The same, once. Raises: NotReadyError where a table was not whole, or has gone meanwhile."""
@@ -126,23 +121,32 @@ class LiveServer:
         """Open a query; one that takes long only if it may begin now. Returns whether it is open."""
         with self.tables.loading:  # to the end: another query must not load a table under other names meanwhile
             select = self.tables.chosen(live.select, may_pass=live.checks.every is None)
-            named = _tables_named(select)
-            for table in named:
-                self.tables.load(table)
+            self.tables.load_all(select)
             with self.lock:
                 self._take_whole()
                 self.check()
-                if missing := [table.name for table in named if table.name not in self.tables]:
-                    raise NotReadyError(f"live query: table '{missing[0]}' has to be read anew. Try again")
-                if not is_long(self._engine, select):
-                    view = self._engine.open(select, max_rows=live.max_rows)
-                    self._begin(live, view, _filled(view))
+                self.tables.check_loaded(select)
+                view = self._open_at_once(select, live.max_rows)
+                if view is not None:
+                    self._begin(live, view, self._rows_of(view))
                     return True
                 if not begin_long:
                     return False
                 aside = Aside(self._engine, select, self.tables.scans(select))
         self._open_aside(live, aside)
         return True
+
+    def _open_at_once(self, select: Select, max_rows: int) -> View | None:
+        """The view of a query, where that is short work; others wait meanwhile."""
+        return None if is_long(self._engine, select) else self._engine.open_at_once(select, max_rows, _AT_ONCE)
+
+    def _rows_of(self, view: View) -> Buckets:
+        """The rows of a view: those of another reader, where it has one."""
+        for other in self._lives.get(view, ()):
+            buckets = Buckets()
+            buckets.entries = {bucket: list(rows) for bucket, rows in other.entries.items()}
+            return buckets
+        return _filled(view)
 
     def _open_aside(self, live: LiveView, aside: Aside) -> None:
         """Make the rows of a query without the lock, so that others go on meanwhile."""
@@ -193,7 +197,7 @@ class LiveServer:
     def _renew(self, live: LiveView) -> None:
         """Compute the rows of an open view anew. Raises: NotReadyError where that has to be tried again."""
         try:
-            self._check_tables(live)
+            self.tables.check(live.select)
             self._open(live)
         except NotReadyError:
             if self._stop or self._rows.failure is not None:
@@ -487,12 +491,3 @@ def _filled(view: View) -> Buckets:
 def _shown(error: Exception, where: str = "live queries") -> Exception:
     """An error as readers get it."""
     return error if isinstance(error, EddyError) else QueryError(f"{where}: {error!r}")
-
-
-def _tables_named(select: Select) -> list[Table]:
-    """The tables of a query, each once. Raises: QueryError for one that is named in two ways."""
-    found = sorted(columns_read(select), key=lambda table: table.name)
-    for one, two in pairwise(found):
-        if one.name == two.name:
-            raise QueryError(f"table '{one.name}': it is named by key={one.key!r} and key={two.key!r}; one is needed")
-    return found

@@ -17,7 +17,7 @@ from eddy.errors import QueryError
 from eddy.operators.views.action import Action, unseen
 from eddy.operators.views.dataflow import Dataflow, Operator, TableRows
 from eddy.operators.views.first_rows import FirstRows, PassingRows
-from eddy.operators.views.nest import ViewOperator
+from eddy.operators.views.nest import TooManyRowsError, ViewOperator
 from eddy.operators.views.patch import Op
 from eddy.operators.views.values import Flat, Row
 from eddy.topology.queries.planning import MAX_ROWS, View, bounds_of, open_view, plan_view, tables_of
@@ -89,6 +89,20 @@ class LiveQueries:
             if shared:
                 self._shared[identity] = view
         view.users += 1
+        return view
+
+    def open_at_once(self, select: Select, max_rows: int, at_once: int) -> View | None:
+        """The same for a view that is open already, or has at most `at_once` rows; None for others."""
+        view = self._shared.get(_identity(select, max_rows))
+        if (view is not None and not view.operator.is_low) or max_rows <= at_once:
+            return self.open(select, max_rows=max_rows)
+        try:
+            view = open_view(select, self._dataflow, at_once)
+        except TooManyRowsError:
+            return None
+        view.operator.max_rows = max_rows
+        view.users = 1
+        self._by_operator[view.operator] = self._shared[_identity(select, max_rows)] = view
         return view
 
     def has_begun(self, select: Select) -> bool:

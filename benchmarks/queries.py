@@ -14,7 +14,8 @@ from typing import Any
 import eddy
 from benchmarks.event_reduce import NOT_RUN, run_edits
 from benchmarks.report import Section, Target, number
-from eddy.operators.views.patch import Buckets
+from benchmarks.sockets import measure
+from eddy.operators.views.patch import Buckets, Insert
 from eddy.operators.views.values import flat_key
 from eddy.topology.queries.engine import LiveQueries
 from eddy.topology.queries.nested import nested
@@ -23,6 +24,8 @@ __all__ = ["run"]
 
 Row = dict[str, Any]
 _CHUNKS, _LIMIT = 15, 100
+_SOCKETS = ((10_000, 20, 5), (10_000, 1_000, 5))
+"""Queries, streams, seconds."""
 
 docs = eddy.live_table("docs", key="id")
 notes = eddy.live_table("notes", key="id")
@@ -39,24 +42,27 @@ def run(quick: bool) -> Section:
     sizes = (10_000,) if quick else (10_000, 100_000)
     edits = 200 if quick else 2_000
     windows = {size: _window(section, size, edits) for size in sizes}
+    first = _first_rows(section, sizes[-1], edits)
     filter_us = _untouched(section, edits)
     rows, counts = (20_000, (100, 1_000)) if quick else (200_000, (100, 100_000))
-    by_constant = {count: _constants(section, count, rows, edits) for count in counts}
+    slower = _constants(section, counts, rows, max(edits, 1_500))
     _nests(section, sizes[-1], edits)
     moved = _trees(section)
     late_ms = {
         count: _every_second(section, count, 2 if quick else 5) for count in ((1_000,) if quick else (10_000, 20_000))
     }
-    small, large = min(by_constant), max(by_constant)
+    sockets = [_sockets(section, *case) for case in (((1_000, 10, 3),) if quick else _SOCKETS)]
     ten, most = windows[10_000], windows[sizes[-1]]
     section.targets = [
         Target(f"top 100 of {sizes[-1]:,} sorted, an edit", 10, "µs", {kind: us for kind, (us, _) in most.items()}),
+        Target("the same, of which the first rows are in memory", 10, "µs", first),
         Target("top 100 of 10,000, by the query again for each edit", 300, "×",
                {kind: again / us for kind, (us, again) in ten.items()}, at_least=True),
         Target("a change that touches no query, each condition", 2, "µs", {"": filter_us}),
-        Target(f"{large:,} queries field = const, by {small}", 1.2, "×", {"": by_constant[large] / by_constant[small]}),
+        Target(f"{counts[1]:,} queries field = const, by {counts[0]}", 1.2, "×", {"": slower}),
         Target(f"{min(late_ms):,} queries, each changing every second, on one core, p99 to the patch", 100, "ms",
                {"": late_ms[min(late_ms)]}),
+        Target("the same over sockets, by the clock, p99 to the client", 100, "ms", dict(sockets)),
         Target("a subtree of 1,000 nodes that moves", 3, "operations", {"": moved}),
     ]  # fmt: skip
     return section
@@ -64,15 +70,19 @@ def run(quick: bool) -> Section:
 
 def _median_us(steps: Sequence[Callable[[], object]]) -> float:
     """The median of chunks' mean CPU time for each step, in microseconds."""
+    return statistics.median(_chunk_us(chunk) for chunk in _chunks(steps))
+
+
+def _chunks(steps: Sequence[Callable[[], object]]) -> list[Sequence[Callable[[], object]]]:
     size = max(1, len(steps) // _CHUNKS)
-    found = []
-    for begin in range(0, len(steps), size):
-        chunk = steps[begin : begin + size]
-        begun = time.process_time()
-        for step in chunk:
-            step()
-        found.append((time.process_time() - begun) / len(chunk) * 1e6)
-    return statistics.median(found)
+    return [steps[begin : begin + size] for begin in range(0, len(steps), size)]
+
+
+def _chunk_us(chunk: Sequence[Callable[[], object]]) -> float:
+    begun = time.process_time()
+    for step in chunk:
+        step()
+    return (time.process_time() - begun) / len(chunk) * 1e6
 
 
 class _Live:
@@ -155,6 +165,56 @@ def _window(section: Section, size: int, edits: int) -> dict[str, tuple[float, f
     return found
 
 
+def _first_rows(section: Section, size: int, edits: int) -> dict[str, float]:
+    """The same window as a view server keeps it of a large table, that is, of the first rows alone: µs by kind.
+
+    A view is opened anew from the table where its rows have become few: that is part of the chunk in which it happens,
+    and of the mean, which is given beside.
+    """
+    draw = random.Random(size)
+
+    def row(number: int, highest: float = 1.0) -> Row:
+        return {"id": number, "rank": draw.random() * highest, "kind": draw.randrange(5)}
+
+    table = {_key(each): each for each in map(row, range(size))}
+    engine = LiveQueries()
+    engine.load_passing("docs", table.items, "docs")
+    query = docs.where(docs.kind > 0).order_by(docs.rank).limit(_LIMIT).syntax
+    views, anew = [engine.open(query)], 0
+
+    def take(each: Row) -> None:
+        nonlocal anew
+        key = _key(each)
+        table[key] = each
+        engine.apply({"docs": {key: each}})
+        if engine.spent:
+            views.append(engine.open(query))
+            views.pop(0).operator.close()
+            anew += 1
+
+    first = [each["id"] for each in sorted(table.values(), key=lambda each: each["rank"])[: 2 * _LIMIT]]
+    kinds = {
+        "update": [row(draw.randrange(size)) for _ in range(edits)],
+        "update of the first 200": [row(draw.choice(first), 2 * _LIMIT / size) for _ in range(edits)],
+    }
+    found = {}
+    for kind, changed in kinds.items():
+        anew, begun = 0, time.process_time()
+        us = found[kind] = _median_us([lambda each=each: take(each) for each in changed])
+        mean_us = (time.process_time() - begun) / len(changed) * 1e6
+        section.rows.append([f"top {_LIMIT} of {size:,}, first rows", kind, number(us), *["–"] * 5])
+        section.notes.append(
+            f"of {size:,}, first rows, {kind}: {number(mean_us)} µs on average; opened anew {anew} times in "
+            f"{len(changed):,} edits"
+        )
+        shown = [each for each in table.values() if each["kind"] > 0]
+        right = heapq.nsmallest(_LIMIT, shown, key=lambda each: (each["rank"], each["id"]))
+        if [op.row for op in views[0].operator.snapshot() if isinstance(op, Insert)] != right:
+            section.wrong.append(f"top {_LIMIT} of {size:,}, first rows: {kind}")
+    section.runs["first rows"] = found
+    return found
+
+
 def _edit_us(live: "_Live", edits: Sequence[Edit], at_once: int) -> float:
     """Microseconds for each edit, in batches of so many."""
     batches = [edits[begin : begin + at_once] for begin in range(0, len(edits), at_once)]
@@ -174,18 +234,57 @@ def _untouched(section: Section, edits: int) -> float:
     return us / 100
 
 
-def _constants(section: Section, count: int, size: int, edits: int) -> float:
-    """So many queries that differ in the constant of an equality, over so many rows; each edit is shown by one."""
+def _constants(section: Section, counts: tuple[int, int], size: int, edits: int) -> float:
+    """Few and many queries that differ in the constant of an equality, over so many rows; each edit is shown by one.
+
+    They take turns, chunk by chunk, as the machine is not equally fast at all times; the first chunk does not count.
+    Returns the median of the chunks' ratios: of many by few.
+    """
+    taken: dict[int, list[float]] = {}
+    lives = {count: _constant(count, size) for count in counts}
+    steps = {count: _chunks(_constant_edits(live, count, size, edits)) for count, live in lives.items()}
+    for chunks in zip(*steps.values(), strict=True):
+        for count, chunk in zip(counts, chunks, strict=True):
+            taken.setdefault(count, []).append(_chunk_us(chunk))
+    for count, live in lives.items():
+        if live.ops != edits:
+            section.wrong.append(f"{count:,} queries owner = const: {live.ops:,} operations")
+        us = section.runs[f"constants {count}"] = statistics.median(taken[count][1:])
+        section.rows.append([f"{count:,} queries owner = const", "update", number(us), *["–"] * 5])
+    few, many = (taken[count][1:] for count in counts)
+    return statistics.median(more / less for more, less in zip(many, few, strict=True))
+
+
+def _constant(count: int, size: int) -> "_Live":
     rows = [{"id": number, "owner": number % count, "rank": 0} for number in range(size)]
-    live = _Live({"docs": rows}, *(docs.where(docs.owner == owner) for owner in range(count)))
+    return _Live({"docs": rows}, *(docs.where(docs.owner == owner) for owner in range(count)))
+
+
+def _constant_edits(live: "_Live", count: int, size: int, edits: int) -> list[Callable[[], object]]:
     draw = random.Random(count)
-    changed = [{**rows[draw.randrange(len(rows))], "rank": number} for number in range(1, edits + 1)]
-    us = _median_us([lambda each=each: live.edit("docs", each) for each in changed])
-    if live.ops != len(changed):
-        section.wrong.append(f"{count:,} queries owner = const: {live.ops:,} operations")
-    section.rows.append([f"{count:,} queries owner = const", "update", number(us), *["–"] * 5])
-    section.runs[f"constants {count}"] = us
-    return us
+    ids = [draw.randrange(size) for _ in range(edits)]
+    changed = [{"id": id_, "owner": id_ % count, "rank": rank} for rank, id_ in enumerate(ids, 1)]
+    return [lambda each=each: live.edit("docs", each) for each in changed]  # type: ignore[misc]
+
+
+def _sockets(section: Section, queries: int, streams: int, seconds: int) -> tuple[str, float]:
+    """The same over HTTP: the name of the case, and the p99 in ms, from before the record is written, by the clock."""
+    name = f"{queries:,} queries on {streams:,} streams"
+    found = measure(queries, streams, seconds)
+    p50_ms, p99_ms = found.quantile_ms(50), found.quantile_ms(99)
+    section.rows.append([f"{name}, sockets", "each every second", number(found.cores / queries * 1e6), *["–"] * 5])
+    section.notes.append(
+        f"{name}, each changing every second: {found.cores:.0%} of a core for the server with its log, p50 "
+        f"{number(p50_ms)} ms, p99 {number(p99_ms)} ms by the clock; {found.missing:,} changes came with later ones; "
+        f"all were open after {number(found.opened_s)} s"
+    )
+    section.runs[f"sockets {queries} {streams}"] = {
+        "p50_ms": p50_ms,
+        "p99_ms": p99_ms,
+        "cores": found.cores,
+        "missing": found.missing,
+    }
+    return name, p99_ms
 
 
 def _every_second(section: Section, count: int, seconds: int) -> float:

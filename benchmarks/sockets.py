@@ -21,13 +21,16 @@ __all__ = ["Measured", "measure"]
 
 _PATIENCE_S = 300.0
 _OPENED_AT_ONCE = 100
+_FIRST_S, _QUIET_S = 4, 5.0
+"""A first round, unmeasured: until there is a first version without a cut, the server waits for one."""
 _AT = re.compile(rb'"at":([0-9.]+)')
 _NAME = re.compile(rb'"connection":"([^"]+)"')
 
 
 @dataclass
 class Measured:
-    """`late_ms` of each change, sorted; `cores` that the server took; `changes` that are missing."""
+    """`late_ms` of each change, sorted; `cores` that the server took; changes that are `missing`, as later ones of
+    their row came in the same patch; the seconds until all queries were open."""
 
     late_ms: list[float]
     cores: float
@@ -41,14 +44,15 @@ class Measured:
 
 @dataclass
 class _Seen:
-    """All that the streams have read: `late_s` of changes, and the number of queries whose rows have come."""
+    """All that the streams have read: `late_s` of changes, the last one `at`, the queries whose rows have come."""
 
     late_s: list[float] = field(default_factory=list)
     snapshots: int = 0
+    at: float = 0.0
 
 
 def measure(queries: int, streams: int, seconds: int) -> Measured:
-    """Open the queries, let each change once unmeasured, then once in each of so many seconds. Raises: RuntimeError."""
+    """Open the queries, and let each change once in each of so many seconds. Raises: RuntimeError."""
     command = [sys.executable, "-m", "benchmarks.systems.live_server", str(queries), str(streams)]
     server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
@@ -65,11 +69,11 @@ async def _measured(server: "subprocess.Popen[str]", port: int, queries: int, st
     try:
         await _until(lambda: seen.snapshots == queries, reading)
         opened_s = time.perf_counter() - began
-        await _round(server, 3)
-        await _until(lambda: len(seen.late_s) >= 3 * queries, reading)
+        await _round(server, _FIRST_S)
+        await _until(lambda: time.time() - seen.at > _QUIET_S, reading)
         seen.late_s.clear()
         used_s = await _round(server, seconds)
-        await _until(lambda: len(seen.late_s) >= seconds * queries, reading)
+        await _until(lambda: len(seen.late_s) == seconds * queries or time.time() - seen.at > _QUIET_S, reading)
         late_ms = sorted(late * 1e3 for late in seen.late_s)
         return Measured(late_ms, used_s / seconds, seconds * queries - len(late_ms), opened_s)
     finally:
@@ -80,7 +84,8 @@ async def _measured(server: "subprocess.Popen[str]", port: int, queries: int, st
 
 async def _round(server: "subprocess.Popen[str]", seconds: int) -> float:
     """Let the rows change for so long. Returns the server's processor time."""
-    assert server.stdin is not None and server.stdout is not None
+    assert server.stdin is not None
+    assert server.stdout is not None
     print(seconds, file=server.stdin, flush=True)
     return float(await asyncio.to_thread(server.stdout.readline))
 
@@ -102,7 +107,7 @@ async def _stream(port: int, owners: range, seen: _Seen) -> None:
     reader, writer = await _asked(port, "GET", "/v1/live")
     left = b""
     while data := await reader.read(1 << 20):
-        now = time.time()
+        now = seen.at = time.time()
         whole, separator, left = (left + data).rpartition(b"\n\n")
         whole += separator
         if name := _NAME.search(whole):

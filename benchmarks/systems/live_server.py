@@ -1,6 +1,6 @@
-"""A server of live queries for `sockets.py`, in a process of its own: rows of a log in memory, each changed once a second.
+"""A server of live queries for `sockets.py`, in a process of its own: rows of a log in memory that change.
 
-The log, and the thread that writes to it, are part of the process, and of the figures. No worker runs meanwhile, so that
+The log, and the thread that writes to it, are part of the process, and of the figures. No worker runs meanwhile: the
 versions are those of committed records.
 
     stdout  the port; after each round of changes its processor time, in seconds

@@ -1,17 +1,20 @@
 """A second run of the tests: it excuses waits that ran out of time, and nothing else.
 
 The first run writes down each failure and whether it was such a wait: `WaitTimeoutError`, a browser's wait, a process
-that did not end in time, or the time limit of one test. `pytest --second-run` runs those tests again, alone, and prints
-FLAKY with the first failure for each that passes now. It fails without running anything where the first run
+that did not end in time, the time limit of one test, or one of eddy's own calls that wait for a given time. Hypothesis
+wraps such a failure, if it does not happen again, in a group. `pytest --second-run` runs those tests again, alone, and
+prints FLAKY with the first failure for each that passes now. It fails without running anything where the first run
 failed in any other way: a wrong answer that comes once in ten runs is a defect.
 """
 
+import re
 import subprocess
 from collections.abc import Generator, Iterable
 from typing import Any
 
 import pytest
 
+from eddy.errors import EddyError
 from tests.waiting import WaitTimeoutError
 
 __all__ = [
@@ -23,6 +26,9 @@ __all__ = [
 
 RECORD = "eddy/first_run"
 """Where the first run's failures are in pytest's cache."""
+
+EDDY_WAITED = re.compile(r" (has not come within|was not ready after|not idle after) [\d.]+ s[;,]")
+"""In the errors of `views.wait`, `Broker.start` and `RunningWorker.wait_idle`, and in no others."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -61,9 +67,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _ran_out_of_time(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return all(_ran_out_of_time(one) for one in error.exceptions)
+    if type(error).__name__ == "_WrappedBaseException" and error.__cause__ is not None:  # Hypothesis's, in a group
+        return _ran_out_of_time(error.__cause__)
+    return _waited_in_vain(error)
+
+
+def _waited_in_vain(error: BaseException) -> bool:
     of_one_test = isinstance(error, pytest.fail.Exception) and str(error).startswith("Timeout (>")
     of_a_browser = type(error).__module__.startswith("playwright.") and type(error).__name__ == "TimeoutError"
-    return of_one_test or of_a_browser or isinstance(error, WaitTimeoutError | subprocess.TimeoutExpired)
+    of_eddy = isinstance(error, EddyError) and EDDY_WAITED.search(str(error)) is not None
+    in_tests = isinstance(error, WaitTimeoutError | subprocess.TimeoutExpired)
+    return of_one_test or of_a_browser or of_eddy or in_tests
 
 
 class _FirstRun:

@@ -16,7 +16,7 @@ from eddy.connectors.broker import Broker
 from eddy.connectors.log import TopicPartition
 from tests.bad_input.rig import Rig
 from tests.kafka import OwnBroker
-from tests.waiting import Deadline
+from tests.waiting import Deadline, wait_for
 
 MEMBERS = "012"
 PARTITIONS = 3
@@ -87,10 +87,8 @@ class Load:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        for thread in self._threads:
-            thread.join(60)
+        wait_for(lambda: not any(thread.is_alive() for thread in self._threads), 60.0, "the end of the load")
         assert self._failed == []
-        assert not any(thread.is_alive() for thread in self._threads)
 
 
 @dataclass

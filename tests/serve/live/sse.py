@@ -14,6 +14,7 @@ import msgspec
 from eddy.operators.views.patch import Buckets, Op
 from eddy.topology.queries.nested import nested
 from eddy.topology.queries.shapes import LevelShape, shape_of
+from tests.waiting import WaitTimeoutError, in_time
 
 __all__ = ["Client", "TornError", "asked"]
 
@@ -84,9 +85,10 @@ class Client:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=self._patience_s)
         try:
             headers = {"Content-Type": "application/json", **self._headers}
-            connection.request("POST", f"/v1/live/{self.stream}", json.dumps(change).encode(), headers)
-            answer = connection.getresponse()
-            body = answer.read()
+            with in_time("an answer to a change"):
+                connection.request("POST", f"/v1/live/{self.stream}", json.dumps(change).encode(), headers)
+                answer = connection.getresponse()
+                body = answer.read()
             return answer.status, json.loads(body) if body else None
         finally:
             connection.close()
@@ -166,7 +168,10 @@ class Client:
         return nested(self.views[id_].entries, shape, root)
 
     def until(self, done: Any, again: bool = False) -> None:
-        """Take events in until `done()`; connect again where the stream ends, if `again`."""
+        """Take events in until `done()`; connect again where the stream ends, if `again`.
+
+        Raises: TornError where it ends and may not; WaitTimeoutError.
+        """
         watch = threading.Timer(self._patience_s, self.close)
         watch.daemon = True
         watch.start()
@@ -174,8 +179,10 @@ class Client:
             while not done():
                 try:
                     self.step()
-                except TornError:
-                    if not again or not watch.is_alive():
+                except TornError as error:
+                    if not watch.is_alive():
+                        raise WaitTimeoutError(f"not in {self._patience_s:g} s: the events") from error
+                    if not again:
                         raise
                     try:
                         self.connect()

@@ -22,6 +22,7 @@ __all__ = [
     "pytest_collection_modifyitems",
     "pytest_configure",
     "pytest_runtest_makereport",
+    "ran_out_of_time",
 ]
 
 RECORD = "eddy/first_run"
@@ -53,7 +54,7 @@ def pytest_runtest_makereport(
     """Note in a report of a failure whether it was a wait that ran out of time."""
     report = yield
     if report.failed:
-        report.ran_out_of_time = call.excinfo is not None and _ran_out_of_time(call.excinfo.value)
+        report.ran_out_of_time = call.excinfo is not None and ran_out_of_time(call.excinfo.value)
     return report
 
 
@@ -66,11 +67,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item.nodeid in second.failures]
 
 
-def _ran_out_of_time(error: BaseException) -> bool:
+def ran_out_of_time(error: BaseException) -> bool:
+    """Whether the failure is a wait that ran out of time; of a group, whether each of its parts is one."""
     if isinstance(error, BaseExceptionGroup):
-        return all(_ran_out_of_time(one) for one in error.exceptions)
+        return all(ran_out_of_time(one) for one in error.exceptions)
     if type(error).__name__ == "_WrappedBaseException" and error.__cause__ is not None:  # Hypothesis's, in a group
-        return _ran_out_of_time(error.__cause__)
+        return ran_out_of_time(error.__cause__)
     return _waited_in_vain(error)
 
 

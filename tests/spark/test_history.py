@@ -23,7 +23,7 @@ from eddy.errors import ConfigurationError
 from eddy.runtime.metadata import read_metadata
 from tests.spark.rig import Rig
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.xdist_group("spark-2"), pytest.mark.timeout(1200)]
 
 S, N = eddy.String, eddy.Int64
 Row = tuple[str, int, int | None]

@@ -31,6 +31,9 @@ RECORD = "eddy/first_run"
 EDDY_WAITED = re.compile(r" (has not come within|was not ready after|not idle after) [\d.]+ s[;,]")
 """In the errors of `views.wait`, `Broker.start` and `RunningWorker.wait_idle`, and in no others."""
 
+WRAPPERS = {"_WrappedBaseException", "PytestUnhandledThreadExceptionWarning"}
+"""Hypothesis's for a failure in a group, and pytest's for one in a thread; the failure is the cause."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option."""
@@ -71,7 +74,7 @@ def ran_out_of_time(error: BaseException) -> bool:
     """Whether the failure is a wait that ran out of time; of a group, whether each of its parts is one."""
     if isinstance(error, BaseExceptionGroup):
         return all(ran_out_of_time(one) for one in error.exceptions)
-    if type(error).__name__ == "_WrappedBaseException" and error.__cause__ is not None:  # Hypothesis's, in a group
+    if type(error).__name__ in WRAPPERS and error.__cause__ is not None:
         return ran_out_of_time(error.__cause__)
     return _waited_in_vain(error)
 

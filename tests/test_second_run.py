@@ -90,6 +90,10 @@ def differs() -> None:
     raise AssertionError("1 == 2")
 
 
+def in_a_thread() -> None:
+    raise pytest.PytestUnhandledThreadExceptionWarning("a thread") from WaitTimeoutError("not in 1 s")
+
+
 def both() -> None:
     raise ExceptionGroup("a wait, and a wrong answer", [WaitTimeoutError("not in 1 s"), AssertionError("1 == 2")])
 
@@ -102,6 +106,7 @@ def both() -> None:
         (not_visible, True),
         (not_ready, True),
         (slow_once, True),
+        (in_a_thread, True),
         (page_crashed, False),
         (no_answer, False),
         (differs, False),

@@ -108,7 +108,7 @@ class Client:
         self.asked[id_] = left | window
 
     def step(self) -> str:
-        """Take one event, or a comment, in. Returns its kind. Raises: TornError."""
+        """Take one event, or a comment, in. Returns its kind. Raises: TornError; WaitTimeoutError."""
         fields: dict[str, str] = {}
         try:
             for line in self._lines:
@@ -119,6 +119,8 @@ class Client:
                 fields[name] = value.removeprefix(" ")
             else:
                 raise TornError
+        except TimeoutError as error:
+            raise WaitTimeoutError(f"not in {self._patience_s:g} s: an event, or a comment") from error
         except (OSError, http.client.HTTPException, ValueError, AttributeError) as error:
             raise TornError from error
         if "event" not in fields:

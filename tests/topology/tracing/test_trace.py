@@ -12,7 +12,7 @@ import pytest
 import eddy
 from eddy.errors import QueryError
 from eddy.topology.plan import Node
-from eddy.topology.tracing.bags import identity
+from eddy.topology.bags import identity
 from eddy.topology.tracing.derivation import Derivation, derive
 from eddy.topology.tracing.evaluation import Evaluation
 from eddy.topology.tracing.text import text_of

@@ -29,7 +29,7 @@ from eddy.state.table import Table
 from eddy.topology.compile_loop import LoopCompiler
 from eddy.topology.guarding import Guarding
 from eddy.topology.placement import Placement, place
-from eddy.topology.plan import Binding, Exchange, Loop, Node, Plan, Recursion
+from eddy.topology.plan import Exchange, Loop, Node, Plan, Recursion
 from eddy.topology.scopes import Scopes
 from eddy.topology.slots import Slots, with_time
 
@@ -133,7 +133,7 @@ class _PlanCompiler:
                     f"step '{node.name}': its input '{source.name}' was built inside a recursion, whose function is "
                     "called twice; outside, the result of recursively is needed"
                 )
-            if self._inside.get(source) not in around and not isinstance(node, Binding):
+            if self._inside.get(source) not in around:
                 raise TopologyError(
                     f"step '{node.name}': its input '{source.name}' lies inside recursively "
                     f"'{self._inside[source].name}'; outside, the result of recursively is needed"

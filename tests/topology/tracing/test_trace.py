@@ -11,8 +11,8 @@ import pytest
 
 import eddy
 from eddy.errors import QueryError
-from eddy.topology.plan import Node
 from eddy.topology.bags import identity
+from eddy.topology.plan import Node
 from eddy.topology.tracing.derivation import Derivation, derive
 from eddy.topology.tracing.evaluation import Evaluation
 from eddy.topology.tracing.text import text_of

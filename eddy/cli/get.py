@@ -7,7 +7,7 @@ import msgspec
 
 from eddy.cli.load import load
 from eddy.cli.logs import Target, log_options, opened
-from eddy.cli.options import topology_argument
+from eddy.cli.options import timeout_option, topology_argument
 from eddy.errors import QueryError
 from eddy.serve.views.key_text import key_of_text
 from eddy.serve.views.tables import TableView
@@ -26,14 +26,7 @@ _FOREVER_S = 1e9
 @click.option("--prefix", metavar="TEXT", help="The rows whose key begins so.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many rows.")
 @click.option("--watch", is_flag=True, help="Go on, and show each row when it changes, until it is stopped.")
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0),
-    default=60.0,
-    show_default=True,
-    metavar="S",
-    help="Seconds to wait until the tables are read.",
-)
+@timeout_option("Seconds to wait until the tables are read.")
 def command(
     program: str,
     table: str,

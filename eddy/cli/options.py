@@ -9,7 +9,14 @@ import click
 from eddy.cli.fields import FIELD_TYPES
 from eddy.config import Config
 
-__all__ = ["epoch_options", "key_type_option", "state_option", "topology_argument", "value_type_option"]
+__all__ = [
+    "epoch_options",
+    "key_type_option",
+    "state_option",
+    "timeout_option",
+    "topology_argument",
+    "value_type_option",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -25,6 +32,14 @@ state_option = click.option(
     show_envvar=True,
     help="Where states are kept, one folder an application, and in it one a worker.",
 )
+
+
+def timeout_option(told: str) -> Callable[[F], F]:
+    """The seconds for which a command waits."""
+    return click.option(
+        "--timeout", type=click.FloatRange(min=0), default=60.0, show_default=True, metavar="S", help=told
+    )
+
 
 _DEFAULTS = Config()
 _EPOCH_OPTIONS = (

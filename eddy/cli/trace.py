@@ -5,7 +5,7 @@ import msgspec
 
 from eddy.cli.load import load
 from eddy.cli.logs import Target, log_options, opened
-from eddy.cli.options import topology_argument
+from eddy.cli.options import timeout_option, topology_argument
 from eddy.serve.views.trace import MAX_ROWS, Trace, trace
 from eddy.serve.views.views import Views
 
@@ -35,14 +35,7 @@ __all__ = ["command"]
     metavar="N",
     help="Compute at most so many rows, in all steps and iterations together.",
 )
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0),
-    default=60.0,
-    show_default=True,
-    metavar="S",
-    help="Seconds to wait for an exact version.",
-)
+@timeout_option("Seconds to wait for an exact version.")
 def command(
     program: str,
     step: str,

@@ -5,7 +5,7 @@ import click
 from eddy.cli.batch import batch_options, ending, inputs_of, session, stages
 from eddy.cli.load import MODULE_NAME, load
 from eddy.cli.logs import Target, log_options, opened, opener
-from eddy.cli.options import topology_argument
+from eddy.cli.options import timeout_option, topology_argument
 from eddy.connectors.spark import verify
 from eddy.connectors.spark.session import TOLERANCE
 
@@ -38,14 +38,7 @@ __all__ = ["command"]
     metavar="X",
     help="The tolerance for floats downstream of folds of tables, since order decides their last digits; 0: none.",
 )
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0),
-    default=60.0,
-    show_default=True,
-    metavar="S",
-    help="Seconds to wait for a first cut.",
-)
+@timeout_option("Seconds to wait for a first cut.")
 @batch_options
 def command(
     program: str,

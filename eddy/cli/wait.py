@@ -8,7 +8,7 @@ from eddy.cli.application import ApplicationTopics, find
 from eddy.cli.exits import HELD
 from eddy.cli.load import load
 from eddy.cli.logs import Target, log_options, opened
-from eddy.cli.options import topology_argument
+from eddy.cli.options import timeout_option, topology_argument
 from eddy.connectors.log import Log
 from eddy.errors import ConnectorError
 from eddy.runtime.holding import told
@@ -25,14 +25,7 @@ _REACH_S = 1.0
 @click.command("wait", short_help="Wait until an application has nothing left to do.")
 @topology_argument
 @log_options
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0),
-    default=60.0,
-    show_default=True,
-    metavar="S",
-    help="Seconds to wait; then exit with status 1 and the reason.",
-)
+@timeout_option("Seconds to wait; then exit with status 1 and the reason.")
 def command(program: str, target: Target, timeout: float) -> None:
     """Wait until an application has processed all input and all loops have ended.
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from eddy.errors import DataError
 
-__all__ = ["EMPTY", "Batch", "Row", "ZSet", "concat", "consolidate", "keys_of", "merge_into", "unhashable"]
+__all__ = ["EMPTY", "Batch", "Row", "ZSet", "concat", "consolidate", "keys_of", "merge_into", "retracted", "unhashable"]
 
 Row = tuple[Any, Any]
 """(key, value)."""
@@ -201,3 +201,11 @@ def unhashable(rows: Iterable[Row], where: str) -> DataError:
                 "Make it a tuple or a frozen struct: class Node(msgspec.Struct, frozen=True)"
             )
     return DataError(f"{where}: a row cannot be hashed")
+
+
+def retracted(row: Row, weight: int, where: str) -> DataError:
+    """The error for a row that is there fewer than 0 times."""
+    return DataError(
+        f"{where}: row {row!r} is there {weight} times; only present rows can be retracted. "
+        "Use minus() for a difference"
+    )

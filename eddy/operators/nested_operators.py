@@ -370,14 +370,5 @@ def _as_of_iteration(cell: dict[Any, History], time: int, late: list[Time]) -> d
 
 def _as_of(cell: dict[Any, History], time: tuple[int, ...], late: list[Time]) -> dict[Any, int]:
     """The same for nested loops, whose times are only partially ordered."""
-    bag = {}
-    for value, history in cell.items():
-        weight = 0
-        for at, difference in history:
-            if (both := lub(time, at)) == time:
-                weight += difference
-            else:
-                late.append(both)
-        if weight:
-            bag[value] = weight
-    return bag
+    weights = ((value, _weight_as_of(history, time, late)) for value, history in cell.items())
+    return {value: weight for value, weight in weights if weight}

@@ -9,12 +9,11 @@ A row is in one of the two states, so no row is stored twice. A value of None is
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from eddy.errors import DataError
-from eddy.operators.batch import Batch, ZSet
+from eddy.operators.batch import Batch, ZSet, retracted
 from eddy.operators.context import Context
 from eddy.operators.keyed import Keyed
 from eddy.operators.operator import State
-from eddy.operators.set_aside import Aside, only_written, refused
+from eddy.operators.set_aside import Aside, only_written
 from eddy.operators.tables import replacement
 from eddy.state.arrangement import Arrangement, pairs_of, weight_in
 from eddy.state.table import Table
@@ -49,13 +48,13 @@ class OneRow(Keyed):
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
         """Move the keys that have one row now into the table, and the others out of it."""
-        return self._step(self.with_keys(inputs[0]), None)
+        return self._step(self.with_keys(inputs[0]))
 
     def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
-        """Set the rows aside that `several` cannot write; a row that the table cannot write is not in the table."""
-        return self._step(only_written(aside, self.with_keys(inputs[0]), self.several.spec), aside)
+        """Set the rows aside that cannot be written: the two states have the same serdes."""
+        return self._step(only_written(aside, self.with_keys(inputs[0]), self.several.spec))
 
-    def _step(self, batch: Batch, aside: Aside | None) -> Batch:
+    def _step(self, batch: Batch) -> Batch:
         delta = batch.zset(self.name)
         keys = list(dict.fromkeys(key for key, _ in delta))
         olds = self.table.get_many(keys)
@@ -68,8 +67,8 @@ class OneRow(Keyed):
         self._check(delta)
         news = {}
         for key, bag in zip(keys, self.several.get_many(keys), strict=True):
-            only = next(iter(one_row(key, dict(pairs))), None) if len(pairs := pairs_of(bag)) == 1 else None
-            news[key] = only if self._fits(aside, (key, only)) else None
+            pairs = pairs_of(bag)
+            news[key] = next(iter(one_row(key, dict(pairs))), None) if len(pairs) == 1 else None
         self.several.integrate({row: -1 for row in news.items() if row[1] is not None})
         self.table.put_many(news, olds)
         return replacement(news, olds, batch.time)
@@ -77,18 +76,4 @@ class OneRow(Keyed):
     def _check(self, delta: ZSet) -> None:
         for row, bag in zip(delta, self.several.get_many([key for key, _ in delta]), strict=True):
             if (weight := weight_in(bag, row[1])) < 0:
-                raise DataError(
-                    f"to_table '{self.name}': row {row!r} is there {weight} times; only present rows can be retracted. "
-                    "Use minus() for a difference"
-                )
-
-    def _fits(self, aside: Aside | None, row: tuple[Any, Any]) -> bool:
-        """Whether the table can write the row; if not, its key is withheld."""
-        if aside is None or row[1] is None:
-            return True
-        error = refused(self.table.spec, row)
-        if error is None:
-            aside.release(row[0])
-        else:
-            aside.withhold(*row, error)
-        return error is None
+                raise retracted(row, weight, f"to_table '{self.name}'")

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from eddy.errors import DataError
-from eddy.operators.batch import Batch
+from eddy.operators.batch import Batch, retracted
 from eddy.operators.context import Context
 from eddy.operators.keyed import Keyed
 from eddy.operators.nested_operators import Function
@@ -71,10 +70,7 @@ class Reduce(Keyed):
         values: dict[Any, int] = {bag[0]: bag[1]} if isinstance(bag, tuple) else bag
         if min(values.values()) < 0:
             value, weight = min(values.items(), key=lambda item: item[1])
-            raise DataError(
-                f"'{self.name}': row {(key, value)!r} is there {weight} times; only present rows can be retracted. "
-                "Use minus() for a difference"
-            )
+            raise retracted((key, value), weight, f"'{self.name}'")
         return self._function(key, values)
 
 

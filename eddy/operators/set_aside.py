@@ -178,6 +178,15 @@ class Aside:
         if self.kept and (identity := _KEY + written(key, self.key)) in self.kept:
             self._held[identity] = None
 
+    def shown(self, spec: StateSpec, key: Any, value: Any, time: int = 0) -> Any:
+        """The value that a table gets; None, and the key is withheld, where it cannot write it. Raises: `withhold`."""
+        error = None if value is None else refused(spec, (key, value))
+        if error is None:
+            self.release(key)
+            return value
+        self.withhold(key, value, error, time=time)
+        return None
+
     # Epochs
 
     @property

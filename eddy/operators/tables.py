@@ -8,7 +8,7 @@ from eddy.operators.batch import EMPTY, Batch, Row, keys_of
 from eddy.operators.context import Context
 from eddy.operators.keyed import Keyed
 from eddy.operators.operator import State
-from eddy.operators.set_aside import Aside, refused, unwritten_keys
+from eddy.operators.set_aside import Aside, unwritten_keys
 from eddy.state.table import Table
 
 __all__ = ["Upsert", "by_key", "replacement"]
@@ -53,14 +53,9 @@ class Upsert(Keyed):
         """A record with a key that the table cannot write is left out; one with such a value withholds its key."""
         batch = self.with_keys(inputs[0])
         batch = aside.without(batch, unwritten_keys(batch, self.table.spec))
-        rows = list(batch.rows)
+        rows, times = list(batch.rows), batch.times_of_rows()
         for key, index in {row[0]: index for index, row in enumerate(rows)}.items():
-            error = refused(self.table.spec, rows[index])
-            if error is None:
-                aside.release(key)
-            else:
-                aside.withhold(key, rows[index][1], error, time=batch.times_of_rows()[index])
-                rows[index] = (key, None)
+            rows[index] = (key, aside.shown(self.table.spec, key, rows[index][1], times[index]))
         return self.step(context, batch.with_rows(rows))
 
 

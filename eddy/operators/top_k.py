@@ -18,12 +18,11 @@ from typing import Any
 
 import msgspec
 
-from eddy.errors import DataError
-from eddy.operators.batch import Batch
+from eddy.operators.batch import Batch, retracted
 from eddy.operators.context import Context
 from eddy.operators.keyed import Keyed
 from eddy.operators.operator import State
-from eddy.operators.set_aside import Aside, only_written, refused
+from eddy.operators.set_aside import Aside, only_written
 from eddy.operators.tables import replacement
 from eddy.serde import Serde
 from eddy.state.ordered_arrangement import OrderedArrangement
@@ -145,23 +144,11 @@ class TopK(Keyed):
         self.rows.integrate(delta)
         for row, weight in zip(delta, self.rows.weights(list(delta)), strict=True):
             if weight < 0:
-                raise DataError(
-                    f"'{self.name}': row {row!r} is there {weight} times; only present rows can be retracted. "
-                    "Use minus() for a difference"
-                )
+                raise retracted(row, weight, f"'{self.name}'")
         first, in_order, descending = self._selection.first, self.rows.in_order, self._selection.descending
-        news = {key: self._shown(aside, key, first(in_order(key, descending))) for key in keys}
+        news = {key: first(in_order(key, descending)) for key in keys}
+        if aside is not None:
+            news = {key: aside.shown(self.table.spec, key, value) for key, value in news.items()}
         olds = self.table.get_many(keys)
         self.table.put_many(news, olds)
         return replacement(news, olds, batch.time)
-
-    def _shown(self, aside: Aside | None, key: Any, value: Any) -> Any:
-        """The value that the table gets: None where it cannot write it."""
-        if aside is None:
-            return value
-        error = None if value is None else refused(self.table.spec, (key, value))
-        if error is None:
-            aside.release(key)
-            return value
-        aside.withhold(key, value, error)
-        return None

@@ -14,7 +14,7 @@ from typing import Any
 from eddy.connectors.spark.arrow_functions import ROWS, arrow_schema, encode_rows, record_batch
 from eddy.errors import DataError, EddyError
 from eddy.operators.aggregate import Aggregate
-from eddy.operators.batch import Row
+from eddy.operators.batch import Row, retracted
 from eddy.operators.nested_operators import Function
 from eddy.operators.set_aside import reason_in
 from eddy.serde import Serde
@@ -126,10 +126,7 @@ class GroupFunction(_ByKey):
     def _of(self, key: Any, values: dict[Any, int]) -> Iterator[tuple[Row, int, int]]:
         if min(values.values()) < 0:
             value, weight = min(values.items(), key=lambda item: item[1])
-            raise DataError(
-                f"'{self.name}': row {(key, value)!r} is there {weight} times; only present rows can be retracted. "
-                "Use minus() for a difference"
-            )
+            raise retracted((key, value), weight, f"'{self.name}'")
         try:
             made = self.function(key, values)
         except EddyError:

@@ -79,7 +79,7 @@ class Caller:
 
     def _name(self, table: str) -> str:
         allowed = rows_allowed(self._may_read, table)
-        return table if allowed is None else self._server.filtered(table, allowed)
+        return table if allowed is None else self._server.tables.filtered(table, allowed)
 
     def close(self) -> None:
         """Hold no rows for it any more."""
@@ -88,4 +88,4 @@ class Caller:
             names, self._names = self._names, {}
         for table, name in names.items():
             if name != table:
-                self._server.unfiltered(name)
+                self._server.tables.unfiltered(name)

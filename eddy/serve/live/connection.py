@@ -293,7 +293,8 @@ class Connection:
 
     def events(self) -> bytes:
         """The events that are due, with at most one page of rows; empty where there are none."""
-        found = [*self._failures(), *self._states(), *self._patches(), *self._page()]
+        # Pages first: a query whose last page was sent moves with the others from this version on.
+        found = [*self._failures(), *self._states(), *self._page(), *self._patches()]
         now = time.monotonic()
         if not found:
             found = self._news(now)

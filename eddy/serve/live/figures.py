@@ -22,6 +22,7 @@ class LiveFigures(Collector):
         """All figures as of now."""
         publisher = self._pages.publisher
         done = Figures() if publisher is None else publisher.figures
+        restarts = 0 if publisher is None else publisher.server.restarts.count
         for name, meaning, count in (
             ("patches", "Patches of queries.", done.patches),
             ("events", "Events sent.", done.events),
@@ -29,6 +30,7 @@ class LiveFigures(Collector):
             ("resumed", "Queries that clients went on with by patches.", done.resumed),
             ("summed", "Events that were the sum of many, for clients that were late.", done.summed),
             ("refused", "Requests refused because of a limit.", done.refused),
+            ("restarts", "Times that all queries began anew after an error.", restarts),
             ("slow", "Streams ended because their client took nothing.", done.slow),
         ):
             yield CounterMetricFamily(f"eddy_live_{name}_total", meaning, value=count)

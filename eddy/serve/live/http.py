@@ -118,6 +118,7 @@ class LivePages:
             query = caller.of_text(request.path_params["name"], given)
             if at_least is not None:
                 publisher.server.wait(at_least, False, wait_s)
+            publisher.check_settled(query)
             publisher.server.check()  # else the last version would be told for ever
             now = publisher.now
             if (same := unchanged(request, tag_of(now.token, now.exact))) is not None:

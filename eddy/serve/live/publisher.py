@@ -13,7 +13,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol
 
-from eddy.operators.views.patch import Entry, Op
+from eddy.operators.views.patch import Buckets, Entry, Op
 from eddy.serve.live.events import Stamp
 from eddy.serve.live.limits import Limits
 from eddy.serve.live.retained import Kept, Retained
@@ -67,9 +67,9 @@ class Published(LiveView):
         self._check()
         return {bucket: list(rows) for bucket, rows in self._buckets.entries.items()}
 
-    def _begin(self, view: View, ops: Sequence[Op]) -> None:
+    def _begin(self, view: View, buckets: Buckets) -> None:
         self.view, self.state = view, "complete"
-        self._buckets.apply(ops)
+        self._buckets = buckets
         self.retained = Retained(self._publisher.now.number, self._buckets.entries, self._publisher.limits.retain_ops)
 
     def _take(self, ops: Sequence[Op], version: Version) -> None:
@@ -175,6 +175,12 @@ class Publisher:
             self._idle.pop(found, None)
         return found
 
+    def check_settled(self, query: Query) -> None:
+        """Raises: NotReadyError while the rows of a query are computed anew, and are of an earlier version."""
+        found = self._published.get(repr(query.syntax))
+        if found is not None:
+            self.server.check_settled(found)
+
     def stamp(self, number: int) -> Stamp | None:
         """A step of late; None where it is long ago. The caller holds the lock."""
         return self._stamps.get(number)
@@ -205,6 +211,7 @@ class Publisher:
         published = self.acquire(query)
         try:
             with self.server.lock:
+                self.server.check_settled(published)
                 rows, view, stamp = published.copied(), published.view, self.now
             assert view is not None
             return nested(rows, view.shape, view.operator.root.id, self.limits.rows), stamp

@@ -4,26 +4,29 @@
 
 A table is read whole when the first query needs it, from a snapshot, while its changes wait in the feed; others go on
 meanwhile. Locks: `lock` first, then that of the rows. All views are at one version, that of the changes taken last.
+
+Where a change cannot be applied to its end, nothing of the operators is used again: all queries begin anew over the
+tables as they are, and their readers get the difference.
 """
 
 import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal, Protocol
 
 from eddy.errors import EddyError, NotReadyError, QueryError
 from eddy.operators.views.action import Action
-from eddy.operators.views.patch import Op
-from eddy.operators.views.values import Flat, Row
+from eddy.operators.views.patch import Buckets, Op
 from eddy.serve.live.check import check_answer
-from eddy.serve.live.feed import Feed
-from eddy.serve.live.naming import Naming, check_columns
+from eddy.serve.live.difference import difference
+from eddy.serve.live.loading import Deltas, LoadedTables
+from eddy.serve.live.naming import check_columns
+from eddy.serve.live.renewals import Renewals, Restarts
 from eddy.serve.live.view import LiveView
-from eddy.serve.views.catalog import Catalog, ServedTable
-from eddy.serve.views.rows import Rows, Snapshot
+from eddy.serve.views.catalog import Catalog
+from eddy.serve.views.rows import Rows
 from eddy.serve.views.version import Version, Wanted
 from eddy.topology.queries.aside import Aside, is_long
 from eddy.topology.queries.columns_read import columns_read
@@ -34,8 +37,6 @@ from eddy.topology.queries.syntax import Select, Table
 
 __all__ = ["LiveServer"]
 
-Allowed = Callable[[Any, Any], object]
-Deltas = dict[str, dict[Flat, Row | None]]
 _log = logging.getLogger("eddy.live")
 
 
@@ -51,32 +52,19 @@ class Follower(Protocol):
 
 _LOOK_S = 0.5
 _PATIENCE_S, _AGAIN_S = 30.0, 0.05
-
-
-@dataclass(slots=True)
-class _Filter:
-    """Rows of a table that a function of key and value admits, and how many callers hold them."""
-
-    table: str
-    allowed: Allowed
-    holders: int = 0
+_RESTARTS, _WITHIN_S = 3, 600.0
+"""So often within so many seconds all queries begin anew after an unexpected error; then they end."""
 
 
 class LiveServer:
     """Live queries over the rows of a catalog's tables. Tables that a query has read stay loaded until it is closed."""
 
     def __init__(self, catalog: Catalog, rows: Rows, wanted: Callable[[Any], Wanted]) -> None:
-        self._catalog, self._rows, self._wanted = catalog, rows, wanted
+        self._rows, self._wanted = rows, wanted
         self.lock = threading.RLock()
         self._moved = threading.Condition(self.lock)
-        self._loading = threading.Lock()
         self._beginning = threading.Lock()  # held by a query that begins aside: equal ones wait, and share it
-        self._engine = LiveQueries()
-        self._feed = Feed(rows)
-        self._namings: dict[str, Naming] = {}
-        self._filters: dict[str, _Filter] = {}
-        self._unused: set[str] = set()
-        self._filter_number = 0
+        self.tables = LoadedTables(catalog, rows, self.lock)
         self._followers: list[Follower] = []
         self._views: dict[LiveView, View] = {}
         self._lives: dict[View, dict[LiveView, None]] = {}
@@ -85,10 +73,16 @@ class LiveServer:
         self.version = rows.version
         self._stop = False
         self._failure: Exception | None = None
+        self.restarts = Restarts(_RESTARTS, _WITHIN_S)
+        self._renewals = Renewals(self.lock, self._renew)
         self._publisher: int | None = None
         self._showing: LiveView | None = None
         self._thread = threading.Thread(target=self._run, name="eddy-live", daemon=True)
         self._thread.start()
+
+    @property
+    def _engine(self) -> LiveQueries:
+        return self.tables.engine
 
     @property
     def failure(self) -> Exception | None:
@@ -100,9 +94,7 @@ class LiveServer:
         if self._publisher == threading.get_ident():
             raise QueryError("live query: a listener opens one; another thread is needed, as all queries wait for it")
         self.check()
-        named = _tables_named(live.select)
-        served = {table.name: self._served(table.name) for table in named}
-        check_columns(live.select, served)
+        named = self._tables(live)
         end = time.monotonic() + _PATIENCE_S
         while True:
             self._rows.wait(lambda version: True, max(0.0, end - time.monotonic()), "a version")
@@ -114,6 +106,12 @@ class LiveServer:
                     raise
                 time.sleep(_AGAIN_S)
 
+    def _tables(self, live: LiveView) -> list[Table]:
+        """The tables of a query. Raises: QueryError, TableNotServedError for those that are not here."""
+        named = _tables_named(live.select)
+        check_columns(live.select, {table.name: self.tables.served(table.name) for table in named})
+        return named
+
     def _open(self, live: LiveView, named: list[Table]) -> None:
         """The same, once. Raises: NotReadyError where a table was not whole, or has gone meanwhile."""
         if self._open_now(live, named, begin_long=False):
@@ -123,21 +121,17 @@ class LiveServer:
 
     def _open_now(self, live: LiveView, named: list[Table], *, begin_long: bool) -> bool:
         """Open a query; one that takes long only if it may begin now. Returns whether it is open."""
-        with self._loading:  # to the end: another query must not load a table under other names meanwhile
+        with self.tables.loading:  # to the end: another query must not load a table under other names meanwhile
             for table in named:
-                self._load(table)
+                self.tables.load(table)
             with self.lock:
-                try:
-                    self._take()
-                except Exception as error:
-                    self._break(error)
+                self._take_whole()
                 self.check()
-                if missing := [table.name for table in named if table.name not in self._namings]:
+                if missing := [table.name for table in named if table.name not in self.tables]:
                     raise NotReadyError(f"live query: table '{missing[0]}' has to be read anew. Try again")
                 if not is_long(self._engine, live.select):
                     view = self._engine.open(live.select, max_rows=live.max_rows)
-                    live._fill(view.operator.snapshot())
-                    self._begin(live, view, [])
+                    self._begin(live, view, _filled(view))
                     return True
                 if not begin_long:
                     return False
@@ -149,76 +143,73 @@ class LiveServer:
         """Make the rows of a query without the lock, so that others go on meanwhile."""
         try:
             view = aside.open(live.max_rows)
-            live._fill(view.operator.snapshot())
+            buckets = _filled(view)
             with self.lock:
                 self.check()
-                self._begin(live, view, aside.join())
+                if aside.engine is not self._engine:
+                    raise NotReadyError("live query: all queries have begun anew meanwhile. Try again")
+                buckets.apply(aside.join())
+                self._begin(live, view, buckets)
         finally:
             with self.lock:
                 aside.close()
 
-    def _begin(self, live: LiveView, view: View, ops: list[Op]) -> None:
-        """From now on a view is kept up to date; `ops` are the last that lead to its rows. The caller has the lock."""
+    def _begin(self, live: LiveView, view: View, buckets: Buckets) -> None:
+        """From now on a view is kept up to date; these are its rows. The caller has the lock."""
         if live.is_closed:
             self._engine.close(view)
             raise QueryError("live query: it was closed while it was opened; an open one is needed")
-        live._begin(view, ops)
+        if live in self._renewals:
+            self._replace(live, view, buckets)
+            return
+        live._begin(view, buckets)
         self._follow(live, view)
         live.state = self._state
         self._recomputed(live)
 
-    def close(self, live: LiveView) -> None:
-        """Keep it up to date no more."""
+    def _replace(self, live: LiveView, view: View, buckets: Buckets) -> None:
+        """The same for a view that has readers: they get the difference to the rows that they have."""
         if live in self._views:
             self._engine.close(self._unfollow(live))
-            self._unused |= tables_of(live.select) & self._filters.keys()
+        self._follow(live, view)
+        ops = difference(live.entries, buckets.entries)
+        if ops:
+            self._show(live, ops, self.version)
+        if live in self._views:
+            self._recomputed(live)
+        self._renewals.discard(live)  # after its rows have changed: until then nobody takes them for those of now
+        self._tell()
+
+    def _renew(self, live: LiveView) -> None:
+        """Compute the rows of an open view anew. Raises: NotReadyError where that has to be tried again."""
+        try:
+            self._open(live, self._tables(live))
+        except NotReadyError:
+            if self._stop or self._rows.failure is not None:
+                with self.lock:
+                    self._renewals.discard(live)
+            raise
+        except Exception as error:
+            with self.lock:
+                if live in self._renewals:
+                    _log.error("live query: its rows could not be computed anew: %s", error)
+                    self._end(live, _shown(error))
+
+    def check_settled(self, live: LiveView) -> None:
+        """Raises: NotReadyError while its rows are computed anew, and are therefore of an earlier version."""
+        if live in self._renewals:
+            raise NotReadyError("live query: its rows are computed anew. Try again later")
+
+    def close(self, live: LiveView) -> None:
+        """Keep it up to date no more."""
+        self._renewals.discard(live)
+        if live in self._views:
+            self._engine.close(self._unfollow(live))
+            self.tables.leave(tables_of(live.select))
 
     def follow(self, follower: Follower) -> None:
         """Tell it of versions from now on. The caller holds the lock."""
         self._followers.append(follower)
-
-    def filtered(self, table: str, allowed: Allowed) -> str:
-        """The name of a table's rows that `allowed` of key and value admits. `unfiltered` lets go of it.
-
-        Equal functions have one name; its rows are kept while a query reads them. Raises: TableNotServedError.
-        """
-        self._catalog.table(table)
-        with self.lock:
-            for name, known in self._filters.items():
-                if known.table == table and known.allowed == allowed:
-                    known.holders += 1
-                    return name
-            self._filter_number += 1
-            name = f"{table}@{self._filter_number}"
-            self._filters[name] = _Filter(table, allowed, 1)
-            return name
-
-    def unfiltered(self, name: str) -> None:
-        """A caller of `filtered` opens no query over it any more."""
-        with self.lock:
-            self._filters[name].holders -= 1
-            self._unused.add(name)
-
-    def _served(self, name: str) -> ServedTable:
-        return self._catalog.table(self._filters[name].table if name in self._filters else name)
-
-    def _tidy(self) -> None:
-        """Forget filtered tables that no query reads, and no caller holds. The caller has the lock."""
-        if not self._unused or not self._loading.acquire(blocking=False):
-            return
-        try:
-            for name in self._unused & self._filters.keys():
-                loaded = self._engine.tables.get(name)
-                if self._filters[name].holders or (loaded is not None and loaded.dependents):
-                    continue
-                if name in self._namings:
-                    self._engine.unload(name)
-                    del self._namings[name]
-                    self._feed.unwatch(name)
-                del self._filters[name]
-            self._unused.clear()
-        finally:
-            self._loading.release()
 
     def _follow(self, live: LiveView, view: View) -> None:
         """From now on it gets the patches of a view."""
@@ -260,10 +251,12 @@ class LiveServer:
         """Show other rows of a view; from then on it is no longer shared with equal queries."""
         if self._showing not in {None, live}:
             raise QueryError("window: the listener of another query moves it; its own one, or a thread, is needed")
+        self.check_settled(live)
         own = self._engine.open(self._views[live].shape.select, max_rows=live.max_rows, shared=False)
         self._engine.close(self._unfollow(live))
         self._follow(live, own)
         ops = self._engine.move_window(own, skip, limit)
+        live.select = own.shape.select
         if own.operator.failure is not None:
             self._end(live, own.operator.failure)
         elif ops:
@@ -272,16 +265,21 @@ class LiveServer:
             self._recomputed(live)
 
     def explain(self, live: LiveView) -> QueryPlan:
-        """The plan of an open view."""
+        """The plan of an open view. Raises: NotReadyError."""
+        self.check_settled(live)
         return explain(self._views[live])
 
-    def wait(self, at_least: Any, exact: bool, timeout_s: float) -> Version:
-        """Wait until all views are of a version. Raises: NotReadyError."""
+    def wait(self, at_least: Any, exact: bool, timeout_s: float, live: LiveView | None = None) -> Version:
+        """Wait until all views, or the rows of this one, are of a version. Raises: NotReadyError."""
         wanted = None if at_least is None else self._wanted(at_least)
         end = time.monotonic() + timeout_s
 
         def reached() -> bool:
-            return (self.version.exact or not exact) and (wanted is None or self.version.covers(wanted))
+            return (
+                (live is None or live not in self._renewals)
+                and (self.version.exact or not exact)
+                and (wanted is None or self.version.covers(wanted))
+            )
 
         with self._moved:
             while not reached():
@@ -298,30 +296,54 @@ class LiveServer:
         if threading.current_thread() is not self._thread:
             self._thread.join()
         with self.lock:
+            lives = [*self._views, *(live for live in self._renewals if live not in self._views)]
+            renewing = self._renewals.stop()
             self._moved.notify_all()
-        for live in list(self._views):
+        if renewing is not None and renewing is not threading.current_thread():
+            renewing.join()
+        for live in lives:
             live.close()
         for follower in self._followers:
             follower.stopped()
-        self._feed.close()
+        self.tables.close()
 
     def _run(self) -> None:
+        while not self._stop and self._failure is None:
+            with self._rows.changed:
+                self._rows.changed.wait_for(self._is_due, _LOOK_S)
+            if self._rows.failure is not None:
+                self._fail(self._rows.failure)
+                return
+            with self.lock:
+                self._take_whole()
+
+    def _take_whole(self) -> None:
+        """Take changes in; after an unexpected error all queries begin anew. The caller has the lock."""
         try:
-            while not self._stop:
-                with self._rows.changed:
-                    self._rows.changed.wait_for(self._is_due, _LOOK_S)
-                if self._rows.failure is not None:
-                    self._fail(self._rows.failure)
-                    return
-                with self.lock:
-                    self._take()
+            self._take()
         except Exception as error:
             self._break(error)
 
     def _break(self, error: Exception) -> None:
-        """A batch that could not be applied to its end: all queries end."""
-        _log.error("live queries have ended: %s", error)
-        self._fail(error if isinstance(error, EddyError) else QueryError(f"live queries: {error!r}"))
+        """A batch that could not be applied to its end: all queries begin anew; they end where that is too often."""
+        if not self.restarts.admits(time.monotonic()):
+            _log.error("live queries have ended, after %d new beginnings: %s", self.restarts.most, error)
+            self._fail(_shown(error))
+            return
+        _log.error("live queries begin anew, as a change could not be applied", exc_info=error)
+        lives = [*self._views, *(live for live in self._renewals if live not in self._views)]
+        self._forget_all()
+        self._state = "unknown"
+        for live in lives:
+            self._renewals.add(live)
+            live.state = "unknown"
+
+    def _forget_all(self) -> None:
+        """Nothing of the operators is used again, perhaps in the middle of a batch."""
+        self.tables.unload_all()
+        self._views.clear()
+        self._lives.clear()
+        self._checked.clear()
 
     def _is_due(self) -> bool:
         """Whether there is a version that is not taken, or nothing to wait for. The caller holds the rows' lock."""
@@ -330,97 +352,39 @@ class LiveServer:
     def _fail(self, error: Exception, table: str | None = None) -> None:
         """End the queries that read a table, or all for good, with an error."""
         with self.lock:
-            for live in list(self._views):
+            for live in [*self._views, *(live for live in self._renewals if live not in self._views)]:
                 if table is None:
+                    self._renewals.discard(live)
                     live._fail(error)
                 elif table in tables_of(live.select):
                     self._end(live, error)
-            if table is None:  # perhaps in the middle of a batch: nothing of it is used again
-                self._failure, self._engine = error, LiveQueries()
-                self._views.clear()
-                self._lives.clear()
-                self._checked.clear()
-                self._namings.clear()
+            if table is None:
+                self._failure = error
+                self._forget_all()
             self._moved.notify_all()
-
-    def _load(self, table: Table) -> None:
-        """Read a table whole, if it is not there. Raises: QueryError where queries name its key otherwise."""
-        name = table.name
-        with self.lock:
-            known = self._namings.get(name)
-            if known is not None and known.table == table:
-                return
-            if known is not None:
-                self._unload(name, table)
-        naming = Naming(self._served(name), table, self._filters[name].allowed if name in self._filters else None)
-        try:
-            rows = naming.rows(self._watch(name))
-        except BaseException:
-            self._feed.unwatch(name)
-            raise
-        with self.lock:
-            self._namings[name] = naming
-            self._engine.load(name, rows)
-
-    def _watch(self, name: str) -> Snapshot:
-        return self._feed.watch(name, self._served(name).name)
-
-    def _unload(self, name: str, table: Table) -> None:
-        try:
-            self._engine.unload(name)
-        except QueryError as error:
-            known = self._namings[name].table
-            raise QueryError(
-                f"table '{name}': an open query names its columns key={known.key!r}, value={known.value!r}, this one "
-                f"key={table.key!r}, value={table.value!r}; the same names are needed, or close that query first"
-            ) from error
-        del self._namings[name]
-        self._feed.unwatch(name)
-
-    def _reload(self) -> Deltas:
-        """Tables that were read anew, once they are whole: as the difference to the rows that were shown."""
-        stale = self._feed.stale & self._namings.keys()
-        found: Deltas = {}
-        for name in sorted(stale):
-            try:
-                rows = self._namings[name].rows(self._watch(name))
-            except NotReadyError:
-                self._feed.miss(name)
-                break  # it is not whole yet, or is read anew once more
-            except QueryError as error:
-                self._forget(name, error)
-                continue
-            gone: dict[Flat, Row | None] = {key: None for key in self._engine.tables[name].rows if key not in rows}
-            found[name] = {**gone, **rows}
-        return found
-
-    def _forget(self, name: str, error: QueryError) -> None:
-        """A table whose rows cannot be read: its queries end, and the next one reads it anew."""
-        self._fail(error, name)
-        self._engine.unload(name)
-        del self._namings[name]
-        self._feed.unwatch(name)
 
     def _take(self) -> None:
         """Apply all changes since the last time, of all tables at once: those that were read anew too."""
-        deltas = self._reload()
-        changes, version = self._feed.take(self._namings)
-        for name, rows in changes.items():
-            try:
-                deltas[name] = deltas.get(name, {}) | dict(self._namings[name].delta(rows.items()))
-            except QueryError as error:
-                deltas.pop(name, None)
-                self._forget(name, error)
-        state = self._state
-        self._state = "unknown" if self._feed.stale & self._namings.keys() else "complete"
+        deltas, failed, version = self.tables.take()
+        for name, error in failed.items():  # its queries end, and the next one reads it anew
+            self._fail(error, name)
+            self.tables.unload(name)
         self._publish(deltas, version)
         self._check_answers()
+        self._tell()
+        self.tables.tidy()
+
+    def _tell(self) -> None:
+        """Tell all views their state, and followers the version. The caller has the lock."""
+        is_whole = not self._renewals and not self.tables.is_stale()
+        state: Literal["unknown", "complete"] = "complete" if is_whole else "unknown"
         if state != self._state:
+            self._state = state
             for live in self._views:
-                live.state = self._state
+                live.state = state
+        self._moved.notify_all()
         for follower in self._followers:
-            follower.moved(version, self._state)
-        self._tidy()
+            follower.moved(self.version, state)
 
     def _publish(self, deltas: Deltas, version: Version) -> None:
         found = self._engine.apply(deltas) if deltas else []
@@ -467,13 +431,23 @@ class LiveServer:
             function(found, version)
         except Exception as error:
             _log.error("live query: it has ended, and others go on", exc_info=error)
-            live._fail(
-                error if isinstance(error, EddyError) else QueryError(f"live query: its patch failed: {error!r}")
-            )
+            live._fail(_shown(error, "live query: its patch failed"))
         finally:
             self._publisher, self._showing = outer
         if live.error is not None:
             self.close(live)
+
+
+def _filled(view: View) -> Buckets:
+    """The rows of a view as they are now."""
+    buckets = Buckets()
+    buckets.apply(view.operator.snapshot())
+    return buckets
+
+
+def _shown(error: Exception, where: str = "live queries") -> Exception:
+    """An error as readers get it."""
+    return error if isinstance(error, EddyError) else QueryError(f"{where}: {error!r}")
 
 
 def _tables_named(select: Select) -> list[Table]:

@@ -21,7 +21,7 @@ import msgspec
 
 from eddy.errors import NotReadyError, QueryError
 from eddy.operators.views.action import Action
-from eddy.operators.views.patch import Buckets, Op
+from eddy.operators.views.patch import Buckets, Entry, Op
 from eddy.serve.live.difference import difference
 from eddy.serve.live.notebook import frame_of, html_of, keep_shown
 from eddy.serve.views.version import Version
@@ -82,15 +82,15 @@ class Server(Protocol):
     def version(self) -> Version:
         """The version that all views are at."""
 
-    def wait(self, at_least: Any, exact: bool, timeout_s: float) -> Version:
-        """Wait for a version."""
+    def wait(self, at_least: Any, exact: bool, timeout_s: float, live: "LiveView[Any] | None" = None) -> Version:
+        """Wait for a version, of the rows of a view."""
 
 
 class LiveView(Generic[R]):
     """A query that is kept up to date while it is open. Made by `views.live`; for any thread.
 
-    `state` is "unknown" until it is opened, while its tables are read anew, and after it was closed; "error" where
-    `error` says why it has ended.
+    `state` is "unknown" until it is opened, while its tables or rows are read anew, and after it was closed; "error"
+    where `error` says why it has ended.
     """
 
     def __init__(self, server: Server, query: Query[R], max_rows: int, checks: "Checks | None" = None) -> None:
@@ -151,7 +151,7 @@ class LiveView(Generic[R]):
 
     def wait(self, at_least: Any = None, *, exact: bool = False, timeout_s: float = 30.0) -> Version:
         """Wait until `rows` are of a version as late as `at_least`, as `Views.wait` does. Raises: NotReadyError."""
-        return self._server.wait(at_least, exact, timeout_s)
+        return self._server.wait(at_least, exact, timeout_s, self)
 
     def window(self, skip: int = 0, limit: int | None = None) -> None:
         """Show other rows at the root: the difference comes as a patch. Raises: QueryError."""
@@ -192,16 +192,16 @@ class LiveView(Generic[R]):
         """Whether it was closed, perhaps before it was open."""
         return self._closed
 
-    def _fill(self, ops: Sequence[Op]) -> None:
-        """The rows that it has before it begins. Without the lock: nobody else sees it yet."""
-        self._buckets = Buckets()
-        self._buckets.apply(ops)
+    @property
+    def entries(self) -> dict[str, list[Entry]]:
+        """The rows of its buckets; to be read with the lock of the server."""
+        return self._buckets.entries
 
-    def _begin(self, view: View, ops: Sequence[Op]) -> None:
-        """The server has opened it; `ops` make its rows of those that it has."""
+    def _begin(self, view: View, buckets: Buckets) -> None:
+        """The server has opened it, with these rows."""
         self.view, self.state = view, "complete"
-        self._buckets.apply(ops)
-        self._seen.entries = {bucket: list(rows) for bucket, rows in self._buckets.entries.items()}
+        self._buckets = buckets
+        self._seen.entries = {bucket: list(rows) for bucket, rows in buckets.entries.items()}
 
     def _take(self, ops: Sequence[Op], version: Version) -> None:
         """A patch of the server, which holds its lock."""

@@ -39,6 +39,11 @@ class Aside:
             self._own.load(name, dict(table.rows))
             table.journals.append(self._journals[name])
 
+    @property
+    def engine(self) -> LiveQueries:
+        """The engine that the view is for."""
+        return self._main
+
     def open(self, max_rows: int) -> View:
         """Make the operators. Raises: QueryError."""
         self.view = self._own.open(self._select, max_rows=max_rows)

@@ -159,5 +159,7 @@ def test_filtered_tables_are_let_go_of(site: Site) -> None:
         client.until(lambda: client.whole or client.errors)  # noqa: B023
         client.close()
     wait_for(lambda: site.live.quota.streams == 0, PATIENCE_S)
-    wait_for(lambda: not server._filters and not site.live.publisher.queries, PATIENCE_S)
-    assert not any("@" in name for name in (*server._namings, *server._engine.tables, *server._feed._watched))
+    wait_for(lambda: not server.tables._filters and not site.live.publisher.queries, PATIENCE_S)
+    assert not any(
+        "@" in name for name in (*server.tables._namings, *server._engine.tables, *server.tables.feed._watched)
+    )

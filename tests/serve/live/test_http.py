@@ -161,6 +161,23 @@ def test_window_moves_by_its_difference(site: Site) -> None:
     client.until(lambda: len(client.rows("r")) == 6)
 
 
+def test_clients_go_on_by_patches_after_all_queries_began_anew(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(*given: Any) -> Any:
+        raise ZeroDivisionError("broken")
+
+    site.write({"a": "root"})
+    client = site.client(asked("t", "tree"))
+    client.until(lambda: "t" in client.whole)
+    tag = {"If-None-Match": site.get("/v1/queries/tree").headers["ETag"]}
+    monkeypatch.setattr(site.server.views.live_server()._engine, "apply", breaks)
+    site.write({"b": "a"})
+    client.until(lambda: client.rows("t") == site.answer(TREE))
+    wait_for(lambda: site.get("/v1/queries/tree", tag).status == 200, PATIENCE_S)
+    assert site.get("/v1/queries/tree", tag).json["rows"] == site.answer(TREE)
+    assert (client.snapshots, site.get("/healthz").status) == (1, 200)
+    assert "eddy_live_restarts_total 1.0" in site.get("/metrics").text
+
+
 def test_server_whose_queries_have_ended_says_so(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     def breaks(*given: Any) -> Any:
         raise ZeroDivisionError("broken")
@@ -172,7 +189,9 @@ def test_server_whose_queries_have_ended_says_so(site: Site, monkeypatch: pytest
     client.until(lambda: "t" in client.whole)
     assert site.get("/healthz").json == {"ok": True, "reason": ""}
     assert "eddy_live_ended 0.0" in site.get("/metrics").text
-    monkeypatch.setattr(site.server.views.live_server()._engine, "apply", breaks)
+    server = site.server.views.live_server()
+    monkeypatch.setattr(server.restarts, "most", 0)
+    monkeypatch.setattr(server._engine, "apply", breaks)
     site.write({"a": "root"})
     client.until(lambda: "broken" in client.errors.get("t", {}).get("message", ""))
     wait_for(lambda: site.get("/healthz").status == site.get("/readyz").status == 503, PATIENCE_S)

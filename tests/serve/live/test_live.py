@@ -13,8 +13,9 @@ import pytest
 import eddy
 import eddy.serve.live.view
 import eddy.topology.queries.aside
-from eddy.operators.views.patch import Buckets
+from eddy.operators.views.patch import Buckets, Insert
 from eddy.serve.live import naming
+from eddy.serve.live.renewals import Restarts
 from eddy.serve.live.server import LiveServer
 from eddy.serve.live.view import LiveView
 from eddy.serve.views.intake import table_prefix
@@ -22,6 +23,7 @@ from eddy.serve.views.ordering import encode_key
 from eddy.serve.views.rows import Rows
 from eddy.serve.views.version import Version
 from eddy.state.memory import MemoryStore
+from eddy.topology.queries.engine import LiveQueries
 from eddy.topology.queries.nested import nested
 from tests.serve.live.families import TREE, Family, Written, family, nodes, totals
 from tests.serve.views.conftest import PATIENCE_S, produce
@@ -341,7 +343,7 @@ def test_table_that_is_lost_while_another_one_is_read_ends_no_query(
         return True
 
     loaded.show({"a": "root", "b": "root"})
-    mine = eddy.live_table(loaded.server.filtered("nodes", allowed), key="id", value="parent")
+    mine = eddy.live_table(loaded.server.tables.filtered("nodes", allowed), key="id", value="parent")
     with LiveView(loaded.server, mine, 100) as view:
         assert [row["id"] for row in view.rows] == ["a", "b", "c"]
         with loaded.server.lock:
@@ -396,6 +398,7 @@ def test_server_that_has_failed_says_so_to_every_reader(loaded: Loaded, monkeypa
         raise ZeroDivisionError("broken")
 
     with LiveView(loaded.server, nodes, 100) as view:
+        monkeypatch.setattr(loaded.server.restarts, "most", 0)
         monkeypatch.setattr(loaded.server._engine, "apply", breaks)
         loaded.show({"a": "root"})
         for read in (lambda: view.next(PATIENCE_S), lambda: view.rows, LiveView(loaded.server, nodes, 100).open):
@@ -403,6 +406,102 @@ def test_server_that_has_failed_says_so_to_every_reader(loaded: Loaded, monkeypa
                 read()
         with pytest.raises(eddy.QueryError, match="broken"):
             view.wait({"nodes": {0: 1 << 40}}, timeout_s=PATIENCE_S)
+
+
+def break_once(server: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next change cannot be applied."""
+
+    def breaks(*given: Any) -> Any:
+        raise ZeroDivisionError("broken")
+
+    monkeypatch.setattr(server._engine, "apply", breaks)
+
+
+@pytest.mark.parametrize("long", [0, 20_000])
+def test_queries_begin_anew_after_an_error_and_readers_get_the_difference(
+    loaded: Loaded, monkeypatch: pytest.MonkeyPatch, long: int
+) -> None:
+    monkeypatch.setattr(eddy.topology.queries.aside, "_LONG", long)
+    server, buckets = loaded.server, Buckets()
+    loaded.show({"a": "root", "b": "root", "c": "root"}, {"a": 1})
+    query = nodes.order_by(-nodes.id).nest(total=lambda row: totals.where(totals.id == row.id).one())
+    views: list[eddy.LiveView] = [LiveView(server, each, 100).open() for each in (query, query, nodes, nodes)]
+    whole, window, plain, closed = views
+    window.window(skip=1, limit=1)
+    buckets.apply([Insert("", index, *entry) for index, entry in enumerate(whole.entries[""])])
+    buckets.entries |= {name: list(rows) for name, rows in whole.entries.items() if name}
+    with server.lock:
+        break_once(server, monkeypatch)
+        loaded.show({"a": None, "d": "root"}, {"d": 4})
+        server._take_whole()
+        assert [view.state for view in views] == ["unknown"] * 4
+        assert [row["id"] for row in whole.rows] == ["c", "b", "a"]
+        for refused in (lambda: window.window(limit=2), whole.explain):
+            with pytest.raises(eddy.NotReadyError, match="computed anew"):
+                refused()
+        with pytest.raises(eddy.NotReadyError, match="has not come"):
+            whole.wait(timeout_s=0)
+        closed.close()
+    whole.wait(timeout_s=PATIENCE_S)
+    assert [(row["id"], row["total"]) for row in whole.rows] == [
+        ("d", {"id": "d", "count": 4}),
+        ("c", None),
+        ("b", None),
+    ]
+    wait_for(lambda: all(view.state == "complete" for view in views[:3]), PATIENCE_S)
+    loaded.show({"e": "root"})
+    wait_for(lambda: [row["id"] for row in window.rows] == ["d"], PATIENCE_S)
+    wait_for(lambda: len(whole.rows) == 4 and len(plain.rows) == 4, PATIENCE_S)
+    for patch in patches(whole):
+        buckets.apply(patch.ops)
+    assert rebuilt(whole, buckets) == whole.rows
+    assert (server.restarts.count, server.failure, closed.state) == (1, None, "unknown")
+    for view in views:
+        view.close()
+    assert len(server._engine) == 0
+
+
+def test_queries_that_break_again_and_again_end(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(*given: Any) -> Any:
+        raise ZeroDivisionError("broken")
+
+    monkeypatch.setattr(LiveQueries, "apply", breaks)
+    with LiveView(loaded.server, nodes, 100) as view:
+
+        def has_ended() -> bool:
+            loaded.show({"a": "root"})
+            return loaded.server.failure is not None
+
+        wait_for(has_ended, PATIENCE_S)
+        assert loaded.server.restarts.count == 3
+        with pytest.raises(eddy.QueryError, match="broken"):
+            _ = view.rows
+
+
+def test_new_beginnings_count_for_some_time() -> None:
+    restarts = Restarts(2, 10.0)
+    assert [restarts.admits(at) for at in (0.0, 5.0, 9.0, 10.0, 14.0, 15.0)] == [True, True, False, True, False, True]
+    assert restarts.count == 4
+
+
+def test_query_that_cannot_begin_anew_ends_and_others_go_on(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+    opens = LiveQueries.open
+
+    def refuses(engine: LiveQueries, select: Any, **given: Any) -> Any:
+        if select.table.name == "descendants":
+            raise ZeroDivisionError("this one")
+        return opens(engine, select, **given)
+
+    with LiveView(loaded.server, totals, 100) as bad, LiveView(loaded.server, nodes, 100) as good:
+        with loaded.server.lock:
+            monkeypatch.setattr(LiveQueries, "open", refuses)
+            break_once(loaded.server, monkeypatch)
+            loaded.show({"a": "root"})
+            loaded.server._take_whole()
+        wait_for(lambda: good.state == "complete" and bad.state == "error", PATIENCE_S)
+        assert [row["id"] for row in good.rows] == ["a"]
+        with pytest.raises(eddy.QueryError, match="this one"):
+            _ = bad.rows
 
 
 def test_reader_that_waits_for_a_version_is_told_when_the_views_are_closed(running: Running) -> None:
@@ -444,7 +543,7 @@ def test_cancelled_readers_and_openers_leave_nothing(loaded: Loaded) -> None:
                 reading.cancel()
                 await asyncio.gather(reading, return_exceptions=True)
             assert view._waiting == []
-        with loaded.server._loading:  # which opening needs
+        with loaded.server.tables.loading:  # which opening needs
             opening = asyncio.ensure_future(LiveView(loaded.server, nodes, 100).__aenter__())
             await asyncio.sleep(0)
             opening.cancel()

@@ -12,7 +12,7 @@ from the last version seen; the protocol is in docs/live-queries.md.
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
@@ -64,6 +64,7 @@ class Client:
         self._name: str | None = None
         self._last_id = ""
         self._sent: set[str] = set()
+        self._failures = 0
         self._task: asyncio.Task[None] | None = None
         self._posts: set[asyncio.Task[None]] = set()
         self._posting = asyncio.Lock()
@@ -72,18 +73,18 @@ class Client:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        for task in [self._task, *self._posts]:
-            if task is not None:
-                task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await task
+        await _end(self._task, *self._posts)
         for view in list(self._views.values()):
             early = ClientError("live query: the client was closed before its rows came. Close it later", "CLOSED")
             await view.take_state("closed", early if view.version is None else None)
         await self._http.aclose()
 
     def live(self, name: str, /, *, window: tuple[int, int | None] | None = None, **args: Any) -> View:
-        """A named query, to be opened by `async with`. `window` is (skip, limit), in place of the query's own."""
+        """A named query, to be opened by `async with`. `window` is (skip, limit), in place of the query's own.
+
+        Raises: TypeError, ValueError where the arguments are no JSON, or the window is none.
+        """
+        json.dumps(args, allow_nan=False)
         self._count += 1
         return View(self, f"q{self._count}", name, args, window)
 
@@ -101,24 +102,19 @@ class Client:
             return
         if not self._views and self._task is not None:
             task, self._task, self._name, self._last_id = self._task, None, None, ""
-            task.cancel()  # a query that is opened while it ends has a connection of its own
-            with suppress(asyncio.CancelledError):
-                await task
+            await _end(task)  # a query that is opened meanwhile has a connection of its own
         elif view.id in self._sent:
             self._change(close=[view.id])
 
     def move_window(self, view: View) -> None:
         """Ask for other rows."""
-        assert view.shown is not None
         if view.id in self._sent:
-            skip, limit = view.shown
-            self._change(window=[{"id": view.id, "skip": skip, "limit": limit}])
+            self._change(window=[view])
         else:
             view.whole = False
 
     async def _run(self) -> None:
         """Keep a connection while there are queries."""
-        failures = 0
         while self._views:
             try:
                 await self._stream()
@@ -128,23 +124,31 @@ class Client:
                 pass
             except Exception as error:  # it would come again
                 await self._refused(error)
-            failures = failures + 1 if self._name is None else 0
-            self._name = None
-            self._sent.clear()
-            for view in list(self._views.values()):
-                await view.take_state("offline")
-            if self._views:
-                await asyncio.sleep(pause_s(self._retry_s, failures) * random.uniform(0.5, 1.0))
+            self._failures = self._failures + 1 if self._name is None else 0
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """There is no connection: say so, and wait before the next attempt."""
+        self._name = None
+        self._sent.clear()
+        for view in list(self._views.values()):
+            await view.take_state("offline")
+        if self._views:
+            await asyncio.sleep(pause_s(self._retry_s, self._failures) * random.uniform(0.5, 1.0))
 
     async def _again(self) -> None:
         """The connection does not take changes any more: make another one."""
-        assert self._task is not None
-        self._task.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._task
-        self._name = None
-        self._sent.clear()
-        self._task = asyncio.create_task(self._run())
+        former = self._task
+        await _end(former)
+        if self._task is not former:
+            return  # the last query was closed meanwhile
+        self._failures += 1
+
+        async def run() -> None:
+            await self._pause()
+            await self._run()
+
+        self._task = asyncio.create_task(run())
 
     async def _refused(self, error: Exception) -> None:
         views, self._views = self._views, {}
@@ -185,6 +189,8 @@ class Client:
                 else:
                     await self._take(event, data)
                 self._last_id = id_ or self._last_id
+                if not self._views:
+                    return  # the server has refused the last query
 
     async def _greeted(self, hello: dict[str, Any], sent: list[View]) -> None:
         self._name, self._sent = hello["connection"], {view.id for view in sent}
@@ -194,6 +200,8 @@ class Client:
                 await view.take_state("complete")
         gone = [id_ for id_ in self._sent if id_ not in self._views]
         others = [view for view in self._views.values() if view.id not in self._sent]
+        for view in others:
+            view.whole = False  # patches of this connection do not follow its rows
         if gone or others:
             self._change(open=others, close=gone)
 
@@ -215,14 +223,18 @@ class Client:
             del self._views[found.id]
             await found.take_state("error", ClientError(said["error"]["message"], said["error"]["code"]))
 
-    def _change(self, *, open: list[View] | None = None, close: list[str] | None = None, window: Any = None) -> None:
-        body = {"open": [_asked(view) for view in open or ()], "close": close or [], "window": window or []}
-        self._sent |= {view.id for view in open or ()}
-        task = asyncio.create_task(self._post(self._name, body, open or []))
+    def _change(self, *, open: Sequence[View] = (), close: Sequence[str] = (), window: Sequence[View] = ()) -> None:
+        body = {
+            "open": [_asked(view) for view in open],
+            "close": close,
+            "window": [{"id": view.id, **_window_of(view)} for view in window],
+        }
+        self._sent |= {view.id for view in open}
+        task = asyncio.create_task(self._post(self._name, body, [*open, *window]))
         self._posts.add(task)
         task.add_done_callback(self._posts.discard)
 
-    async def _post(self, name: str | None, body: dict[str, Any], opened: list[View]) -> None:
+    async def _post(self, name: str | None, body: dict[str, Any], views: list[View]) -> None:
         """Change the queries of the connection, in order. One that is gone is made anew with all of them."""
         async with self._posting:
             if name is None or name != self._name:
@@ -230,14 +242,24 @@ class Client:
             with suppress(httpx.HTTPError):
                 answer = await self._http.post(f"/v1/live/{name}", json=body)
                 if answer.is_success:
+                    self._failures = 0
                     return
                 if answer.status_code != 404 and answer.status_code < 500:
-                    for view in opened:
-                        self._views.pop(view.id, None)
+                    for view in views:
+                        await self.close_view(view)
                         await view.take_state("error", _client_error(answer.status_code, answer.content))
                     return
             if name == self._name:
                 await self._again()
+
+
+async def _end(*tasks: asyncio.Task[None] | None) -> None:
+    """Cancel tasks, and wait for their ends."""
+    found = {task for task in tasks if task is not None}
+    for task in found:
+        task.cancel()
+    if found:
+        await asyncio.wait(found)
 
 
 def pause_s(first_s: float, failures: int) -> float:
@@ -246,10 +268,11 @@ def pause_s(first_s: float, failures: int) -> float:
 
 
 def _asked(view: View) -> dict[str, Any]:
-    asked: dict[str, Any] = {"id": view.id, "name": view.name, "args": dict(view.args)}
-    if view.shown is not None:
-        asked["skip"], asked["limit"] = view.shown
-    return asked
+    return {"id": view.id, "name": view.name, "args": dict(view.args), **_window_of(view)}
+
+
+def _window_of(view: View) -> dict[str, int | None]:
+    return {} if view.shown is None else dict(zip(("skip", "limit"), view.shown, strict=True))
 
 
 def _refusal(status: int, body: bytes) -> Exception:

@@ -60,7 +60,8 @@ class View:
         args: Mapping[str, Any],
         window: tuple[int, int | None] | None = None,
     ) -> None:
-        self._connection, self.id, self.name, self.args, self.shown = connection, id_, name, args, window
+        self._connection, self.id, self.name, self.args = connection, id_, name, args
+        self.shown = None if window is None else _checked(*window)
         self.state: Literal["connecting", "complete", "unknown", "offline", "error", "closed"] = "connecting"
         self.error: Exception | None = None
         self.version: Version | None = None
@@ -85,8 +86,8 @@ class View:
         return self._rows
 
     async def window(self, skip: int = 0, limit: int | None = None) -> None:
-        """Show other rows at the root; the difference comes as a change."""
-        self.shown = skip, limit
+        """Show other rows at the root; the difference comes as a change. Raises: ValueError if a number is below 0."""
+        self.shown = _checked(skip, limit)
         self._connection.move_window(self)
 
     async def __aenter__(self) -> "View":
@@ -159,3 +160,10 @@ class View:
         async with self._changed:
             self._turn += 1
             self._changed.notify_all()
+
+
+def _checked(skip: int, limit: int | None) -> tuple[int, int | None]:
+    """A window. Raises: ValueError, since a server would refuse all queries of the connection with this one."""
+    if skip < 0 or (limit is not None and limit < 0):
+        raise ValueError(f"live query: window({skip}, {limit}); numbers of rows are needed, 0 or more")
+    return skip, limit

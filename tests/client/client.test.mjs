@@ -68,6 +68,8 @@ test("many operations on one bucket are one pass, with the same result", () => {
 class Peer {
   requests = [];
   posts = [];
+  /** The status of answers to changes. */
+  status = 204;
   #waiting = [];
   #posted = [];
 
@@ -79,7 +81,7 @@ class Peer {
         let text = "";
         for await (const part of request) text += part;
         peer.posts.push([url.pathname, JSON.parse(text)]);
-        response.writeHead(204).end();
+        response.writeHead(peer.status).end();
         peer.#posted.shift()?.();
         return;
       }
@@ -204,6 +206,49 @@ test("many queries share a connection; they are opened, moved and closed by requ
   say(response, "error", { query: two.id, error: { code: "QUERY", message: "refused" } });
   await assert.rejects(two.ready, { name: "QueryError", code: "QUERY", message: "refused" });
   assert.equal(two.state, "error");
+});
+
+test("a change that is refused is the error of its query alone", async () => {
+  const peer = await Peer.start();
+  const first = peer.next();
+  const connection = new Connection(peer.url);
+  const one = connection.live("a");
+  const two = connection.live("b");
+  const { response } = await first;
+  const posted = peer.posted(); // the second query
+  hello(response);
+  await posted;
+  for (const { id } of [one, two]) say(response, "snapshot", { query: id, version: version("v"), ops: [], ...SHAPE }, "v");
+  await two.ready;
+  peer.status = 400;
+  one.window({ skip: -1 });
+  await until(one, () => one.state === "error");
+  assert.equal(one.error.code, "HTTP_400");
+  assert.equal(two.state, "complete");
+  connection.close();
+});
+
+test("the version of a query that is opened anew is that of its rows", async () => {
+  const peer = await Peer.start();
+  let next = peer.next();
+  const connection = new Connection(peer.url, { retryMs: 1 });
+  const one = connection.live("a", { text: "a".repeat(7_000) });
+  const two = connection.live("b", { text: "b".repeat(7_000) }); // the URL has no place for it
+  const { response } = await next;
+  const posted = peer.posted();
+  hello(response);
+  await posted;
+  for (const { id } of [one, two]) say(response, "snapshot", { query: id, version: version("v1"), ops: [], ...SHAPE }, "v1");
+  await two.ready;
+  next = peer.next();
+  response.end();
+  const again = await next;
+  assert.equal(again.last, "v1");
+  hello(again.response, "c2");
+  for (const token of ["v2", "v3"]) say(again.response, "patch", { version: version(token), queries: {} }, token);
+  await until(one, () => one.version.token === "v3");
+  assert.equal(two.version.token, "v1");
+  connection.close();
 });
 
 test("a refusal ends the queries, a server that is away does not", async () => {

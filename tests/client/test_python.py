@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager, closing
+from contextlib import ExitStack, asynccontextmanager, closing, suppress
 from pathlib import Path
 
 import httpx
@@ -93,20 +93,37 @@ def test_refusal_of_the_connection_is_the_error_of_its_queries(tmp_path: Path) -
 
 
 @asynccontextmanager
-async def peer(answer: bytes) -> AsyncIterator[str]:
-    """The address of a server that gives each connection this answer."""
+async def peer(
+    answer: bytes, *later: bytes, posted: str = "204 No Content", ends: asyncio.Queue[bytes] | None = None
+) -> AsyncIterator[str]:
+    """The address of a server that gives each stream an answer, the last one to all further ones.
+
+    `posted` is the status of its answers to changes. The heads of streams that clients have ended are put into `ends`.
+    """
+    answers = [answer, *later]
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with closing(writer):
-            await reader.readuntil(b"\r\n\r\n")
-            writer.write(answer)
+        with closing(writer), suppress(ConnectionError, EOFError):
+            head = await reader.readuntil(b"\r\n\r\n")
+            if head.startswith(b"POST"):
+                _, _, length = head.lower().partition(b"content-length: ")
+                await reader.readexactly(int(length.split(b"\r\n")[0]))
+                writer.write(f"HTTP/1.1 {posted}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode())
+                return
+            told = answers[0] if len(answers) == 1 else answers.pop(0)
+            writer.write(told)
+            if BYE in told:
+                return
             await reader.read()  # until the client goes
+            if ends is not None:
+                ends.put_nowait(head)
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
 EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
+BYE = b"event: bye\ndata: {}\n\n"
 HELLO = b'event: hello\ndata: {"connection": "c", "server": "s", "heartbeat_s": 15}\n\n'
 
 
@@ -124,13 +141,22 @@ def test_answer_that_is_not_of_the_protocol_is_the_error_of_the_queries(said: by
     asyncio.run(ask())
 
 
-def test_change_that_comes_between_reading_rows_and_waiting_is_told() -> None:
+def snapshot_of(query: str) -> bytes:
+    """No rows, at version 1."""
     shape = '"root": "r", "shape": [{"key": ["id"]}]'
-    data = f'{{"query": "q1", "version": {{"token": "1", "exact": true}}, "ops": [], {shape}}}'
-    snapshot = f"event: snapshot\ndata: {data}\n\n".encode()
+    data = f'{{"query": "{query}", "version": {{"token": "1", "exact": true}}, "ops": [], {shape}}}'
+    return f"id: i\nevent: snapshot\ndata: {data}\n\n".encode()
 
+
+def patch_to(version: str) -> bytes:
+    """A version without changes."""
+    data = f'{{"version": {{"token": "{version}", "exact": true}}, "queries": {{}}}}'
+    return f"event: patch\ndata: {data}\n\n".encode()
+
+
+def test_change_that_comes_between_reading_rows_and_waiting_is_told() -> None:
     async def follow() -> None:
-        async with peer(EVENTS + HELLO + snapshot) as url, Client(url) as client, client.live("tree") as view:
+        async with peer(EVENTS + HELLO + snapshot_of("q1")) as url, Client(url) as client, client.live("tree") as view:
             assert view.rows == []
             await view.take_patch([Insert("r", 0, {"id": "a"}, {})], Version("2", True))
             async with asyncio.timeout(PATIENCE_S):
@@ -178,5 +204,117 @@ def test_client_that_closes_ends_the_queries_that_wait_for_their_rows() -> None:
             async with asyncio.timeout(PATIENCE_S):
                 with pytest.raises(ClientError, match="closed before its rows came"):
                     await opening
+
+    asyncio.run(ask())
+
+
+def test_connection_whose_changes_fail_is_made_again_after_longer_and_longer_pauses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failures = []
+
+    def noted(first_s: float, count: int) -> float:
+        failures.append(count)
+        return pause_s(first_s, 0)
+
+    monkeypatch.setattr("eddy.client.connection.pause_s", noted)
+
+    async def follow() -> None:
+        ends = asyncio.Queue[bytes]()
+        stream = EVENTS + HELLO + snapshot_of("q1")
+        async with (
+            asyncio.timeout(PATIENCE_S),
+            peer(stream, posted="503 Service Unavailable", ends=ends) as url,
+            Client(url, retry_s=0.001) as client,
+            client.live("tree"),
+        ):
+            opening = asyncio.create_task(client.live("tree").__aenter__())  # the change that fails
+            for _ in range(4):
+                await ends.get()
+            opening.cancel()
+
+    asyncio.run(follow())
+    assert failures[:3] == [1, 2, 3]
+
+
+def test_change_that_is_refused_is_the_error_of_its_query_alone() -> None:
+    async def follow() -> None:
+        rows = EVENTS + HELLO + snapshot_of("q1") + snapshot_of("q2")
+        async with (
+            asyncio.timeout(PATIENCE_S),
+            peer(rows, posted="429 Too Many Requests") as url,
+            Client(url) as client,
+        ):
+            one, other = client.live("tree"), client.live("tree")
+            await asyncio.gather(one.__aenter__(), other.__aenter__())
+            await one.window(1, 2)
+            with pytest.raises(ClientError) as caught:
+                async for _ in one:
+                    pass
+            assert caught.value.code == "HTTP_429"
+            assert (other.state, other.rows) == ("complete", [])
+
+    asyncio.run(follow())
+
+
+def test_question_that_no_server_would_take_is_refused_where_it_is_asked() -> None:
+    async def ask() -> None:
+        async with peer(EVENTS + HELLO + snapshot_of("q1")) as url, Client(url) as client, client.live("tree") as view:
+            with pytest.raises(ValueError, match="0 or more"):
+                client.live("tree", window=(-1, None))
+            with pytest.raises(ValueError, match="0 or more"):
+                await view.window(0, -1)
+            with pytest.raises(TypeError, match="set"):
+                client.live("tree", names={"ann"})
+            with pytest.raises(ValueError, match="not JSON compliant"):
+                client.live("tree", most=float("nan"))
+            assert view.rows == []
+
+    asyncio.run(ask())
+
+
+def test_connection_ends_with_the_refusal_of_its_last_query() -> None:
+    async def ask() -> None:
+        ends = asyncio.Queue[bytes]()
+        refusal = b'event: error\ndata: {"query": "q1", "error": {"code": "C", "message": "no"}}\n\n'
+        async with peer(EVENTS + HELLO + refusal, ends=ends) as url, Client(url) as client:
+            async with asyncio.timeout(PATIENCE_S):
+                with pytest.raises(ClientError, match="no"):
+                    await client.live("tree").__aenter__()
+                await ends.get()
+
+    asyncio.run(ask())
+
+
+def test_version_of_a_query_that_is_opened_anew_is_that_of_its_rows() -> None:
+    """The second query has no place in the URL, so that it is opened after the connection has been made again."""
+
+    async def follow() -> None:
+        first = EVENTS + HELLO + snapshot_of("q1") + snapshot_of("q2") + BYE
+        second = EVENTS + HELLO + patch_to("2") + patch_to("3")
+        async with (
+            asyncio.timeout(PATIENCE_S),
+            peer(first, second) as url,
+            Client(url, retry_s=0.001) as client,
+        ):
+            one, other = client.live("tree", root="r" * 7_000), client.live("tree", root="s" * 7_000)
+            await asyncio.gather(one.__aenter__(), other.__aenter__())
+            async for version in one:
+                if version.token == "3":
+                    break
+            assert other.version == Version("1", True)
+
+    asyncio.run(follow())
+
+
+def test_program_that_is_cancelled_while_it_closes_a_query_is_cancelled() -> None:
+    async def ask() -> None:
+        async with peer(EVENTS + HELLO + snapshot_of("q1")) as url, Client(url) as client:
+            view = await client.live("tree").__aenter__()
+            closing = asyncio.create_task(view.__aexit__(None, None, None))
+            await asyncio.sleep(0)
+            closing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await closing
 
     asyncio.run(ask())

@@ -545,7 +545,11 @@ export class Connection {
       if (view === undefined) this.#change("close", id);
       else if (view.whole) view.takeState("complete");
     }
-    for (const id of this.#views.keys()) if (!sent.has(id)) this.#change("open", id);
+    for (const view of this.#views.values()) {
+      if (sent.has(view.id)) continue;
+      view.whole = false; // patches of this connection do not follow its rows
+      this.#change("open", view.id);
+    }
   }
 
   #take(event, data) {
@@ -601,7 +605,10 @@ export class Connection {
       if (answer.status !== 404 && answer.status < 500) await refuse(answer, true);
     } catch (error) {
       if (error instanceof QueryError) {
-        for (const { id } of body.open) if (this.#views.has(id)) this.#end(this.#views.get(id), error);
+        for (const { id } of [...body.open, ...body.window]) {
+          const view = this.#views.get(id);
+          if (view !== undefined) this.#end(view, error);
+        }
         return;
       }
     }

@@ -22,6 +22,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp
 
 from eddy.errors import EddyError, NotReadyError
+from eddy.serve.views.answers import refused
 from eddy.serve.views.trace import Trace, trace
 from eddy.serve.views.views import Views
 from eddy.topology.picture import Step, steps
@@ -126,11 +127,11 @@ def trace_route(topology: Topology, views: Callable[[], Views | None]) -> BaseRo
         headers = _HEADERS | {"Cache-Control": "no-store"}
         try:
             async with one_at_a_time:
+                if await request.is_disconnected():
+                    return Response(status_code=408)  # nobody waits for it any more
                 made = await asyncio.to_thread(found, name, key)
         except EddyError as error:
-            status = 503 if isinstance(error, NotReadyError) else 400
-            content = {"code": error.code, "error": str(error)}
-            return Response(msgspec.json.encode(content) + b"\n", status, headers, "application/json")
+            return await refused(request, error)
         body = msgspec.json.encode(made, enc_hook=repr) + b"\n"
         return Response(body, headers=headers, media_type="application/json")
 

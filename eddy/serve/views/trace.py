@@ -59,7 +59,8 @@ def trace(views: Views, plan: Plan, name: str, key: str, limit: int = 500, max_r
         evaluation = Evaluation(plan, node, _Tables(plan, views, snapshot, max_rows), max_rows)
         served = views.catalog.tables.get(name)
         wanted = _keys(key) if served is None else [key_of_text(served, key)]
-        rows = [row for row, _ in evaluation.bags[node] if identity(row[0]) in map(identity, wanted)]
+        identities = [identity(each) for each in wanted]
+        rows = [row for row, _ in evaluation.bags[node] if identity(row[0]) in identities]
         value = None if served is None else snapshot[name].get(wanted[0])
         version = snapshot.version
     is_compared = served is not None and served.kind != "source" and version.exact

@@ -8,6 +8,7 @@ facts (streams), which no table tells, nor recursions with algorithms of their o
 """
 
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any
 
 from eddy.errors import QueryError
@@ -18,13 +19,15 @@ from eddy.topology.scopes import Scopes
 __all__ = ["Evaluation"]
 
 _PATIENCE = 10_000
+_MADE_EACH = 20
+_CHUNK = 10_000
 
 
 class Evaluation:
     """The bags of the steps upstream of `wanted`, in `bags`, given the rows of each source table by its topic.
 
-    `iterations` has for each row of a loop the first iteration that made it. `max_rows` bounds the rows that are made
-    in all steps and iterations together.
+    `iterations` has for each row of a loop the first iteration that made it. `max_rows` bounds the different rows of
+    all steps and iterations together; twenty times as many may be made, since equal rows are one.
     Raises: QueryError for steps that cannot be evaluated, more than `max_rows` rows, or rows without a finite answer.
     """
 
@@ -33,6 +36,7 @@ class Evaluation:
     ) -> None:
         self._tables, self._left, self._scopes = tables, max_rows, Scopes(plan)
         self._topics = {source: source.topic for source in plan.sources() if source.kind == "table"}
+        self._left_to_make = _MADE_EACH * max_rows
         self.bags: dict[Node, Bag] = {}
         self.iterations: dict[Node, dict[Any, int]] = {}
         needed = self._needed(plan, wanted)
@@ -63,8 +67,7 @@ class Evaluation:
 
     def _made(self, node: Node, inputs: list[Bag]) -> Bag:
         if node in self._topics:
-            rows = self._tables[self._topics[node]]
-            return self._counted(Bag((row, 1) for row in rows if row[0] is not None))
+            return self._bag((row, 1) for row in self._tables[self._topics[node]] if row[0] is not None)
         if node.same_rows_as is not None:
             return self.bags[node.same_rows_as]
         made = None if node.kind == "stream" else node.rows_from(*inputs)
@@ -75,16 +78,23 @@ class Evaluation:
                 "mutually_recursive among them"
             )
         try:
-            return self._counted(Bag(made))
+            return self._bag(made)
         except QueryError:
             raise
         except Exception as error:
             raise QueryError(f"trace: step '{node.name}' fails on a row: {error!r}") from error
 
-    def _counted(self, bag: Bag) -> Bag:
+    def _bag(self, rows: Iterable[tuple[Row, int]]) -> Bag:
+        """The rows of a step. Raises: QueryError as soon as there are too many."""
+        bag, left = Bag(), iter(rows)
+        while chunk := list(islice(left, _CHUNK)):
+            bag.add(chunk)
+            self._left_to_make -= len(chunk)
+            if len(bag) > self._left or self._left_to_make < 0:
+                raise QueryError(
+                    "trace: the steps have too many rows to compute them again here; a larger limit is needed"
+                )
         self._left -= len(bag)
-        if self._left < 0:
-            raise QueryError("trace: the steps have too many rows to compute them again here; a larger limit is needed")
         return bag
 
     def _loop(self, loop: Loop) -> None:

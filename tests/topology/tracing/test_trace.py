@@ -1,5 +1,6 @@
 """A trace names the rows that suffice: computed again from them alone, the row is the same."""
 
+import asyncio
 import random
 import threading
 from collections.abc import Callable, Iterator
@@ -8,9 +9,11 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from starlette.applications import Starlette
 
 import eddy
-from eddy.errors import QueryError
+from eddy.errors import QueryError, StateError
+from eddy.serve.page.routes import trace_route
 from eddy.topology.bags import identity
 from eddy.topology.plan import Node
 from eddy.topology.tracing.derivation import Derivation, derive
@@ -198,6 +201,24 @@ def test_what_cannot_be_traced_is_refused_with_the_step() -> None:
         Evaluation(topology.plan, step_of(topology, "descendants"), rows, max_rows=40)
 
 
+@pytest.mark.parametrize("different", [True, False])
+def test_steps_with_too_many_rows_are_left_before_all_are_made(different: bool) -> None:
+    made = 0
+
+    def pair(key: str, one: int, other: int) -> tuple[str, int]:
+        nonlocal made
+        made += 1
+        return key, made if different else 0
+
+    topology = eddy.Topology("pairs")
+    numbers = topology.table("numbers", key=S, value=eddy.Int64).to_relation().map(lambda key, value: ("all", value))
+    numbers.join(numbers.map(lambda key, value: (key, -value)), pair, name="pairs").group_by_key().count("sizes")
+    rows = {"numbers": [(f"n{number}", number) for number in range(400)]}
+    with pytest.raises(QueryError, match="too many rows"):
+        Evaluation(topology.plan, step_of(topology, "sizes"), rows, max_rows=2_000)
+    assert made < 100_000  # of 160,000
+
+
 def test_rows_that_cannot_be_hashed_are_told_apart() -> None:
     assert identity({"a": [1]}) != identity({"a": [2]})
     assert identity("a") == "a"
@@ -229,3 +250,68 @@ def test_traces_that_wait_hold_no_thread_of_the_server_and_any_key_is_answered()
             assert fetch(site.port, "/v1/tables/words").json["rows"] == [{"key": "a", "value": "b"}]
             gate.set()
             assert {trace.result().status for trace in traces} == {200}
+
+
+def scope_of(path: str) -> dict[str, Any]:
+    return {"type": "http", "method": "GET", "path": path, "query_string": b"key=a", "headers": []}
+
+
+async def stay() -> Any:
+    """A client that waits for its answer."""
+    await asyncio.Event().wait()
+
+
+async def gone() -> Any:
+    """A client that does not."""
+    return {"type": "http.disconnect"}
+
+
+async def nothing_sent(message: Any) -> None:
+    """An answer that nobody reads."""
+
+
+def test_trace_that_nobody_waits_for_any_more_is_not_computed() -> None:
+    computed: list[str] = []
+    entered, gate = threading.Event(), threading.Event()
+
+    def held(value: str) -> str:
+        computed.append(value)
+        entered.set()
+        assert gate.wait(PATIENCE_S)
+        return value
+
+    topology = eddy.Topology("held")
+    topology.table("words", key=S, value=S).map_values(held, name="slow").to("slow")
+    words = eddy.Topology("held")
+    words.table("words", key=S, value=S)
+    with ExitStack() as stack:
+        site = Site(stack, words)
+        site.serve()
+        site.write({"a": "b"})
+        app = Starlette(routes=[trace_route(topology, lambda: site.views)])
+
+        async def ask() -> None:
+            first = asyncio.create_task(app(scope_of("/v1/trace/slow"), stay, nothing_sent))
+            assert await asyncio.to_thread(entered.wait, PATIENCE_S)
+            second = asyncio.create_task(app(scope_of("/v1/trace/slow"), gone, nothing_sent))
+            await asyncio.sleep(0)
+            gate.set()
+            await asyncio.gather(first, second)
+
+        stack.callback(gate.set)
+        asyncio.run(ask())
+    assert computed == ["b", "b"]  # once for the row, once for its explanation
+
+
+def test_trace_while_rows_cannot_be_read_is_no_fault_of_the_reader() -> None:
+    def broken() -> Any:
+        raise StateError("the disk is full")
+
+    answers: list[Any] = []
+
+    async def keep(message: Any) -> None:
+        answers.append(message)
+
+    app = Starlette(routes=[trace_route(eddy.Topology("none"), broken)])
+    asyncio.run(app(scope_of("/v1/trace/step"), stay, keep))
+    assert answers[0]["status"] == 503

@@ -71,7 +71,7 @@ def served(
         app: ASGIApp = Guard(with_page(tables, topology, views), endpoint)
         if cors:  # around the guard: a browser asks for leave without the token
             app = CORSMiddleware(app, allow_origins=cors, allow_methods=METHODS, allow_headers=["*"])
-        connections = max(_CONNECTIONS, (limits or Limits()).connections + _BESIDE_STREAMS)
+        connections = _CONNECTIONS if limits is None else max(_CONNECTIONS, limits.connections + _BESIDE_STREAMS)
         server = Server(app, listener, connections=connections, connection_s=_CONNECTION_S, keep_alive=True, tls=tls)
         server.start()
         _log.info("page on %s://%s/", "http" if tls is None else "https", Endpoint(host, port))

@@ -31,7 +31,7 @@ from eddy.topology.queries.engine import LiveQueries
 from eddy.topology.queries.nested import nested
 from tests.serve.live.families import TREE, Family, Written, family, nodes, totals
 from tests.serve.views.conftest import PATIENCE_S, produce
-from tests.waiting import wait_for
+from tests.waiting import in_time, wait_for
 
 
 class Running(Family):
@@ -166,11 +166,12 @@ def test_patches_come_to_coroutines_and_threads_and_listeners(running: Running) 
     other = running.views.live(roots).open()
     thread = threading.Thread(target=lambda: from_thread.extend(len(patch.ops) for patch in other))
     thread.start()
-    assert asyncio.run(asyncio.wait_for(follow(), PATIENCE_S)) == ["a", "b"]
+    with in_time("the patches"):
+        found = asyncio.run(asyncio.wait_for(follow(), PATIENCE_S))
+    assert found == ["a", "b"]
     wait_for(lambda: sum(from_thread) == 2, PATIENCE_S)
     other.close()
-    thread.join(PATIENCE_S)
-    assert not thread.is_alive()
+    wait_for(lambda: not thread.is_alive(), PATIENCE_S)
     assert sum(heard) == 2
 
 
@@ -521,7 +522,7 @@ def test_reader_that_waits_for_a_version_is_told_when_the_views_are_closed(runni
 
     thread = threading.Thread(target=wait)
     thread.start()
-    waits.wait(PATIENCE_S)
+    wait_for(waits.is_set, PATIENCE_S)
     running.views.close()
     wait_for(lambda: not thread.is_alive(), PATIENCE_S)
     assert "were closed" in str(found[0])

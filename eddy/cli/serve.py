@@ -6,6 +6,7 @@ import time
 
 import click
 
+from eddy.cli.collector import collect_seldom
 from eddy.cli.load import load
 from eddy.cli.logs import Target, log_options, opened
 from eddy.cli.messages import LogFormat, messages_console, show_messages
@@ -135,6 +136,7 @@ def command(
       curl localhost:8080/v1/tables/descendants/ann
     """
     show_messages(messages_console(), log_format, log_level)
+    collect_seldom()
     limits = Limits(
         retain_s=retain_s, linger_s=linger_s, client_queries=client_queries, rows=query_rows, table_rows=table_rows
     )

@@ -5,15 +5,19 @@ timed in CPU seconds of this process, in chunks, of which the median counts: the
 """
 
 import heapq
+import json
 import random
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import eddy
 from benchmarks.event_reduce import NOT_RUN, run_edits
-from benchmarks.report import Section, Target, number
+from benchmarks.report import Section, Target, mebibytes, number
 from eddy.operators.views.patch import Buckets
 from eddy.operators.views.values import flat_key
 from eddy.topology.queries.engine import LiveQueries
@@ -47,6 +51,7 @@ def run(quick: bool) -> Section:
     late_ms = {
         count: _every_second(section, count, 2 if quick else 5) for count in ((1_000,) if quick else (10_000, 20_000))
     }
+    _memory(section, 100_000 if quick else 1_000_000)
     small, large = min(by_constant), max(by_constant)
     ten, most = windows[10_000], windows[sizes[-1]]
     section.targets = [
@@ -60,6 +65,23 @@ def run(quick: bool) -> Section:
         Target("a subtree of 1,000 nodes that moves", 3, "operations", {"": moved}),
     ]  # fmt: skip
     return section
+
+
+def _memory(section: Section, size: int) -> None:
+    """The memory of a view server that shows the first 100 of so many sorted rows, which are in its store."""
+    with tempfile.TemporaryDirectory() as folder:
+        for mode, meaning in (("store", "the window keeps its rows and a slack"), ("memory", "the table in memory")):
+            command = [sys.executable, "-m", "benchmarks.systems.live_memory", f"{folder}/store", str(size), mode]
+            if mode == "store":  # which fills it, in a process of its own
+                subprocess.run(command, check=True, capture_output=True, text=True)
+            found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+            if not found["right"]:
+                section.wrong.append(f"the first 100 of {size:,} in the store: {mode}")
+            before, after = mebibytes(found["before"]), mebibytes(found["after"])
+            section.notes.append(
+                f"first 100 of {size:,} rows in the store, {meaning}: resident {before} MiB before, {after} MiB with "
+                f"the query, which began in {found['seconds']:.1f} s"
+            )
 
 
 def _median_us(steps: Sequence[Callable[[], object]]) -> float:

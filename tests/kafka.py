@@ -30,6 +30,9 @@ SESSION = "EDDY_TESTS_SESSION"
 QUICK_TO_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """A JVM with these starts in two thirds of the time; what it runs for long would be slower."""
 
+STARTS_S = 240.0
+"""The most that a broker may take to start; less than a test may, so that the failure says which one it was."""
+
 NEVER_BY_AGE = {"log.retention.ms": "-1"}
 """Records of tests are of 1970: a broker that deletes old ones would do so in the middle of a test."""
 
@@ -86,7 +89,7 @@ def brokers_folder(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fix
 def broker(brokers_folder: Path) -> str:
     """The address of a broker without passwords, which the tests of the session share."""
     shared = Broker(brokers_folder / "shared", settings=NEVER_BY_AGE)
-    shared.start()
+    shared.start(STARTS_S)
     return shared.bootstrap
 
 
@@ -128,7 +131,7 @@ def security() -> dict[str, str]:
 def secured_broker(brokers_folder: Path) -> Secured:
     """A broker with passwords and ACLs, which the tests of the session share."""
     shared = Broker(brokers_folder / "secured", settings=security() | NEVER_BY_AGE, heap_mib=256)
-    shared.start()
+    shared.start(STARTS_S)
     return Secured(shared.bootstrap)
 
 
@@ -176,7 +179,7 @@ def cluster(own_broker: OwnBroker) -> StartCluster:
         for node in made:
             node.launch()
         for node in made:
-            node.wait()
+            node.wait(STARTS_S)
         return Cluster(made)
 
     return start

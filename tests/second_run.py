@@ -1,17 +1,20 @@
 """A second run of the tests: it excuses waits that ran out of time, and nothing else.
 
 The first run writes down each failure and whether it was such a wait: `WaitTimeoutError`, a browser's wait, a process
-that did not end in time, or the time limit of one test. `pytest --second-run` runs those tests again, alone, and prints
-FLAKY with the first failure for each that passes now. It fails without running anything where the first run
+that did not end in time, the time limit of one test, or one of eddy's own calls that wait for a given time. Hypothesis
+wraps such a failure, if it does not happen again, in a group. `pytest --second-run` runs those tests again, alone, and
+prints FLAKY with the first failure for each that passes now. It fails without running anything where the first run
 failed in any other way: a wrong answer that comes once in ten runs is a defect.
 """
 
+import re
 import subprocess
 from collections.abc import Generator, Iterable
 from typing import Any
 
 import pytest
 
+from eddy.errors import EddyError
 from tests.waiting import WaitTimeoutError
 
 __all__ = [
@@ -19,10 +22,17 @@ __all__ = [
     "pytest_collection_modifyitems",
     "pytest_configure",
     "pytest_runtest_makereport",
+    "ran_out_of_time",
 ]
 
 RECORD = "eddy/first_run"
 """Where the first run's failures are in pytest's cache."""
+
+EDDY_WAITED = re.compile(r" (has not come within|was not ready after|not idle after) [\d.]+ s[;,]")
+"""In the errors of `views.wait`, `Broker.start` and `RunningWorker.wait_idle`, and in no others."""
+
+WRAPPERS = {"_WrappedBaseException", "PytestUnhandledThreadExceptionWarning"}
+"""Hypothesis's for a failure in a group, and pytest's for one in a thread; the failure is the cause."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -47,7 +57,7 @@ def pytest_runtest_makereport(
     """Note in a report of a failure whether it was a wait that ran out of time."""
     report = yield
     if report.failed:
-        report.ran_out_of_time = call.excinfo is not None and _ran_out_of_time(call.excinfo.value)
+        report.ran_out_of_time = call.excinfo is not None and ran_out_of_time(call.excinfo.value)
     return report
 
 
@@ -60,10 +70,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item.nodeid in second.failures]
 
 
-def _ran_out_of_time(error: BaseException) -> bool:
+def ran_out_of_time(error: BaseException) -> bool:
+    """Whether the failure is a wait that ran out of time; of a group, whether each of its parts is one."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(ran_out_of_time(one) for one in error.exceptions)
+    if type(error).__name__ in WRAPPERS and error.__cause__ is not None:
+        return ran_out_of_time(error.__cause__)
+    return _waited_in_vain(error)
+
+
+def _waited_in_vain(error: BaseException) -> bool:
     of_one_test = isinstance(error, pytest.fail.Exception) and str(error).startswith("Timeout (>")
     of_a_browser = type(error).__module__.startswith("playwright.") and type(error).__name__ == "TimeoutError"
-    return of_one_test or of_a_browser or isinstance(error, WaitTimeoutError | subprocess.TimeoutExpired)
+    of_eddy = isinstance(error, EddyError) and EDDY_WAITED.search(str(error)) is not None
+    in_tests = isinstance(error, WaitTimeoutError | subprocess.TimeoutExpired)
+    return of_one_test or of_a_browser or of_eddy or in_tests
 
 
 class _FirstRun:

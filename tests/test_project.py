@@ -1,6 +1,7 @@
 """The project keeps its own rules: where things are, how long they are, what is written about them."""
 
 import ast
+import importlib
 import inspect
 import io
 import os
@@ -17,6 +18,7 @@ import pytest
 from hatchling.builders.wheel import WheelBuilder
 
 import eddy
+from eddy.topology.node import Node
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "eddy").rglob("*.py"))
@@ -217,3 +219,90 @@ def test_no_tracked_file_names_a_path_of_one_machine() -> None:
         if MACHINE_PATH.search(line)
     ]
     assert found == []
+
+
+NODE_MODULES = {
+    f"eddy.topology.{name}" for name in ("node", "topics", "transforms", "joins", "reductions", "recursions", "graph")
+}
+"""The modules of the steps of a plan; `eddy.topology.plan` has all their names, too."""
+
+
+def node_classes() -> set[str]:
+    """The classes of steps. `Node` is not among them: whether something is a step at all may be asked."""
+    for module in NODE_MODULES:
+        importlib.import_module(module)
+    found: set[str] = set()
+    todo = Node.__subclasses__()
+    while todo:
+        kind = todo.pop()
+        todo += kind.__subclasses__()
+        if kind.__module__ in NODE_MODULES:
+            found.add(kind.__name__)
+    return found
+
+
+def asked_types(tree: ast.Module, classes: set[str]) -> list[int]:
+    """The lines that ask whether something is of one of these classes of steps, in any of Python's ways."""
+    names: set[str] = set()
+    for step in ast.walk(tree):
+        if isinstance(step, ast.ImportFrom) and step.module in {*NODE_MODULES, "eddy.topology.plan", "eddy.topology"}:
+            names |= {alias.asname or alias.name for alias in step.names if alias.name in {*classes, "plan"}}
+
+    def is_node_class(of: ast.AST) -> bool:
+        return (isinstance(of, ast.Name) and of.id in names) or (
+            isinstance(of, ast.Attribute)
+            and of.attr in classes
+            and isinstance(of.value, ast.Name)
+            and of.value.id in names
+        )
+
+    def asks(step: ast.AST) -> list[ast.AST]:
+        match step:
+            case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, kinds]):
+                return [kinds]
+            case ast.Dict():
+                return [key for key in step.keys if key is not None]
+            case ast.Compare():
+                return [step.left, *step.comparators]
+            case ast.MatchClass():
+                return [step.cls]
+            case ast.FunctionDef(decorator_list=[_, *_]) if any("register" in ast.dump(d) for d in step.decorator_list):
+                return [arg.annotation for arg in step.args.args if arg.annotation is not None]
+        return []
+
+    return sorted(
+        {
+            found.lineno
+            for step in ast.walk(tree)
+            for asked in asks(step)
+            for found in ast.walk(asked)
+            if is_node_class(found)
+        }
+    )
+
+
+def test_only_steps_know_their_types() -> None:
+    """Compilers, checks, pictures, traces and Spark ask a step for a property, so that a new step is one class."""
+    classes = node_classes()
+    outside = [source for source in SOURCES if source.removesuffix(".py").replace("/", ".") not in NODE_MODULES]
+    readers = [source for source in outside if "eddy.topology" in text_of(source)]
+    found = {source: lines for source in readers if (lines := asked_types(tree_of(source), classes))}
+    assert found == {}, "lines that ask for the type of a step"
+
+
+@pytest.mark.parametrize(
+    ("code", "asks"),
+    [
+        ("isinstance(x, Source | Sink)", True),
+        ("isinstance(x, (int, nodes.Source))", True),
+        ("type(x) is Sink", True),
+        ("{Source: 1}[type(x)]", True),
+        ("match x:\n    case Source(): pass", True),
+        ("@f.register\ndef g(self, node: nodes.Sink): pass", True),
+        ("isinstance(x, Other)", False),
+        ("def g(self, node: nodes.Sink): return cast('Source', add(Source))", False),
+    ],
+)
+def test_questions_for_types_are_found(code: str, asks: bool) -> None:
+    imports = "from eddy.topology.plan import Sink, Source\nfrom eddy.topology import plan as nodes\n"
+    assert bool(asked_types(ast.parse(imports + code), node_classes())) is asks

@@ -85,7 +85,7 @@ def test_demo_counts_all_concepts_without_spark(start: Start, missing: str, tmp_
 
 
 @pytest.mark.long
-@pytest.mark.xdist_group("spark")
+@pytest.mark.xdist_group("spark-jobs")
 @pytest.mark.timeout(1200)
 def test_demo_ends_with_a_verification_where_there_is_spark(start: Start, tmp_path: Path) -> None:
     said = all_of(start("demo.py"), patience_s=1200)

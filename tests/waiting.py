@@ -4,9 +4,10 @@ A second run of the tests excuses this kind of failure and no other: see `second
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-__all__ = ["Deadline", "WaitTimeoutError", "wait_for"]
+__all__ = ["Deadline", "WaitTimeoutError", "in_time", "wait_for"]
 
 
 class WaitTimeoutError(AssertionError):
@@ -33,6 +34,23 @@ class Deadline:
         """Raises: WaitTimeoutError once the moment has passed; it says what is `missing`."""
         if self.passed:
             raise WaitTimeoutError(f"not in {self._patience_s:g} s: {missing}")
+
+
+@contextmanager
+def in_time(missing: object) -> Iterator[None]:
+    """A block that waits with a bound of the standard library's: of a socket, a future, or a coroutine.
+
+    Raises: WaitTimeoutError in place of TimeoutError; it says what is `missing`.
+
+    >>> with in_time("an answer"):
+    ...     raise TimeoutError("timed out")
+    Traceback (most recent call last):
+    tests.waiting.WaitTimeoutError: an answer: timed out
+    """
+    try:
+        yield
+    except TimeoutError as error:
+        raise WaitTimeoutError(f"{missing}: {error}") from error
 
 
 def wait_for(

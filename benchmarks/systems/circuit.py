@@ -4,14 +4,14 @@ Timed: making each batch, the step, reading the sink's delta, the commit of the 
 """
 
 import argparse
-import runpy
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+import eddy
 from benchmarks.systems.process import percentiles_ms, read_changes, read_rows, report, settle, write_counts
-from benchmarks.workloads import ROOT, SUM_EVERY
+from benchmarks.workloads import SUM_EVERY
 from eddy.operators.batch import Batch
 from eddy.operators.circuit import Circuit
 from eddy.topology.compile import Environment, compile_plan
@@ -19,9 +19,18 @@ from eddy.topology.compile import Environment, compile_plan
 Row = tuple[Any, Any]
 
 
-def compiled() -> Circuit:
-    """The circuit of the example, over topics of one partition."""
-    topology = runpy.run_path(str(ROOT / "examples" / "family.py"))["topology"]
+def compiled(of: eddy.Serde[Any] = eddy.Int64) -> Circuit:
+    """The circuit of the example with nodes of this serde, over topics of one partition."""
+    topology = eddy.Topology("family")
+    parents = topology.table("nodes", key=of, value=of)
+    descendants = (
+        parents.to_relation()
+        .map(lambda node, parent: (parent, 1))
+        .recursively(lambda updates: updates.join(parents, lambda _, one, parent: (parent, 1)), name="ancestors")
+        .group_by_key()
+        .count("descendants")
+    )
+    descendants.to("descendants", value=eddy.Int64)
     return compile_plan(topology.plan, Environment({"nodes": 1, "descendants": 1}))
 
 
@@ -47,7 +56,7 @@ def load(arguments: argparse.Namespace) -> Circuit:
     """A tree, in one batch or in many."""
     text = arguments.keys == "str"
     rows = read_rows(arguments.file, "n{:0>8}".format if text else int)
-    circuit, size = compiled(), arguments.batch or len(rows)
+    circuit, size = compiled(eddy.String if text else eddy.Int64), arguments.batch or len(rows)
     start = settle()
     _, gains = run(circuit, rows, size, lambda key: 1)
     report(start)

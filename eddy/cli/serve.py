@@ -6,6 +6,7 @@ import time
 
 import click
 
+from eddy.cli.collector import collect_seldom
 from eddy.cli.load import load
 from eddy.cli.logs import Target, log_options, opened
 from eddy.cli.messages import LogFormat, messages_console, show_messages
@@ -97,6 +98,14 @@ _STOP_S = 15.0
     metavar="N",
     help="Rows of one query, with its nests; one that has more ends with an error.",
 )
+@click.option(
+    "--table-rows",
+    type=click.IntRange(min=1),
+    default=Limits().table_rows,
+    show_default=True,
+    metavar="N",
+    help="Rows of a table that live queries have in memory; of a larger one they can show windows alone.",
+)
 @message_options
 def command(
     program: str,
@@ -112,6 +121,7 @@ def command(
     linger_s: float,
     client_queries: int,
     query_rows: int,
+    table_rows: int,
     log_format: LogFormat,
     log_level: str,
 ) -> None:
@@ -126,7 +136,10 @@ def command(
       curl localhost:8080/v1/tables/descendants/ann
     """
     show_messages(messages_console(), log_format, log_level)
-    limits = Limits(retain_s=retain_s, linger_s=linger_s, client_queries=client_queries, rows=query_rows)
+    collect_seldom()
+    limits = Limits(
+        retain_s=retain_s, linger_s=linger_s, client_queries=client_queries, rows=query_rows, table_rows=table_rows
+    )
     endpoint, tls = endpoint_of(http, http_token_file), _tls(tls_cert, tls_key)
     with stop_on_signals(patience_s=_STOP_S) as stop:
         try:

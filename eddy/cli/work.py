@@ -1,12 +1,12 @@
 """One worker in this process, until it is told to stop or has nothing left to do."""
 
 import contextlib
-import gc
 import logging
 from dataclasses import dataclass, replace
 
 from rich.console import Console
 
+from eddy.cli.collector import collect_seldom, set_aside
 from eddy.cli.exits import HELD
 from eddy.cli.load import Program
 from eddy.cli.logs import Target, create_missing, opened
@@ -29,7 +29,6 @@ __all__ = ["Work"]
 
 _log = logging.getLogger("eddy.cli")
 _POLL_S, _IDLE_POLL_S = 0.2, 0.02
-_GC_THRESHOLDS = (100_000, 50, 100)
 _WRITER_PATIENCE_S = 5.0
 
 
@@ -49,7 +48,7 @@ class Work:
 
         Returns: the exit status.
         """
-        gc.set_threshold(*_GC_THRESHOLDS)  # batches are many small objects and no cycles
+        collect_seldom()
         topology = program.topology
         with contextlib.ExitStack() as stack:
             with stop.interrupts():
@@ -58,8 +57,7 @@ class Work:
                 made = self._started(log, topology, stop)
             worker = stack.enter_context(contextlib.closing(made))
             self._serve_tables(stack, monitor, log, program)
-            gc.collect()
-            gc.freeze()
+            set_aside()
             _say_what_runs(topology, self.target)
             meter = Meter(worker)
             live = console is not None and console.is_terminal

@@ -28,7 +28,7 @@ from eddy.state.store import Store
 from eddy.topology.compile import check_reads, sink_serdes
 from eddy.topology.guarding import unmerged
 from eddy.topology.identity import check_identity, identity, optional_states, states_of, topics_of
-from eddy.topology.plan import Exchange, Node
+from eddy.topology.plan import Node
 from eddy.topology.scopes import Scopes
 from eddy.topology.topology import Topology
 
@@ -127,7 +127,7 @@ def assemble(topology: Topology, log: Log, config: Config, store: Store, elapsed
 def _is_only_rekeyed(topology: Topology, source: Node) -> bool:
     """Whether all records of a source go to the owners of their keys, whichever partition they come from."""
     users = [node for node in topology.plan.nodes if source in node.inputs]
-    return bool(users) and all(isinstance(node, Exchange) for node in users)
+    return bool(users) and all(node.sends for node in users)
 
 
 def _sink_topics(topology: Topology, counts: dict[str, int]) -> dict[str, SinkTopic]:

@@ -4,39 +4,34 @@ The compiler chooses the states: a join reads the table of its input if there is
 variable, and else an arrangement of its own, `<join>-left` or `<join>-right`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import singledispatchmethod
 from typing import Any
 
 from eddy.errors import TopologyError
-from eddy.operators import constant, join, tables
-from eddy.operators.body import Body
+from eddy.operators import join
+from eddy.operators.body import Body, Bound
 from eddy.operators.circuit import Circuit, Output
 from eddy.operators.exchange import Budget, Gate, Ownership
-from eddy.operators.exchange import Exchange as ExchangeOperator
 from eddy.operators.fact_waves import FactWaves
-from eddy.operators.fixpoint import Fixpoint, Take
+from eddy.operators.fixpoint import Fixpoint
 from eddy.operators.guarded import unguarded
-from eddy.operators.held_errors import HeldErrors
 from eddy.operators.held_waves import HeldWaves
-from eddy.operators.keyed import WithKeys
 from eddy.operators.operator import Operator
 from eddy.operators.recursion import Waves
+from eddy.operators.set_aside import Aside
 from eddy.operators.withheld import Stops, Withheld
-from eddy.serde import Int64, Native, Plain, Serde, String
+from eddy.serde import Native, Plain, Serde
 from eddy.state.arrangement import Arrangement
 from eddy.state.spec import StateSpec
 from eddy.state.store import Store
 from eddy.state.table import Table
-from eddy.topology import plan as nodes
 from eddy.topology.compile_loop import LoopCompiler
-from eddy.topology.compile_reach import reachable, tree_totals
 from eddy.topology.guarding import Guarding
 from eddy.topology.placement import Placement, place
-from eddy.topology.plan import Node, Plan, Recursion, Source, Variable
-from eddy.topology.scopes import Loop, Scopes
-from eddy.topology.slots import Slots, swapped, with_time
+from eddy.topology.plan import Exchange, Loop, Node, Plan, Recursion
+from eddy.topology.scopes import Scopes
+from eddy.topology.slots import Slots, with_time
 
 __all__ = ["Environment", "check_reads", "compile_part", "compile_plan", "sink_serdes"]
 
@@ -138,7 +133,7 @@ class _PlanCompiler:
                     f"step '{node.name}': its input '{source.name}' was built inside a recursion, whose function is "
                     "called twice; outside, the result of recursively is needed"
                 )
-            if self._inside.get(source) not in around and not isinstance(node, nodes.Binding):
+            if self._inside.get(source) not in around:
                 raise TopologyError(
                     f"step '{node.name}': its input '{source.name}' lies inside recursively "
                     f"'{self._inside[source].name}'; outside, the result of recursively is needed"
@@ -155,111 +150,97 @@ class _PlanCompiler:
 
     def _topic_of(self, node: Node) -> str:
         """The topic through which rows of a step reach their owners; empty if there is none."""
-        if isinstance(node, Recursion) and self._by_waves(node):
-            return f"{self._plan.name}-{node.name}-loop"
-        if isinstance(node, nodes.Constant) or (isinstance(node, nodes.Exchange) and not self._stays(node)):
-            return f"{self._plan.name}-{node.name}"
-        return ""
+        if (node.sends and self.stays(node)) or (node.variables and node in self._inside):
+            return ""
+        return node.gate_topic(self._plan.name) or ""
 
-    def _by_waves(self, node: Recursion) -> bool:
-        return not node.nested and node not in self._inside
+    def _by_waves(self, loop: Loop) -> bool:
+        return loop.waves and loop not in self._inside
 
-    def _waves_around(self, node: Node) -> Recursion | None:
-        """The enclosing recursion by waves."""
-        loop = self._inside.get(node)
-        return loop if isinstance(loop, Recursion) and self._by_waves(loop) else None
-
-    def _stays(self, node: nodes.Exchange) -> bool:
-        """Whether an exchange sends everything to the single partition that has the rows already."""
-        return node.single_partition and self._placements[node.inputs[0]].partitions == 1
-
-    @singledispatchmethod
     def _compile(self, node: Node) -> None:
-        """A step of one operator is what it declares; only other steps have a method here."""
-        self._scope.slots[node] = self._scope.emit(node.operator(self), *self._scope.inputs_of(node))
+        self._scope.slots[node] = node.build(self)
 
-    @_compile.register
-    def _source(self, node: Source) -> None:
-        slot = self._inputs[node.topic] = self._scope.slot()
-        if node.kind == "table":
-            table = self.table(node, node.name, source=node.topic)
-            slot = self._scope.emit(tables.Upsert(node.name, table), slot)
-        self._scope.slots[node] = slot
+    # The circuit, for the steps that are placed in it
 
-    @_compile.register
-    def _transform(self, node: nodes.Transform) -> None:
-        self._scope.transform(node, self.world.peeks)
+    @property
+    def application(self) -> str:
+        """The name of the plan."""
+        return self._plan.name
 
-    @_compile.register
-    def _constant(self, node: nodes.Constant) -> None:
-        sent = self.arrangement(node, node.name)
-        self._scope.slots[node] = self._scope.emit(constant.Constant(node.name, node.rows, self._gate(node), sent))
+    @property
+    def store(self) -> Store | None:
+        """The store below the states."""
+        return self.world.store
 
-    @_compile.register
-    def _exchange(self, node: nodes.Exchange) -> None:
-        (source,) = node.inputs
-        if self._stays(node):
-            slot = self._scope.slots[source]
-            keyed = self._plan.needs_keys(node)
-            self._scope.slots[node] = self._scope.emit(WithKeys(node.name), slot) if keyed else slot
-            if source in self._tables:
-                self._tables[node] = self._tables[source]
-            return
-        stream = node.kind == "stream"
-        operator = ExchangeOperator(node.name, self._gate(node), stream, self._plan.needs_keys(node))
-        self._scope.slots[node] = self._scope.emit(operator, *self._scope.inputs_of(node), self._scope.received[node])
+    @property
+    def ownership(self) -> Ownership:
+        """The partitions of this worker."""
+        return self.world.ownership
 
-    @_compile.register
-    def _stream_table_join(self, node: nodes.StreamTableJoin) -> None:
-        table = self._table_of(node.inputs[1], f"{node.name}-right")
-        operator = join.StreamTableJoin(node.name, table, node.joiner, node.left)
-        self._scope.slots[node] = self._scope.emit(operator, *self._scope.inputs_of(node))
+    @property
+    def peeks(self) -> bool:
+        """Whether functions of `peek` are called."""
+        return self.world.peeks
 
-    @_compile.register
-    def _table_join(self, node: nodes.TableJoin) -> None:
-        left = self._table_of(node.inputs[0], f"{node.name}-left")
-        right = self._table_of(node.inputs[1], f"{node.name}-right")
-        operator = join.TableJoin(node.name, left, right, node.joiner, node.join)
-        self._scope.slots[node] = self._scope.emit(operator, *self._scope.inputs_of(node))
+    @property
+    def guard(self) -> Budget:
+        """The bound of an epoch's work in nested time."""
+        return self.world.guard
 
-    @_compile.register
-    def _join(self, node: nodes.Join) -> None:
-        (left, left_name), (right, right_name) = zip(node.inputs, ("left", "right"), strict=True)
-        recursion, merge = self._waves_around(node), node.merge
-        if right in self._inside:
-            left, left_name, right, right_name = right, right_name, left, left_name
-            merge = swapped(node.merge)
-        operator = join.Join(
-            node.name,
-            self.lookup(left, f"{node.name}-{left_name}"),
-            self.lookup(right, f"{node.name}-{right_name}"),
-            merge,
-            2 if recursion is None else 1,
-            recursion is not None and recursion.bound.by_depth,
-        )
-        scope = self._scope
-        scope.slots[node] = scope.emit(operator, scope.slots[left], scope.slots[right])
+    @property
+    def inside(self) -> Container[Node]:
+        """All steps that lie in loops."""
+        return self._inside
 
-    @_compile.register
-    def _reachable(self, node: nodes.Reachable) -> None:
-        operator = reachable(node, self._plan.name, self.world.store, self.world.ownership)
-        self._scope.slots[node] = self._scope.emit(operator, *self._scope.inputs_of(node))
+    def slot_of(self, node: Node) -> int:
+        """The slot of a node's rows."""
+        return self._scope.slots[node]
 
-    @_compile.register
-    def _tree_totals(self, node: nodes.TreeTotals) -> None:
-        operator = tree_totals(node, self._plan.name, self.world.store)
-        self._scope.slots[node] = self._scope.emit(operator, *self._scope.inputs_of(node))
+    def emit(self, operator: Operator, *slots: int) -> int:
+        """Place an operator; return the slot of its output."""
+        return self._scope.emit(operator, *slots)
 
-    @_compile.register
-    def _sink(self, node: nodes.Sink) -> None:
-        self._scope.emit(Output(node.name, self._guarding.sink(node)), *self._scope.inputs_of(node))
+    def source(self, topic: str) -> int:
+        """A new slot, for the records of a topic."""
+        slot = self._inputs[topic] = self._scope.slot()
+        return slot
 
-    @_compile.register
-    def _recursion(self, node: Recursion) -> None:
+    def received(self, node: Node) -> int:
+        """The slot for the rows of a node that other workers sent."""
+        return self._scope.received[node]
+
+    def stays(self, exchange: Node) -> bool:
+        """Whether an exchange sends everything to the single partition that has the rows already."""
+        return exchange.single_partition and self._placements[exchange.inputs[0]].partitions == 1
+
+    def share_table(self, node: Node, source: Node) -> None:
+        """Note that a table of `source`, if there is one, has the rows of `node`, too."""
+        if source in self._tables:
+            self._tables[node] = self._tables[source]
+
+    def needs_keys(self, exchange: Exchange) -> bool:
+        """Whether records without a key end at an exchange."""
+        return self._plan.needs_keys(exchange)
+
+    def waves_around(self, node: Node) -> Bound | None:
+        """The bound of the recursion by waves around a step."""
+        loop = self._inside.get(node)
+        return loop.bound if loop is not None and self._by_waves(loop) else None
+
+    def placed(self, recursion: Node) -> tuple[Operator, Sequence[int]]:
+        """The operator of a recursion, and the slots that it reads."""
+        for step in self._scope.steps:
+            operator = unguarded(step.operator)
+            if operator.name == recursion.name and isinstance(operator, Waves | Fixpoint):
+                return operator, step.inputs
+        raise KeyError(recursion.name)
+
+    def aside(self, sink: Node) -> Aside | None:
+        """The memory of a sink for rows that cannot be written."""
+        return self._guarding.sink(sink)
+
+    def waves(self, node: Recursion) -> int:
         """Compile `op` in its own slots: slot 0 is X, then the externals."""
-        if node.nested:
-            self._scope.slots[node] = self._scope.emit(Take(node.name, 0), self._loop(node))
-            return
         body = self.scopes.body[node]
         self._prepare_lookups(body)
         outer, inner = self._scope, Slots()
@@ -270,56 +251,32 @@ class _PlanCompiler:
                 inner.slots[source] = inner.slot()
                 outside.append(outer.slots[source])
         for exchange in body:
-            if isinstance(exchange, nodes.Exchange):
+            if exchange.sends:
                 inner.received[exchange] = inner.slot()
                 outside.append(outer.received[exchange])
         self._scope = inner
         for step in body:
             self._place(step)
         self._scope = outer
-        waves = self._waves(node, Body(inner.steps, inner.count, inner.slots[node.result]))
+        operator = self._waves(node, Body(inner.steps, inner.count, inner.slots[node.result]))
         seed = outer.slots[node.inputs[0]]
-        outer.slots[node] = outer.emit(waves, seed, outer.received[node], *outside)
+        return outer.emit(operator, seed, outer.received[node], *outside)
 
-    @_compile.register
-    def _held_errors(self, node: nodes.HeldErrors) -> None:
-        """It also reads what the recursion reads, so that it runs in each epoch in which that runs."""
-        (recursion,) = node.inputs
-        for step in self._scope.steps:
-            operator = unguarded(step.operator)
-            if operator.name == recursion.name and isinstance(operator, Waves | Fixpoint):
-                break
-        spec = self.spec(recursion, node.name, "arrangement", String).with_key(Int64)
-        told = Stops(replace(spec, partitioner=lambda data, _: Int64.decode(data)), self.world.store)
-        errors = HeldErrors(node.name, operator, told, self.world.ownership)
-        self._scope.slots[node] = self._scope.emit(errors, self._scope.slots[recursion], *step.inputs)
-
-    @_compile.register
-    def _block(self, node: nodes.Block) -> None:
-        self._loop(node)
-
-    @_compile.register
-    def _binding(self, node: nodes.Binding) -> None:
-        self._scope.slots[node] = self._scope.emit(Take(node.name, node.index), *self._scope.inputs_of(node))
-
-    def _loop(self, node: Loop) -> int:
+    def loop(self, node: Loop) -> int:
         """Compile a loop by nested time; return the slot of its results."""
         compiler = LoopCompiler(self, node)
         operator = compiler.fixpoint()
-        slots = self._scope.slots
-        slots[node] = self._scope.emit(operator, *(slots[source] for source in compiler.externals))
-        return slots[node]
+        return self._scope.emit(operator, *map(self.slot_of, compiler.externals))
 
     def _prepare_lookups(self, body: list[Node]) -> None:
         """Create, outside the loop, the states that joins inside it read."""
         for step in body:
-            if isinstance(step, nodes.Join | nodes.StreamTableJoin):
-                for side, name in zip(step.inputs, ("left", "right"), strict=True):
-                    if side not in self._inside and (isinstance(step, nodes.Join) or name == "right"):
-                        self.lookup(side, f"{step.name}-{name}")
+            for side, name in step.looks_up:
+                if side not in self._inside:
+                    self.lookup(side, name)
 
     def _waves(self, node: Recursion, body: Body) -> Operator:
-        shared = (node.name, body, self._gate(node), node.bound, self.world.budget)
+        shared = (node.name, body, self.gate(node), node.bound, self.world.budget)
         if node.kind == "stream":
             return FactWaves(*shared, node.include_seeds)
         arrangement = self._arrangements.get((node.variable, node.name))
@@ -337,29 +294,23 @@ class _PlanCompiler:
     def lookup(self, node: Node, name: str) -> Any:
         """The state that a join reads for `node`; `name` is that of a new state."""
         if node.kind == "table":
-            return self._table_of(node, name)
-        recursion = self._waves_around(node)
-        if isinstance(node, Variable):
-            name = node.label
+            return self.table_of(node, name)
+        bound = self.waves_around(node)
+        name = node.looked_up_as or name
         if (node, name) not in self._arrangements:
-            by_depth = recursion is not None and recursion.bound.by_depth
+            by_depth = bound is not None and bound.by_depth
             arrangement = self._arrangements[node, name] = self.arrangement(node, name, by_depth)
-            if not isinstance(node, Variable):
-                arrange = join.Arrange(name, arrangement, recursion is not None, by_depth)
+            if not node.looked_up_as:
+                arrange = join.Arrange(name, arrangement, bound is not None, by_depth)
                 self._scope.slots[node] = self._scope.emit(arrange, self._scope.slots[node])
         return self._arrangements[node, name]
 
-    def _table_of(self, node: Node, name: str) -> Table[Any, Any]:
+    def table_of(self, node: Node, name: str) -> Table[Any, Any]:
         """The table of a node: its own, or one created for a join."""
         if node not in self._tables:
             table = self._tables[node] = Table(self.spec(node, name, "table", node.value), self.world.store)
             self._scope.slots[node] = self._scope.emit(join.Materialize(name, table), self._scope.slots[node])
         return self._tables[node]
-
-    @property
-    def store(self) -> Store | None:
-        """The store below the states."""
-        return self.world.store
 
     def table(self, node: Node, name: str, source: str | None = None) -> Table[Any, Any]:
         """The table of a node's own rows, which joins read, too."""
@@ -387,7 +338,8 @@ class _PlanCompiler:
             source if restored else None,
         )
 
-    def _gate(self, node: Node) -> Gate:
+    def gate(self, node: Node) -> Gate:
+        """The gate that sends the rows of a node to their owners."""
         place = self._placements[node]
         return Gate(
             self._topic_of(node),
@@ -401,7 +353,7 @@ class _PlanCompiler:
 
 def check_reads(plan: Plan) -> None:
     """Refuse a plan without any input. Raises: TopologyError."""
-    if not any(isinstance(node, Source | nodes.Constant) for node in plan.nodes):
+    if not any(node.begins for node in plan.nodes):
         raise TopologyError(
             f"topology '{plan.name}': it reads nothing; a source is needed. Write topology.stream('topic', …), "
             ".table(…) or .constant(…)"

@@ -5,16 +5,15 @@ iteration, like those inside. States have the names of the same step outside a l
 a reduction.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
-from functools import singledispatchmethod
 from typing import Any, Protocol
 
-from eddy.operators.fixpoint import Fixpoint, NestedBody, Take
+from eddy.operators.exchange import Budget
+from eddy.operators.fixpoint import Fixpoint, NestedBody
 from eddy.operators.given import Given
 from eddy.operators.inner_limits import InnerErrors, InnerLimit
 from eddy.operators.limit_barrier import LimitBarrier
-from eddy.operators.nested_operators import NestedJoin, NestedLookupJoin, NestedReduce, NestedWeights
 from eddy.operators.operator import Operator
 from eddy.operators.outermost import Outermost
 from eddy.operators.queued import Queue
@@ -22,12 +21,12 @@ from eddy.operators.stateless import Map
 from eddy.serde import Native, Serde
 from eddy.state.arrangement import Arrangement
 from eddy.state.spec import StateSpec
+from eddy.state.store import Store
 from eddy.state.trace import Trace
-from eddy.topology import plan as nodes
-from eddy.topology.node import States
-from eddy.topology.plan import Binding, Block, Node, Recursion, Variable
-from eddy.topology.scopes import Loop, Scopes
-from eddy.topology.slots import Slots, swapped, with_time
+from eddy.topology.compilation import States
+from eddy.topology.plan import Loop, Node
+from eddy.topology.scopes import Scopes
+from eddy.topology.slots import Slots, with_time
 
 __all__ = ["LoopCompiler", "Outside"]
 
@@ -35,11 +34,15 @@ __all__ = ["LoopCompiler", "Outside"]
 class Outside(States, Protocol):
     """The interface to the compiler of the surrounding plan or loop."""
 
-    world: Any
     scopes: Scopes
 
-    def lookup(self, node: Node, name: str) -> Any:
-        """The state with the rows of a step outside all loops, for joins."""
+    @property
+    def peeks(self) -> bool:
+        """Whether functions of `peek` are called."""
+
+    @property
+    def guard(self) -> Budget:
+        """The bound of an epoch's work in nested time."""
 
 
 class LoopCompiler:
@@ -50,7 +53,7 @@ class LoopCompiler:
         self._scopes = outside.scopes
         self._depth = self._scopes.depth(loop) + 1
         self._inner = Slots()
-        self._errors: dict[Block, InnerErrors] = {}
+        self._errors: dict[Node, InnerErrors] = {}
         self._traces: dict[Node, Trace[Any, Any]] = {}
 
     def fixpoint(self) -> Fixpoint:
@@ -59,21 +62,18 @@ class LoopCompiler:
         for node in (*loop.variables, *self.externals):
             inner.slots[node] = inner.slot()
         for node in self._scopes.body[loop]:
-            self._compile(node)
+            inner.slots[node] = node.build_nested(self)
         results = [inner.slots[result] for result in loop.results]
         body = NestedBody(inner.steps, inner.count, len(loop.variables), results)
         names = [variable.label for variable in loop.variables]
-        bound = loop.bound
-        iterations = loop.iterations if isinstance(loop, Block) else bound.depth if bound.by_depth else bound.limit
-        seeded = isinstance(loop, Recursion)
-        guard = self._outside.world.guard
+        bound, iterations, seeded, guard = loop.bound, loop.iterations, loop.seeded, self.guard
         encoders = [self._encoder(*pair) for pair in zip(loop.variables, loop.results, strict=True)]
         if self._depth > 1:
             limit = InnerLimit() if bound.on_limit == "rows" else None
             return Fixpoint(loop.name, names, body, self._depth, iterations, bound, guard, limit, seeded, encoders)
         operator = Outermost(loop.name, names, body, 1, iterations, bound, guard, None, seeded, encoders)
         limits = self._limit_barrier() if bound.on_limit == "rows" or self._errors else None
-        return operator.keep(self._queue(), self._given(seeded), limits, self._outside.world.ownership)
+        return operator.keep(self._queue(), self._given(seeded), limits, self._outside.ownership)
 
     def _queue(self) -> Queue:
         """The state in which the loop's inputs wait while a bound is met, with the reasons."""
@@ -116,81 +116,61 @@ class LoopCompiler:
         """The steps outside that the loop reads."""
         return self._scopes.externals[self._loop]
 
-    @singledispatchmethod
-    def _compile(self, node: Node) -> None:
-        """A function of all values of a key, or a step without a state; only other steps have a method here."""
-        grouping = node.grouping
-        if grouping is None:
-            self._emit(node, node.operator(self._outside))
-            return
-        taken, made = self._trace(node.inputs[0], node.name), self._trace(node, f"{node.name}-made")
-        if grouping.of_weight is not None:
-            self._emit(node, NestedWeights(node.name, taken, made, grouping.of_weight))
-        else:
-            self._emit(node, NestedReduce(node.name, taken, made, grouping.function))
+    # The body, for the steps that are placed in it
 
-    def _emit(self, node: Node, operator: Operator) -> None:
-        self._inner.slots[node] = self._inner.emit(operator, *self._inner.inputs_of(node))
+    @property
+    def outside(self) -> States:
+        """The states outside of all loops."""
+        return self._outside
 
-    @_compile.register
-    def _transform(self, node: nodes.Transform) -> None:
-        self._inner.transform(node, self._outside.world.peeks)
+    @property
+    def peeks(self) -> bool:
+        """Whether functions of `peek` are called."""
+        return self._outside.peeks
 
-    @_compile.register
-    def _join(self, node: nodes.Join) -> None:
-        (left, left_name), (right, right_name) = zip(node.inputs, ("left", "right"), strict=True)
-        merge, around = node.merge, self._scopes.around
-        if left not in around:
-            left, left_name, right, right_name = right, right_name, left, left_name
-            merge = swapped(merge)
-        kept = self._trace(left, f"{node.name}-{left_name}")
-        operator: Operator
-        guard = self._outside.world.guard
-        if right in around:
-            operator = NestedJoin(node.name, kept, self._trace(right, f"{node.name}-{right_name}"), merge, guard)
-        else:
-            found = self._outside.lookup(right, f"{node.name}-{right_name}")
-            operator = NestedLookupJoin(node.name, kept, found, merge, guard)
-        slots = self._inner.slots
-        slots[node] = self._inner.emit(operator, slots[left], slots[right])
+    @property
+    def guard(self) -> Budget:
+        """The bound of an epoch's work in nested time."""
+        return self._outside.guard
 
-    @_compile.register
-    def _exchange(self, node: nodes.Exchange) -> None:
-        self._inner.slots[node] = self._inner.slots[node.inputs[0]]
+    @property
+    def inside(self) -> Container[Node]:
+        """All steps that lie in loops."""
+        return self._scopes.around
 
-    @_compile.register
-    def _recursion(self, node: Recursion) -> None:
-        self._inner.slots[node] = self._inner.emit(Take(node.name, 0), self._loop_inside(node))
+    def slot_of(self, node: Node) -> int:
+        """The slot of a node's rows."""
+        return self._inner.slots[node]
 
-    @_compile.register
-    def _block(self, node: Block) -> None:
-        self._inner.slots[node] = self._loop_inside(node)
+    def emit(self, operator: Operator, *slots: int) -> int:
+        """Place an operator; return the slot of its output."""
+        return self._inner.emit(operator, *slots)
 
-    def _loop_inside(self, node: Loop) -> int:
+    def loop(self, node: Loop) -> int:
+        """Compile a loop inside this one; return the slot of its results."""
         compiler = LoopCompiler(self._outside, node)
         operator = compiler.fixpoint()
         self._errors |= compiler._errors
-        return self._inner.emit(operator, *(self._inner.slots[source] for source in compiler.externals))
+        return self._inner.emit(operator, *map(self.slot_of, compiler.externals))
 
-    @_compile.register
-    def _binding(self, node: Binding) -> None:
-        (block,) = node.inputs
-        assert isinstance(block, Block)
-        slot = self._inner.emit(Take(node.name, node.index), self._inner.slots[block])
-        if node.index == len(block.variables) and block.bound.on_limit == "rows":
-            traces = [
-                self._numbered(name, "trace", block.variables, self._depth)
-                for name in (node.name, f"{block.name}-errors")
-            ]
-            operator = self._errors[block] = InnerErrors(node.name, *(Trace(spec, self._store) for spec in traces))
-            names = [variable.label for variable in block.variables]
-            named = Map(node.name, lambda key, value: (names[key[0]], (key[1], value[1])))
-            slot = self._inner.emit(named, self._inner.emit(operator, slot))
-        self._inner.slots[node] = slot
+    def limit_errors(self, binding: Node, changes: int) -> int:
+        """Place the errors of a block inside this loop; return the slot of their rows."""
+        (block,) = binding.inputs
+        traces = [self._numbered(name, "trace", block.variables, self._depth) for name in binding.errors_kept]
+        operator = self._errors[block] = InnerErrors(binding.name, *(Trace(spec, self._store) for spec in traces))
+        names = [variable.label for variable in block.variables]
+        named = Map(binding.name, lambda key, value: (names[key[0]], (key[1], value[1])))
+        return self.emit(named, self.emit(operator, changes))
+
+    def trace(self, node: Node, name: str) -> Trace[Any, Any]:
+        """A trace of a node's rows."""
+        spec = self._outside.spec(node, name, "trace", with_time(node.value or Native, self._depth))
+        trace = self._traces[node] = Trace[Any, Any](spec, self._store)
+        return trace
 
     @property
-    def _store(self) -> Any:
-        return self._outside.world.store
+    def _store(self) -> Store | None:
+        return self._outside.store
 
     def _encoder(self, variable: Node, result: Node) -> Callable[[tuple[Any, Any]], object] | None:
         """The encoder of a binding's rows, if a state stores them unchanged; else None."""
@@ -198,11 +178,6 @@ class LoopCompiler:
             return None
         key, value = variable.key or Native, variable.value or Native
         return lambda row: (key.encode(row[0]), value.encode(row[1]))
-
-    def _trace(self, node: Node, name: str) -> Trace[Any, Any]:
-        spec = self._outside.spec(node, name, "trace", with_time(node.value or Native, self._depth))
-        trace = self._traces[node] = Trace[Any, Any](spec, self._store)
-        return trace
 
     def _limit_barrier(self) -> LimitBarrier:
         loop, found = self._loop, self._scopes.withheld(self._loop)
@@ -215,7 +190,7 @@ class LoopCompiler:
             first += len(block.variables)
         return LimitBarrier([name for name, _ in found], errors, held, inside)
 
-    def _numbered(self, name: str, kind: str, variables: Sequence[Variable], depth: int = 0) -> StateSpec:
+    def _numbered(self, name: str, kind: str, variables: Sequence[Node], depth: int = 0) -> StateSpec:
         """The identity of a state with rows of several bindings, co-partitioned with those of the first."""
         key, value = (_by_number([getattr(v, part) or Native for v in variables]) for part in ("key", "value"))
         return self._outside.spec(variables[0], name, kind, with_time(value, depth) if depth else value).with_key(key)

@@ -1,27 +1,9 @@
 """Pictures of a plan: Kafka Streams' `TopologyDescription`, and a Mermaid flowchart."""
 
-from eddy.operators.fact_waves import FactWaves
-from eddy.operators.fixpoint import Fixpoint
-from eddy.operators.recursion import Waves
-from eddy.topology.compile import Environment, compile_plan
 from eddy.topology.plan import Node, Plan
+from eddy.topology.stores import stores_of
 
-__all__ = ["describe", "mermaid", "stores_of", "successors"]
-
-
-def stores_of(plan: Plan) -> dict[str, list[str]]:
-    """The stores of each step, by its name, as the compiler makes them."""
-    topics = {source.topic: 1 for source in plan.sources()}
-    circuit = compile_plan(plan, Environment(topics))
-    steps = {node.name for node in plan.nodes}
-    stores: dict[str, list[str]] = {}
-    for operator in circuit.operators:
-        name = operator.name
-        if name not in steps:  # made for a join: <join>-left, <join>-right
-            name = name.removesuffix("-left").removesuffix("-right")
-        own = operator.own_states() if isinstance(operator, Waves | FactWaves | Fixpoint) else operator.states()
-        stores.setdefault(name, []).extend(state.spec.name for state in own)
-    return stores
+__all__ = ["describe", "mermaid", "successors"]
 
 
 def successors(plan: Plan) -> dict[Node, list[Node]]:

@@ -13,7 +13,7 @@ from eddy.operators.operator import Operator
 from eddy.operators.set_aside import Aside, Care
 from eddy.serde import Native
 from eddy.topology.placement import Placement
-from eddy.topology.plan import Node, Plan, Sink
+from eddy.topology.plan import Node, Plan
 
 __all__ = ["Guarding", "after_exchange", "unmerged"]
 
@@ -60,7 +60,7 @@ class Guarding:
                 guarded = Guarded(step.operator, self._aside(node, step.operator.name))
                 steps[index] = step._replace(operator=guarded)
 
-    def sink(self, node: Sink) -> Aside | None:
+    def sink(self, node: Node) -> Aside | None:
         """The memory of a table's sink, or of one after an exchange."""
         return self._aside(node, node.name) if node.kind == "table" or node in self._after else None
 

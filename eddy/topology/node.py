@@ -3,19 +3,18 @@
 A step declares its properties here, once. No other module asks for the type of a node where a property can tell.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple
 
-from eddy.operators.nested_operators import Function
+from eddy.operators.nested_operators import Function, NestedReduce, NestedWeights
 from eddy.operators.operator import Operator
 from eddy.serde import Serde
-from eddy.state.arrangement import Arrangement
-from eddy.state.spec import StateSpec
-from eddy.state.store import Store
-from eddy.state.table import Table
+from eddy.topology.bags import Bag, Way, Weighted
+from eddy.topology.compilation import Circuit, LoopBody, Spark, States
 
-__all__ = ["MIXED", "NO_PLACE", "Arrival", "Grouping", "Kept", "Kind", "Node", "Rows", "States"]
+__all__ = ["MIXED", "NO_PLACE", "NUMBERED", "Arrival", "Form", "Grouping", "Kept", "Kind", "Node", "Rows"]
 
 MIXED = "the records of a key come from more than one partition, so that nothing tells which came first"
 NO_PLACE = (
@@ -23,25 +22,13 @@ NO_PLACE = (
     "relations"
 )
 Kind = Literal["stream", "table", "relation"]
+Form = Literal["topic", "recursion", "exchange", "variable", "step"]
+"""The form of a step in a picture."""
 Rows = Literal["inputs", "results", "others"]
 """The rows of a state: those that the step reads, its results, or the rows that it reads of keys without a result."""
-
-
-class States(Protocol):
-    """Creates the states of a step's operator, co-partitioned with the rows of a node."""
-
-    @property
-    def store(self) -> Store | None:
-        """The store below the states; None if they are in memory only."""
-
-    def spec(self, node: "Node", name: str, kind: str, value: Serde[Any] | None) -> StateSpec:
-        """The identity of a state."""
-
-    def table(self, node: "Node", name: str) -> Table[Any, Any]:
-        """The table of a node's own rows."""
-
-    def arrangement(self, node: "Node", name: str) -> Arrangement[Any, Any]:
-        """An arrangement of a node's rows."""
+NUMBERED = re.compile(r"[A-Z-]+-\d{10}")
+"""The name of a step to which the author gave none."""
+_BETWEEN_WORDS = re.compile(r"(?<=.)(?=[A-Z])")
 
 
 class Kept(NamedTuple):
@@ -103,6 +90,32 @@ class Node:
         """The topic through which its rows reach the owners of their keys, where they are not here already."""
         return None
 
+    def gate_topic(self, application: str) -> str | None:
+        """The topic through which its rows pass, shown or not."""
+        return self.internal_topic(application)
+
+    @property
+    def user_topic(self) -> str | None:
+        """The topic of the user's that it reads or writes."""
+        return None
+
+    drawn_as: ClassVar[Form] = "step"
+
+    @property
+    def does(self) -> str:
+        """The step in a word or two."""
+        return type(self).__name__.lower()
+
+    @property
+    def title(self) -> str:
+        """The step in a picture: its name, if the author gave it one."""
+        return self.kind_of_step if NUMBERED.fullmatch(self.name) else self.name
+
+    @property
+    def kind_of_step(self) -> str:
+        """The step in a picture if it has no name of the author's."""
+        return _BETWEEN_WORDS.sub(" ", type(self).__name__).lower()
+
     def headline(self, application: str, stores: Sequence[str]) -> str:
         """The step in `describe()`, with the stores of its own."""
         topic = self.internal_topic(application)
@@ -141,8 +154,22 @@ class Node:
     """Whether it reads a topic of the user's."""
     writes: ClassVar[bool] = False
     """Whether it writes to a topic of the user's."""
+    begins: ClassVar[bool] = False
+    """Whether its rows come of no other step."""
+    is_collection: ClassVar[bool] = True
+    """Whether it has rows itself. A block has none: its bindings have."""
     keeps_last: ClassVar[bool] = False
     """Whether it makes facts a table of the last value of each key."""
+    adds_up: ClassVar[bool] = False
+    """Whether it is the sum of its inputs, so that rows from outside of a loop are added once and not in each wave."""
+    takes_keyless = False
+    """Whether it has results for records without a key."""
+
+    @property
+    def record_inputs(self) -> tuple["Node", ...]:
+        """The inputs whose records it passes on, changed or not."""
+        return self.inputs
+
     folds = False
     """Whether it combines rows in no certain order by a function of the author's, which is to give equal results."""
 
@@ -152,6 +179,11 @@ class Node:
         return None
 
     # Recursion
+
+    @property
+    def as_loop(self) -> Any:
+        """The step as a loop, of the class `Loop`; None if it is none."""
+        return None
 
     @property
     def variables(self) -> tuple[Any, ...]:
@@ -168,10 +200,13 @@ class Node:
         """Of a recursion how it is computed, and why."""
         return None
 
+    tells_errors: ClassVar[bool] = False
+    """Whether its rows are the errors of the recursion that is its input."""
+
     @property
-    def limit_makes_rows(self) -> bool:
-        """Whether a limit that is met makes rows of errors."""
-        return False
+    def error_limit(self) -> int | None:
+        """The number of iterations after which there are rows of errors; None if there never are."""
+        return None
 
     @property
     def stops(self) -> bool:
@@ -197,7 +232,33 @@ class Node:
     derived: ClassVar[tuple[str, ...]] = ()
     """Suffixes of the step's name that name its additional states."""
     keeps: ClassVar[tuple[Kept, ...]] = ()
-    """The states of its operator outside of loops."""
+    """The states of its operator outside of loops by nested time."""
+    has_table = False
+    """Whether the first of these is a table of its rows."""
+
+    @property
+    def looks_up(self) -> tuple[tuple["Node", str], ...]:
+        """The inputs that it reads from states, each with the name of the state that is made if there is none yet."""
+        return ()
+
+    @property
+    def looked_up_as(self) -> str | None:
+        """The name of the state of its rows, if all joins inside its loop share one."""
+        return None
+
+    def traces(self, inside: Container["Node"]) -> list[tuple["Node", str]]:
+        """The states that it keeps in a loop by nested time, with the nodes whose rows they have by iteration.
+
+        `inside` has all steps that lie in loops.
+        """
+        return [] if self.grouping is None else [(self.inputs[0], self.name), (self, f"{self.name}-made")]
+
+    @property
+    def errors_kept(self) -> tuple[str, ...]:
+        """The states that it keeps of errors in a loop by nested time."""
+        return ()
+
+    # Compilation
 
     @property
     def grouping(self) -> Grouping | None:
@@ -205,5 +266,48 @@ class Node:
         return None
 
     def operator(self, states: States) -> Operator:
-        """The operator of the step outside of loops."""
+        """The operator of the step outside of loops by nested time."""
         raise NotImplementedError(f"no operator for {type(self).__name__}")
+
+    def build(self, circuit: Circuit) -> int:
+        """Place the step outside of loops by nested time; return the slot of its rows."""
+        operator = self.operator(circuit)  # it may give inputs new slots
+        return circuit.emit(operator, *map(circuit.slot_of, self.inputs))
+
+    def build_nested(self, loop: LoopBody) -> int:
+        """Place the step in the body of a loop by nested time; return the slot of its rows."""
+        grouping, slots = self.grouping, map(loop.slot_of, self.inputs)
+        if grouping is None:
+            return loop.emit(self.operator(loop.outside), *slots)
+        taken, made = (loop.trace(*kept) for kept in self.traces(loop.inside))
+        if grouping.of_weight is not None:
+            return loop.emit(NestedWeights(self.name, taken, made, grouping.of_weight), *slots)
+        return loop.emit(NestedReduce(self.name, taken, made, grouping.function), *slots)
+
+    def on_spark(self, spark: Spark) -> None:
+        """Compute the step on Spark."""
+        assert self.grouping is not None, f"nothing in Spark for {type(self).__name__}"
+        spark.grouped(self)
+
+    # Evaluation from scratch, for traces
+
+    passes: ClassVar[bool] = False
+    """Whether each of its rows is a row of an input, so that traces pass over it."""
+    explained_by_key: ClassVar[bool] = False
+    """Whether `ways` has keys instead of rows."""
+
+    @property
+    def same_rows_as(self) -> "Node | None":
+        """The step whose rows it has, if that is no input."""
+        return None
+
+    def rows_from(self, *inputs: Bag) -> Weighted | None:
+        """Its rows, given those of its inputs; None if only its operator can tell.
+
+        It computes from all rows, without deltas or states: a second opinion on the answer of the operator.
+        """
+        return None
+
+    def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
+        """Each of its rows, or their keys, with the rows that it is made of."""
+        return ()

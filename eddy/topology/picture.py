@@ -8,32 +8,18 @@ which a style sheet overrides; each step is a group with its number in `data-ste
 """
 
 import html
-import re
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 import msgspec
 
-from eddy.topology.describe import stores_of, successors
-from eddy.topology.plan import (
-    Block,
-    Exchange,
-    Node,
-    Plan,
-    Reachable,
-    Recursion,
-    Sink,
-    Source,
-    Transform,
-    TreeTotals,
-    Variable,
-)
+from eddy.topology.describe import successors
+from eddy.topology.plan import Node, Plan
 from eddy.topology.scopes import Scopes
+from eddy.topology.stores import stores_of
 
-__all__ = ["NUMBERED", "Step", "picture", "steps"]
+__all__ = ["Step", "picture", "steps"]
 
-NUMBERED = re.compile(r"[A-Z-]+-\d{10}")
-"""The name of a step to which the author gave none."""
 _ROW, _HEIGHT, _GAP, _BEND = 62, 30, 22, 14
 _SWEEPS = 8
 _CHARACTER = 7.2
@@ -58,46 +44,25 @@ def steps(plan: Plan) -> list[Step]:
     """The steps in the order of the plan."""
     after, stores, around = successors(plan), stores_of(plan), Scopes(plan).around
     numbers = {node: number for number, node in enumerate(plan.nodes)}
+    back_to = {variable for loop in plan.loops() for variable in loop.variables}
     found = []
     for node in plan.nodes:
         loop = around.get(node)
-        back = [numbers[other] for other in after[node] if isinstance(other, Variable)]
+        back = [numbers[other] for other in after[node] if other in back_to]
         found.append(
             Step(
                 node.name,
-                _title(node),
-                _form(node),
-                node.topic if isinstance(node, Source | Sink) else node.internal_topic(plan.name),
+                node.title,
+                node.drawn_as,
+                node.user_topic or node.internal_topic(plan.name),
                 stores.get(node.name, []),
                 node.strategy,
                 None if loop is None else loop.name,
-                [numbers[other] for other in after[node] if not isinstance(other, Variable)],
+                [numbers[other] for other in after[node] if other not in back_to],
                 back,
             )
         )
     return found
-
-
-def _form(node: Node) -> str:
-    if isinstance(node, Source | Sink):
-        return "topic"
-    if isinstance(node, Recursion | Block | Reachable | TreeTotals):
-        return "recursion"
-    return "exchange" if isinstance(node, Exchange) else "variable" if isinstance(node, Variable) else "step"
-
-
-def _title(node: Node) -> str:
-    if isinstance(node, Source | Sink):
-        return node.topic
-    if isinstance(node, Recursion | Block | Reachable | TreeTotals):
-        return f"↻ {node.name}"
-    if isinstance(node, Variable):
-        return node.label
-    if NUMBERED.fullmatch(node.name):
-        return (
-            node.verb if isinstance(node, Transform) else re.sub(r"(?<=.)([A-Z])", r" \1", type(node).__name__).lower()
-        )
-    return node.name
 
 
 @dataclass(eq=False, slots=True)
@@ -136,10 +101,9 @@ def _places(plan: Plan, found: list[Step]) -> tuple[list[_Place], list[list[_Pla
     seeds = {variable: loop.inputs for loop in plan.loops() for variable in loop.variables}
     for node in plan.nodes:
         before = [layer[source] for source in node.inputs if source in layer]
-        if isinstance(node, Variable):
-            before = [layer[source] for source in seeds.get(node, ()) if source in layer]
-        if isinstance(node, Recursion | Block):
-            before += [layer[result] for result in node.results]
+        if node in seeds:
+            before = [layer[source] for source in seeds[node] if source in layer]
+        before += [layer[result] for result in node.results]
         layer[node] = 1 + max(before, default=-1)
     places = [
         _Place(len(step.title) * _CHARACTER + 24, layer[node], number)

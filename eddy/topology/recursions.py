@@ -1,14 +1,19 @@
-"""Steps of recursions: loops by waves and by nested time, reachability, totals over trees."""
+"""Steps of recursions: loops by waves and by nested time, their variables, bindings and errors."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from eddy.operators.body import Bound
-from eddy.serde import Serde
-from eddy.topology.node import Node
+from eddy.operators.fixpoint import Take
+from eddy.operators.held_errors import HeldErrors as HeldErrorsOperator
+from eddy.operators.withheld import Stops
+from eddy.serde import Int64, String
+from eddy.topology.bags import Bag, Weighted
+from eddy.topology.compilation import Circuit, LoopBody, Spark
+from eddy.topology.node import Form, Kept, Node
 
-__all__ = ["Binding", "Block", "HeldErrors", "Reachable", "Recursion", "TreeTotals", "Variable"]
+__all__ = ["Binding", "Block", "HeldErrors", "Loop", "Recursion", "Variable"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -17,6 +22,17 @@ class Variable(Node):
 
     crosses = True
     tells_key = False
+    drawn_as = "variable"
+
+    @property
+    def title(self) -> str:
+        """The name of the recursion or binding."""
+        return self.label
+
+    @property
+    def looked_up_as(self) -> str:
+        """X has one state, which has the name of the recursion."""
+        return self.label
 
     @property
     def shape(self) -> str:
@@ -25,9 +41,46 @@ class Variable(Node):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class _Loop(Node):
+class Loop(Node):
+    """A recursion or a block: `variables` at the start of an iteration, `results` at its end."""
+
     drops = True
     linear = False
+    drawn_as: ClassVar[Form] = "recursion"
+    seeded: ClassVar[bool] = False
+    """Whether it begins with its input, so that an iteration adds the results to that; else it begins empty."""
+
+    bound: Bound
+    iterations: int
+    """The number of iterations after which it ends, or is considered endless."""
+
+    @property
+    def as_loop(self) -> "Loop":
+        """Itself."""
+        return self
+
+    @property
+    def waves(self) -> bool:
+        """Whether it is computed by waves, where it is in no other loop."""
+        return False
+
+    def result_of(self, variable: Node) -> Node:
+        """The step whose rows a variable has in the end."""
+        raise NotImplementedError(type(self).__name__)
+
+    @property
+    def title(self) -> str:
+        """Its name, after an arrow."""
+        return f"↻ {self.name}"
+
+    @property
+    def stops(self) -> bool:
+        """As its bound says."""
+        return self.bound.stops
+
+    def on_spark(self, spark: Spark) -> None:
+        """Iterations until nothing changes."""
+        spark.looped(self)
 
     @property
     def shape(self) -> str:
@@ -36,16 +89,25 @@ class _Loop(Node):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Recursion(_Loop):
+class Recursion(Loop):
     """X = seed + op(X): `inputs` is the seed, `result` is op(`variable`); by waves, or by `nested` time."""
 
     variable: Variable
     result: Node
-    bound: Bound
     include_seeds: bool = True
     nested: str = ""
     """Why it is computed by nested time; empty if by waves."""
     crosses = True
+    seeded = True
+
+    @property
+    def waves(self) -> bool:
+        """Where op is linear."""
+        return not self.nested
+
+    def result_of(self, variable: Node) -> Node:
+        """X is the recursion itself."""
+        return self
 
     def internal_topic(self, application: str) -> str | None:
         """The loop topic, if it is computed by waves."""
@@ -85,22 +147,36 @@ class Recursion(_Loop):
         """The results of an iteration."""
         return (self.result,)
 
-    @property
-    def stops(self) -> bool:
-        """As its bound says."""
-        return self.bound.stops
+    def build(self, circuit: Circuit) -> int:
+        """By waves; by nested time the rows are the first of the loop's results."""
+        if self.waves:
+            return circuit.waves(self)
+        slot = circuit.loop(self)
+        return circuit.emit(Take(self.name, 0), slot)
+
+    def build_nested(self, loop: LoopBody) -> int:
+        """By nested time, as all inside."""
+        slot = loop.loop(self)
+        return loop.emit(Take(self.name, 0), slot)
+
+    def on_spark(self, spark: Spark) -> None:
+        """Semi-naive evaluation of waves; else iterations until nothing changes."""
+        if self.waves:
+            spark.waves(self)
+        else:
+            spark.looped(self)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Block(_Loop):
+class Block(Loop):
     """Bindings that are defined by one another: `results` are the definitions of `variables`, in turn."""
 
     derived = ("errors", "held", "queued", "given")
 
+    is_collection = False
+
     variables: tuple[Variable, ...] = ()
     results: tuple[Node, ...] = ()
-    bound: Bound
-    iterations: int
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
@@ -113,14 +189,21 @@ class Block(_Loop):
         return f"nested time, since its bindings are evaluated in turn; {_owners_of(self)}"
 
     @property
-    def limit_makes_rows(self) -> bool:
+    def error_limit(self) -> int | None:
         """As its bound says."""
-        return self.bound.on_limit == "rows"
+        return self.iterations if self.bound.on_limit == "rows" else None
 
-    @property
-    def stops(self) -> bool:
-        """As its bound says."""
-        return self.bound.stops
+    def result_of(self, variable: Node) -> Node:
+        """The definition of the variable's binding."""
+        return self.results[self.variables.index(variable)]
+
+    def build(self, circuit: Circuit) -> int:
+        """The rows of all bindings."""
+        return circuit.loop(self)
+
+    def build_nested(self, loop: LoopBody) -> int:
+        """The same inside a loop."""
+        return loop.loop(self)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -135,12 +218,47 @@ class Binding(Node):
         (block,) = self.inputs
         return [(self, block.variables[self.index])] if self.index < len(block.variables) else []
 
+    @property
+    def same_rows_as(self) -> Node | None:
+        """Its definition; errors have none."""
+        (block,) = self.inputs
+        return block.results[self.index] if self.index < len(block.results) else None
+
+    @property
+    def errors_kept(self) -> tuple[str, ...]:
+        """Of errors: the changes of the last iteration, and the errors that they are."""
+        (block,) = self.inputs
+        return (self.name, f"{block.name}-errors") if self._are_errors else ()
+
+    @property
+    def _are_errors(self) -> bool:
+        (block,) = self.inputs
+        return self.index == len(block.variables) and block.error_limit is not None
+
+    def build(self, circuit: Circuit) -> int:
+        """One of the block's results."""
+        return circuit.emit(Take(self.name, self.index), circuit.slot_of(self.inputs[0]))
+
+    def build_nested(self, loop: LoopBody) -> int:
+        """The same; errors are counted by iteration."""
+        slot = loop.emit(Take(self.name, self.index), loop.slot_of(self.inputs[0]))
+        return loop.limit_errors(self, slot) if self._are_errors else slot
+
+    def on_spark(self, spark: Spark) -> None:
+        """Nothing: the block sets its rows."""
+
+    def rows_from(self, *inputs: Bag) -> Weighted:
+        """No errors: a block whose limit is met has no rows to trace."""
+        return ()
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class HeldErrors(Node):
     """The name of a recursion, which is the input, and a message for each partition where it holds something."""
 
     linear = False
+    tells_errors = True
+    keeps = (Kept("", "arrangement", "results"),)
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
@@ -155,65 +273,21 @@ class HeldErrors(Node):
             "recursion holds as a whole: read the .errors of that one"
         )
 
+    def build(self, circuit: Circuit) -> int:
+        """It also reads the inputs of the recursion, so that it runs in each epoch in which that runs."""
+        (recursion,) = self.inputs
+        operator, slots = circuit.placed(recursion)
+        spec = circuit.spec(recursion, self.name, "arrangement", String).with_key(Int64)
+        told = Stops(replace(spec, partitioner=lambda data, _: Int64.decode(data)), circuit.store)
+        errors = HeldErrorsOperator(self.name, operator, told, circuit.ownership)
+        return circuit.emit(errors, circuit.slot_of(recursion), *slots)
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Reachable(Node):
-    """The nodes reachable from roots over edges, by ranked supports, in a single partition.
-
-    `inputs` are the roots and the edges.
-    """
-
-    derived = ("roots", "out", "in", "edges", "ties", "sizes", "cycles", "beyond")
-
-    node: Serde[Any]
-    expand: Callable[[Any, Any], Any] | None = None
-    weight: Callable[[Any, Any], Any] | None = None
-    max_depth: Any = None
-    max_nodes: int | None = None
-    limit: int | None = None
-    cycles: bool = False
-    counted: bool = False
-    stops: bool = False
-    linear = False
-
-    @property
-    def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """Its inputs are at one owner already."""
-        return ()
-
-    @property
-    def strategy(self) -> str:
-        """By ranked supports."""
-        how = "their number kept" if self.counted else "found again where the parent goes"
-        why = "shortest paths over weights above 0" if self.weight else "least depths"
-        return f"ranked supports (F1), {how}, at one owner, since {why} fall along supports, through cycles too"
+    def on_spark(self, spark: Spark) -> None:
+        """Refused where there are some."""
+        spark.errors(self)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class TreeTotals(Node):
-    """Totals over subtrees from a table of parents, by deltas, in a single partition.
-
-    Rows are tagged totals and cycles.
-    """
-
-    parent: Callable[[Any, Any], Any]
-    own: Callable[[Any, Any], Any]
-    include_self: bool = True
-    folds = True
-    linear = False
-
-    @property
-    def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """Its input is at one owner already."""
-        return ()
-
-    @property
-    def strategy(self) -> str:
-        """By deltas."""
-        return "tree totals by deltas (F2), at one owner, since a node has one parent and sums can be taken back"
-
-
-def _owners_of(loop: Recursion | Block) -> str:
+def _owners_of(loop: Loop) -> str:
     if loop.variables[0].single_partition:
         return "at one owner"
     return "each owner its keys, which no step inside changes"

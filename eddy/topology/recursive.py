@@ -14,13 +14,7 @@ from eddy.errors import NonTerminatingRecursionError, TopologyError
 from eddy.operators.body import Bound
 from eddy.topology.arguments import check_choice, check_name, check_whole
 from eddy.topology.builder import Builder, serdes
-from eddy.topology.plan import (
-    Block,
-    Kind,
-    Node,
-    Recursion,
-    Variable,
-)
+from eddy.topology.plan import Kind, Node, Recursion, Variable
 from eddy.topology.scopes import Scopes
 
 __all__ = ["check_inside", "close_recursion", "moves_rows", "refuse_sinks"]
@@ -78,6 +72,7 @@ def close_recursion(
         variable=variable,
         result=result,
         bound=bound,
+        iterations=bound.depth if bound.by_depth else bound.limit,
         include_seeds=include_seeds,
         nested=why,
         single_partition=single_partition,
@@ -145,9 +140,9 @@ def refuse_sinks(where: str, verb: str, body: list[Node]) -> None:
 def _refuse_limits(where: str, body: list[Node]) -> None:
     """Refuse blocks whose limit is an error: only a block has `errors` and can withhold rows."""
     for node in body:
-        if isinstance(node, Block) and node.limit_makes_rows:
+        if node.error_limit is not None:
             raise TopologyError(
-                f"{where}: block '{node.name}' inside it has limit={node.iterations}, on_limit='error', and a "
+                f"{where}: block '{node.name}' inside it has limit={node.error_limit}, on_limit='error', and a "
                 "recursion has no errors to show them in. Write on_limit='return', or make the recursion a block of "
                 "one binding: topology.mutually_recursive(lambda x: (seed.union(…x…),), …)"
             )

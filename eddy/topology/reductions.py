@@ -1,6 +1,6 @@
 """Steps that are a function of all rows of a key: counts, folds, distinct, the first rows in an order."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -13,7 +13,9 @@ from eddy.operators.top_k import TopK as TopKOperator
 from eddy.serde import Int64
 from eddy.state.ordered_arrangement import OrderedArrangement
 from eddy.state.table import Table
-from eddy.topology.node import MIXED, Arrival, Grouping, Kept, Node, States
+from eddy.topology.bags import Bag, Way, Weighted, groups
+from eddy.topology.compilation import Spark, States
+from eddy.topology.node import MIXED, Arrival, Grouping, Kept, Node
 
 __all__ = ["Aggregate", "Count", "OneRow", "Reduce", "TopK", "WeightFunction"]
 
@@ -23,12 +25,27 @@ class _Reduction(Node):
     linear = False
     drops = True
     derived: ClassVar[tuple[str, ...]] = ("made",)
+    explained_by_key: ClassVar[bool] = True
+
+    def rows_from(self, *inputs: Bag) -> Weighted:
+        """The function of all values of each key."""
+        assert self.grouping is not None
+        for found in groups(inputs[0]).values():
+            key = found[0][0][0]
+            values = {value: weight for (_, value), weight in found}
+            for value, weight in self.grouping.function(key, values).items():
+                yield (key, value), weight
+
+    def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
+        """Each row of the key, by itself."""
+        return ((found[0][0][0], [(0, row)]) for found in groups(inputs[0]).values() for row, _ in found)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Count(_Reduction):
     """The number of rows by key."""
 
+    has_table = True
     keeps = (Kept("", "table", "results"),)
 
     @property
@@ -39,6 +56,15 @@ class Count(_Reduction):
     def operator(self, states: States) -> Operator:
         """A table of counts."""
         return aggregate.Count(self.name, states.table(self, self.name), self.inputs[0].kind == "stream")
+
+    def on_spark(self, spark: Spark) -> None:
+        """Spark's own sum."""
+        spark.counted(self)
+
+    def rows_from(self, *inputs: Bag) -> Weighted:
+        """The number of rows of each key, whose values need not be hashable."""
+        for found in groups(inputs[0]).values():
+            yield (found[0][0][0], sum(weight for _, weight in found)), 1
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -70,6 +96,13 @@ class Aggregate(_Reduction):
     adder: Callable[[Any, Any, Any], Any]
     subtractor: Callable[[Any, Any, Any], Any] | None = None
     commutes: bool = False
+    has_table = True
+
+    @property
+    def keeps(self) -> tuple[Kept, ...]:  # type: ignore[override]
+        """The table, and the numbers of rows where rows are retracted."""
+        rows = Kept("rows", "table", "others")
+        return (Kept("", "table", "results"), *(() if self.subtractor is None else (rows,)))
 
     @property
     def folds(self) -> bool:  # type: ignore[override]
@@ -103,6 +136,20 @@ class Aggregate(_Reduction):
         table = states.table(self, self.name)
         return aggregate.Aggregate(self.name, table, self.initial, self.adder, self.subtractor, counts)
 
+    def on_spark(self, spark: Spark) -> None:
+        """A fold in the order of the records."""
+        spark.folded(self)
+
+    def rows_from(self, *inputs: Bag) -> Weighted:
+        """The fold of all rows of each key, whose values need not be hashable."""
+        for found in groups(inputs[0]).values():
+            key, total = found[0][0][0], self.initial()
+            for (_, value), weight in found:
+                for _ in range(weight):
+                    total = self.adder(key, value, self.initial() if total is None else total)
+            if total is not None:
+                yield (key, total), 1
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WeightFunction(_Reduction):
@@ -111,6 +158,12 @@ class WeightFunction(_Reduction):
     keeps = (Kept("", "arrangement", "inputs"),)
 
     form: Literal["distinct", "minus"]
+    explained_by_key = False
+
+    @property
+    def does(self) -> str:
+        """Its form."""
+        return self.form
 
     @property
     def grouping(self) -> Grouping:
@@ -120,6 +173,18 @@ class WeightFunction(_Reduction):
     def operator(self, states: States) -> Operator:
         """The old weight of each changed row, and its new one."""
         return weight_functions.WeightFunction(self.name, states.arrangement(self, self.name), self._of_weight)
+
+    def on_spark(self, spark: Spark) -> None:
+        """The weights of Spark's sums."""
+        spark.weighed(self)
+
+    def rows_from(self, *inputs: Bag) -> Weighted:
+        """The rows of positive weight, whose values need not be hashable."""
+        return ((row, self._of_weight(weight)) for row, weight in inputs[0] if weight > 0 and row[0] is not None)
+
+    def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
+        """The row itself."""
+        return ((row, [(0, row)]) for row, _ in inputs[0])
 
     @property
     def _of_weight(self) -> Callable[[int], int]:
@@ -135,6 +200,9 @@ class TopK(_Reduction):
         Kept("", "table", "results"),
         Kept("rows", "arrangement", "inputs"),
     )
+
+    has_table = True
+    does = "selection"
 
     selection: Selection
 
@@ -159,6 +227,8 @@ class OneRow(_Reduction):
         Kept("", "table", "results"),
         Kept("several", "arrangement", "others"),
     )
+    has_table = True
+    does = "only row"
 
     @property
     def grouping(self) -> Grouping:

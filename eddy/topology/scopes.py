@@ -6,11 +6,10 @@ inputs. The steps outside a loop that it reads are its *externals*.
 
 from collections.abc import Collection, Iterable
 
-from eddy.topology.plan import Block, Node, Plan, Recursion, Variable
+from eddy.topology.plan import Node, Plan
+from eddy.topology.recursions import Loop
 
-__all__ = ["Loop", "Scopes"]
-
-Loop = Recursion | Block
+__all__ = ["Scopes"]
 
 
 class Scopes:
@@ -47,12 +46,11 @@ class Scopes:
         """The inputs of a step; for a loop those of all steps inside it."""
         return (*node.inputs, *self.externals.get(node, ()))
 
-    def limits(self, loop: Loop) -> list[Block]:
+    def limits(self, loop: Loop) -> list[Node]:
         """The blocks inside a loop, at any depth, whose limit is an error."""
-        inside = self.deep(self.body[loop])
-        return [node for node in inside if isinstance(node, Block) and node.limit_makes_rows]
+        return [node for node in self.deep(self.body[loop]) if node.error_limit is not None]
 
-    def withheld(self, loop: Loop) -> list[tuple[str, Variable]]:
+    def withheld(self, loop: Loop) -> list[tuple[str, Node]]:
         """The names in the errors of an outermost loop: its bindings, then those of `limits`, with their labels."""
         inside = [(f"{block.label}.{v.label}", v) for block in self.limits(loop) for v in block.variables]
         return [*((variable.label, variable) for variable in loop.variables), *inside]

@@ -1,16 +1,15 @@
-"""Shared parts of the compilers: operators in numbered slots, and the operators of stateless steps."""
+"""Shared parts of the compilers: operators in numbered slots, serdes with times."""
 
 from collections.abc import Callable
 from typing import Any
 
-from eddy.operators import stateless
 from eddy.operators.body import Step
 from eddy.operators.operator import Operator
 from eddy.serde import Serde
-from eddy.topology import plan as nodes
-from eddy.topology.plan import Node
 
-__all__ = ["Slots", "swapped", "transformation", "with_time"]
+__all__ = ["Slots", "swapped", "with_time"]
+
+Node = Any
 
 
 class Slots:
@@ -33,35 +32,9 @@ class Slots:
         self.steps.append(Step(operator, inputs, output))
         return output
 
-    def transform(self, node: nodes.Transform, peeks: bool) -> None:
-        """Place a stateless step; a `peek` may be skipped."""
-        inputs = self.inputs_of(node)
-        passed = node.verb == "peek" and not peeks
-        self.slots[node] = inputs[0] if passed else self.emit(transformation(node), *inputs)
-
     def inputs_of(self, node: Node) -> list[int]:
         """The slots of a node's inputs."""
         return [self.slots[source] for source in node.inputs]
-
-
-def transformation(node: nodes.Transform) -> Operator:
-    """The operator of a stateless step."""
-    name, function = node.name, node.function
-    if node.verb == "negate":
-        return stateless.Negate(name)
-    assert function is not None
-    if node.verb in {"filter", "filter-not"}:
-        return stateless.Filter(name, function, keep=node.verb == "filter")
-    if node.verb == "map-values":
-        return stateless.MapValues(name, function, table=node.kind == "table")
-    operator: Callable[[str, Any], Operator] = {
-        "map": stateless.Map,
-        "flat-map": stateless.FlatMap,
-        "flat-map-values": stateless.FlatMapValues,
-        "select-key": stateless.SelectKey,
-        "peek": stateless.Peek,
-    }[node.verb]
-    return operator(name, function)
 
 
 def swapped(merge: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:

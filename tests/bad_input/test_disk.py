@@ -16,7 +16,7 @@ from eddy.connectors.broker import Broker
 from eddy.connectors.log import TopicPartition
 from tests.bad_input.rig import Rig
 from tests.kafka import OwnBroker
-from tests.waiting import Deadline
+from tests.waiting import Deadline, wait_for
 
 MEMBERS = "012"
 PARTITIONS = 3
@@ -87,10 +87,8 @@ class Load:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        for thread in self._threads:
-            thread.join(60)
+        wait_for(lambda: not any(thread.is_alive() for thread in self._threads), 60.0, "the end of the load")
         assert self._failed == []
-        assert not any(thread.is_alive() for thread in self._threads)
 
 
 @dataclass
@@ -119,6 +117,12 @@ class Disk:
         self.kept.append(sum(sizes.values()))
         self.written.append(sum(self._sizes.values()))
 
+    def outlived(self, before: int) -> bool:
+        """Whether all that was there at a look is gone now, but for the last segment, and more was written."""
+        recent = self.written[-1] - self.written[before]
+        gone = self.begins[-1] >= self.ends[before] and self.kept[-1] <= recent + 2 * SEGMENT_BYTES
+        return gone and self.ends[-1] > self.ends[before]
+
     def check(self, window_s: float) -> None:
         """What was there `window_s` ago is gone, but for a segment: the one that is written to stays."""
         before = 0
@@ -144,7 +148,7 @@ def watch(
     disks = [Disk(tp, next(folder.rglob(f"{tp.topic}-{tp.partition}"))) for tp in where]
     deadline = Deadline(patience_s)
     while not enough(disks):
-        deadline.check([(disk.partition, disk.written[-1:]) for disk in disks])
+        deadline.check([(d.partition, d.begins[-1:], d.ends[-1:], d.kept[-1:], d.written[-1:]) for d in disks])
         assert load.alive
         begins, ends = rig.log.begin_offsets(where), rig.log.end_offsets(where)
         for disk in disks:
@@ -176,7 +180,7 @@ def observed(
 
     make().create("people", "above", "sizes", partitions=PARTITIONS)
     with Load(make, eddy.Config(purge_interval_s=interval_s), pause_s) as load:
-        return watch(load, broker.folder, enough, 100.0 + 30 * interval_s, min(interval_s, 0.5))
+        return watch(load, broker.folder, enough, 200.0 + 30 * interval_s, min(interval_s, 0.5))
 
 
 def most_written(disks: list[Disk]) -> int:
@@ -187,14 +191,16 @@ def most_written(disks: list[Disk]) -> int:
 def test_internal_topics_keep_what_is_under_way_while_workers_never_rest(
     own_broker: OwnBroker, rigs: list[Rig], name: str
 ) -> None:
-    def enough(disks: list[Disk]) -> bool:
-        return most_written(disks) > 8 * SEGMENT_BYTES and disks[0].times[-1] - disks[0].times[0] > 12.0
+    """All that was there at a look is gone at a later one, twice, while more is written all the time."""
+    marks: list[int] = []  # looks: at each, all that was there at the one before has gone
 
-    disks = observed(own_broker, rigs, name, 0.5, 0.0, enough)
-    for disk in disks:
-        disk.check(8.0)
-    assert all(disk.begins[-1] > 0 for disk in disks)
-    assert max(max(disk.kept) for disk in disks) < most_written(disks) / 2
+    def enough(disks: list[Disk]) -> bool:
+        looks = len(disks[0].times)
+        if looks and all(disk.outlived(marks[-1]) if marks else disk.ends[-1] > 0 for disk in disks):
+            marks.append(looks - 1)
+        return len(marks) > 2 and most_written(disks) > 4 * SEGMENT_BYTES
+
+    observed(own_broker, rigs, name, 0.5, 0.02, enough)
 
 
 @pytest.mark.long

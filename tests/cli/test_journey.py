@@ -6,10 +6,13 @@ import pathlib
 import pty
 import signal
 import subprocess
+import time
 from collections.abc import Callable
 
 import pytest
 from click.testing import Result
+
+from tests import waiting
 
 PATIENCE_S = 30.0
 TREE = "leaf\ttwig\ntwig\tbranch\nbranch\ttree\n"
@@ -107,8 +110,12 @@ def busy(start: Start, run: Command, folder: pathlib.Path) -> subprocess.Popen[s
     worker = start("run", "slow.py")
     wait_for_line(worker, "runs on")
     begun = folder / "begun"
-    while not begun.exists():
+
+    def there() -> bool:
         assert worker.poll() is None
+        return begun.exists()
+
+    waiting.wait_for(there, PATIENCE_S, "the call of the user's function")
     return worker
 
 
@@ -127,8 +134,9 @@ def test_first_signal_finishes_the_epoch(
 def test_second_signal_ends_at_once_and_loses_nothing(
     busy: subprocess.Popen[str], start: Start, run: Command, folder: pathlib.Path, number: signal.Signals
 ) -> None:
-    while busy.poll() is None:
+    while busy.poll() is None:  # two at a time may be told as one
         busy.send_signal(number)
+        time.sleep(0.01)
     assert busy.returncode == 128 + number
     assert run("consume", "out").stdout == ""
     (folder / "end").touch()

@@ -9,11 +9,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from eddy.connectors.broker import free_port
 from tests.serve.conftest import fetch
+from tests.waiting import wait_for
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "family.py"
 PATIENCE_S = 60.0
@@ -52,6 +54,19 @@ def done(process: subprocess.Popen[str]) -> str:
     return out
 
 
+def wait_for_page(
+    server: subprocess.Popen[str], port: int, path: str, holds: Callable[[Any], bool] = lambda page: True
+) -> None:
+    """Wait until a page is answered with status 200 and has what is wanted. Fails where the server ends before."""
+
+    def shown() -> bool:
+        page = fetch(port, path)
+        assert server.poll() is None, page.text
+        return page.status == 200 and holds(page.json)
+
+    wait_for(shown, PATIENCE_S, path, pause_s=0.05)
+
+
 def test_tables_are_served_shown_and_watched(eddy_: Eddy) -> None:
     done(eddy_("produce", "nodes", given="bob\tann\ncid\tbob\n"))
     done(eddy_("run", "family.py", "--until-idle"))
@@ -68,8 +83,7 @@ def test_tables_are_served_shown_and_watched(eddy_: Eddy) -> None:
     server = eddy_("serve", "family.py", "--http", "0")
     assert server.stderr is not None
     port = next(int(found[1]) for line in server.stderr if (found := re.search(r"http://127\.0\.0\.1:(\d+)", line)))
-    while (page := fetch(port, "/readyz")).status != 200:
-        assert server.poll() is None, page.text
+    wait_for_page(server, port, "/readyz")
     assert fetch(port, "/v1/tables/descendants/ann").json["value"] == 2
     watch = eddy_("get", "family.py", "descendants", "--prefix", "a", "--watch")
     assert watch.stdout is not None
@@ -77,8 +91,7 @@ def test_tables_are_served_shown_and_watched(eddy_: Eddy) -> None:
     done(eddy_("produce", "nodes", given="dan\tbob\n"))
     done(eddy_("run", "family.py", "--until-idle"))
     assert json.loads(watch.stdout.readline()) == {"key": "ann", "value": 3}
-    while fetch(port, "/v1/tables/descendants/ann").json["value"] != 3:
-        assert server.poll() is None
+    wait_for_page(server, port, "/v1/tables/descendants/ann", lambda row: row["value"] == 3)
     server.send_signal(signal.SIGTERM)
     server.communicate(timeout=PATIENCE_S)
     assert server.returncode == 0
@@ -99,8 +112,7 @@ def test_a_server_that_was_killed_goes_on_where_it_was(eddy_: Eddy) -> None:
             server.kill()
             continue
         done(worker)
-        while (page := fetch(port, "/v1/tables/descendants/n1")).status != 200 or page.json["value"] != 2_998:
-            assert server.poll() is None, page.text
+        wait_for_page(server, port, "/v1/tables/descendants/n1", lambda row: row["exact"] and row.get("value") == 2_998)
         rows = fetch(port, "/v1/tables/nodes?limit=10000").json
         assert {row["key"]: row["value"] for row in rows["rows"]} == dict(line.split() for line in lines)
         assert rows["exact"]

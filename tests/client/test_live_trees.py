@@ -97,9 +97,10 @@ def test_tree_expands_by_keyboard_and_follows_moves(
     page.click("section:has-text('All folders') button")
     page.wait_for_selector(".row")
     page.locator(".list").focus()
-    for key in ("ArrowRight", "ArrowDown", "ArrowRight", "ArrowDown", "ArrowRight"):
+    keys = [("ArrowRight", 3), ("ArrowDown", 3), ("ArrowRight", 4), ("ArrowDown", 4), ("ArrowRight", 5)]
+    for key, rows in keys:
         page.keyboard.press(key)
-        page.wait_for_timeout(50)
+        wait_for(lambda rows=rows: len(shown(page)) == rows, PATIENCE_S, lambda: shown(page))
     expected = ["1 home", "2 ada", "3 music", "4 <b>jazz</b>", "2 bob"]
     wait_for(lambda: shown(page) == expected, PATIENCE_S, lambda: shown(page))
     site.write({"music": {"name": "music", "parent": "bob"}})

@@ -2,9 +2,10 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import ExitStack, asynccontextmanager, closing, suppress
 from pathlib import Path
+from typing import Any, TypeVar
 
 import httpx
 import pytest
@@ -16,8 +17,17 @@ from eddy.operators.views.patch import Insert
 from tests.client.proxy import Proxy
 from tests.client.site import Site, folders_site, tree
 from tests.client.test_live_trees import storm
+from tests.waiting import in_time
 
 PATIENCE_S = 60.0
+
+T = TypeVar("T")
+
+
+def run(following: Coroutine[Any, Any, T]) -> T:
+    """Run it; the end of an `asyncio.timeout` is that of a wait."""
+    with in_time("the client"):
+        return asyncio.run(following)
 
 
 @pytest.fixture
@@ -48,7 +58,7 @@ def test_view_is_the_servers_after_a_storm_and_three_cuts(site: Site) -> None:
             await asyncio.to_thread(writer.join)
             return view.rows
 
-    assert asyncio.run(follow()) == site.views.read(tree())
+    assert run(follow()) == site.views.read(tree())
     proxy.close()
 
 
@@ -72,7 +82,7 @@ def test_many_queries_share_a_connection_and_come_and_go(site: Site) -> None:
             async with client.live("below", parent="home") as again:
                 assert again.rows == 1
 
-    asyncio.run(follow())
+    run(follow())
 
 
 def test_refusal_of_the_connection_is_the_error_of_its_queries(tmp_path: Path) -> None:
@@ -86,9 +96,9 @@ def test_refusal_of_the_connection_is_the_error_of_its_queries(tmp_path: Path) -
             async with Client(url, token=token) as client, client.live("tree") as view:
                 return view.rows
 
-        assert asyncio.run(ask("0123456789abcdef")) == []
+        assert run(ask("0123456789abcdef")) == []
         with pytest.raises(ClientError, match="a token is needed") as caught:
-            asyncio.run(ask("another"))
+            run(ask("another"))
         assert caught.value.code == "HTTP_401"
 
 
@@ -138,7 +148,7 @@ def test_answer_that_is_not_of_the_protocol_is_the_error_of_the_queries(said: by
                 with pytest.raises(error):
                     await client.live("tree").__aenter__()
 
-    asyncio.run(ask())
+    run(ask())
 
 
 def snapshot_of(query: str) -> bytes:
@@ -164,7 +174,7 @@ def test_change_that_comes_between_reading_rows_and_waiting_is_told() -> None:
                     assert (version.token, view.rows) == ("2", [{"id": "a"}])
                     return
 
-    asyncio.run(follow())
+    run(follow())
 
 
 def test_address_without_a_scheme_is_an_error_at_once() -> None:
@@ -173,7 +183,7 @@ def test_address_without_a_scheme_is_an_error_at_once() -> None:
             with pytest.raises(httpx.UnsupportedProtocol):
                 await client.live("tree").__aenter__()
 
-    asyncio.run(ask())
+    run(ask())
 
 
 def test_server_that_is_away_for_a_day_is_tried_again_every_thirty_seconds() -> None:
@@ -190,7 +200,7 @@ def test_query_that_is_opened_while_the_last_one_closes_has_its_rows(site: Site)
                 assert second.rows == []
                 first = second
 
-    asyncio.run(follow())
+    run(follow())
 
 
 def test_client_that_closes_ends_the_queries_that_wait_for_their_rows() -> None:
@@ -205,7 +215,7 @@ def test_client_that_closes_ends_the_queries_that_wait_for_their_rows() -> None:
                 with pytest.raises(ClientError, match="closed before its rows came"):
                     await opening
 
-    asyncio.run(ask())
+    run(ask())
 
 
 def test_connection_whose_changes_fail_is_made_again_after_longer_and_longer_pauses(
@@ -233,7 +243,7 @@ def test_connection_whose_changes_fail_is_made_again_after_longer_and_longer_pau
                 await ends.get()
             opening.cancel()
 
-    asyncio.run(follow())
+    run(follow())
     assert failures[:3] == [1, 2, 3]
 
 
@@ -254,7 +264,7 @@ def test_change_that_is_refused_is_the_error_of_its_query_alone() -> None:
             assert caught.value.code == "HTTP_429"
             assert (other.state, other.rows) == ("complete", [])
 
-    asyncio.run(follow())
+    run(follow())
 
 
 def test_question_that_no_server_would_take_is_refused_where_it_is_asked() -> None:
@@ -270,7 +280,7 @@ def test_question_that_no_server_would_take_is_refused_where_it_is_asked() -> No
                 client.live("tree", most=float("nan"))
             assert view.rows == []
 
-    asyncio.run(ask())
+    run(ask())
 
 
 def test_connection_ends_with_the_refusal_of_its_last_query() -> None:
@@ -283,7 +293,7 @@ def test_connection_ends_with_the_refusal_of_its_last_query() -> None:
                     await client.live("tree").__aenter__()
                 await ends.get()
 
-    asyncio.run(ask())
+    run(ask())
 
 
 def test_version_of_a_query_that_is_opened_anew_is_that_of_its_rows() -> None:
@@ -304,7 +314,7 @@ def test_version_of_a_query_that_is_opened_anew_is_that_of_its_rows() -> None:
                     break
             assert other.version == Version("1", True)
 
-    asyncio.run(follow())
+    run(follow())
 
 
 def test_program_that_is_cancelled_while_it_closes_a_query_is_cancelled() -> None:
@@ -317,4 +327,4 @@ def test_program_that_is_cancelled_while_it_closes_a_query_is_cancelled() -> Non
             with pytest.raises(asyncio.CancelledError):
                 await closing
 
-    asyncio.run(ask())
+    run(ask())

@@ -186,7 +186,7 @@ class TestOpenTransactions:
         other = log.producer(name("other"))
         other.begin()
         other.commit({where: Position(1, "first")}, consumer.group_metadata())
-        quick = connect("producer.transaction.timeout.ms=1000")
+        quick = connect("producer.transaction.timeout.ms=4000")
         held_position(quick, name("other"), where, group, consumer.group_metadata())
         assert log.committed(group, [where]) == {where: Position(1, "first")}
 

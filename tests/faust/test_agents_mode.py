@@ -59,6 +59,7 @@ def test_outputs_and_states_are_the_oracle_s_when_one_of_two_workers_goes_away_a
     away(second)
     family.wait_for(descendants(parents), first)
     back(second)
+    second.wait_for_page("/eddy/readyz")  # it cannot be asked to stop before Faust has its signal handlers
     moved = parents | {"5": "0", "9": "1"}
     family.write({"5": "0", "9": "1"})
     counts = descendants(moved)

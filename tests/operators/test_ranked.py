@@ -16,7 +16,7 @@ from eddy.operators.graph.cycles import first_cycle
 from eddy.operators.graph.reached import Child, Reached, least, reached_serde
 from eddy.serde import Native, Struct
 from eddy.topology import plan
-from eddy.topology.compile_reach import reachable
+from eddy.topology.graph import reachable
 from tests import oracle
 from tests.operators.bench import MEMORIES, Bench, Build, Wiring, batch, built, live, stories
 

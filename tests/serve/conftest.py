@@ -15,8 +15,15 @@ from eddy.connectors.log import TopicSpec
 from eddy.serve.endpoint import Endpoint, endpoint_of
 from eddy.serve.monitor import Monitor, monitored
 from tests.topology.programs import family
+from tests.waiting import in_time
 
 PATIENCE_S = 20.0
+
+
+@pytest.fixture(autouse=True)
+def patient_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection may last for longer than this process is held up."""
+    monkeypatch.setattr("eddy.serve.server._CONNECTION_S", 300.0)
 
 
 class Page(NamedTuple):
@@ -33,7 +40,7 @@ def fetch(
     port: int, path: str, method: str = "GET", headers: dict[str, str] | None = None, host: str = "127.0.0.1"
 ) -> Page:
     connection = http.client.HTTPConnection(host, port, timeout=PATIENCE_S)
-    with closing(connection):
+    with closing(connection), in_time(f"an answer to {path}"):
         connection.request(method, path, headers=headers or {})
         answer = connection.getresponse()
         return Page(answer.status, answer.headers, answer.read().decode())

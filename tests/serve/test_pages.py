@@ -233,6 +233,6 @@ def test_many_readers_do_not_disturb_the_worker(ward: Ward, log: LocalLog) -> No
     ward.settle()
     done.set()
     for reader in readers:
-        reader.join(PATIENCE_S)
+        reader.join()
     assert ward.worker.statistics.records == 30
     assert {answer["state"] for answer in read} <= {"CREATED", "RUNNING"}

@@ -18,6 +18,7 @@ from eddy.serve.monitor import monitored
 from eddy.serve.state import Facts, Restoring, health, readiness
 from tests.holding import reaching, way_round
 from tests.serve.conftest import PATIENCE_S, Ward, produce
+from tests.waiting import wait_for
 
 WELL = (200, "RUNNING", "")
 
@@ -168,7 +169,7 @@ def stuck(admit: Admit, log: LocalLog) -> Iterator[Ward]:
 
     def work(key: str, value: str) -> None:
         entered.set()
-        held.wait(PATIENCE_S)
+        held.wait()
 
     topology = eddy.Topology("slow")
     topology.stream("nodes", key=eddy.String, value=eddy.String).peek(work).to("descendants")
@@ -177,10 +178,12 @@ def stuck(admit: Admit, log: LocalLog) -> Iterator[Ward]:
     produce(log, {"leaf": "twig"})
     thread = threading.Thread(target=ward.step)
     thread.start()
-    assert entered.wait(PATIENCE_S)
-    yield ward
-    held.set()
-    thread.join(PATIENCE_S)
+    try:
+        wait_for(entered.is_set, PATIENCE_S, "a call of the user's function")
+        yield ward
+    finally:
+        held.set()
+    wait_for(lambda: not thread.is_alive(), PATIENCE_S, "the end of the step")
     assert ward.says("/readyz") == WELL
 
 

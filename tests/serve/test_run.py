@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.serve.conftest import PATIENCE_S, fetch
+from tests.serve.conftest import PATIENCE_S, Page, fetch
+from tests.waiting import wait_for
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "family.py"
 
@@ -50,12 +51,23 @@ def test_worker_serves_until_it_is_stopped(run: Run) -> None:
     worker = run("--http", "0")
     assert worker.stderr is not None
     port = next(int(found[1]) for line in worker.stderr if (found := re.search(r"http://127\.0\.0\.1:(\d+)", line)))
-    while (page := fetch(port, "/readyz")).status != 200:
-        assert worker.poll() is None, page.text
+
+    def answered(path: str) -> Page:
+        """The page, once its status is 200; until then it is 503."""
+        pages: list[Page] = []
+
+        def shown() -> bool:
+            pages.append(fetch(port, path))
+            assert (pages[-1].status in (200, 503), worker.poll()) == (True, None), pages[-1].text
+            return pages[-1].status == 200
+
+        wait_for(shown, PATIENCE_S, path, pause_s=0.05)
+        return pages[-1]
+
+    page = answered("/readyz")
     assert page.json == {"state": "RUNNING", "reason": ""}
     assert "eddy_records_total 0.0" in fetch(port, "/metrics").text
-    while (page := fetch(port, "/v1/tables")).status != 200:
-        assert (page.status, worker.poll()) == (503, None), page.text
+    page = answered("/v1/tables")
     assert [table["name"] for table in page.json["tables"]] == ["nodes", "descendants"]
     assert fetch(port, "/v1/tables/nodes/nobody").status == 404
     assert 'eddy_views_rows{table="nodes"} 0.0' in fetch(port, "/metrics").text

@@ -1,4 +1,8 @@
-"""One Spark session for all tests here, which share a worker of pytest-xdist: to start one takes seconds."""
+"""One Spark session for the tests of a group, which share a worker of pytest-xdist: to start one takes seconds.
+
+The groups are `spark` and `spark-2`, which take about as long: one alone would be the last to end of the whole suite.
+Those in `spark-jobs` have Spark in processes of their own.
+"""
 
 from collections.abc import Iterator
 

@@ -1,6 +1,6 @@
 """The conformance suite on Spark: all input at once, and what the sinks then hold. All in one task: `test_part`.
 
-Each case goes a way every fourth day, the two ways on different days, and both in the long form.
+Each case goes a way every eighth day, the two ways on different days, and both in the long form.
 """
 
 import functools
@@ -119,7 +119,7 @@ def compiled(
     return run, sinks
 
 
-_DAYS = 4
+_DAYS = 8
 
 
 def each_case() -> Iterator[Any]:

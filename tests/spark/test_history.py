@@ -21,9 +21,10 @@ from eddy.connectors.spark.history import read_histories
 from eddy.connectors.spark.inputs import RAW, facts_of
 from eddy.errors import ConfigurationError
 from eddy.runtime.metadata import read_metadata
+from tests.seeds import in_turn
 from tests.spark.rig import Rig
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.xdist_group("spark-2"), pytest.mark.timeout(1200)]
 
 S, N = eddy.String, eddy.Int64
 Row = tuple[str, int, int | None]
@@ -109,7 +110,7 @@ def check_order(spark: Any, folder: Path, ending: str, times: str, seed: int) ->
     assert by_place == in_turn
 
 
-@pytest.mark.parametrize(("ending", "times"), [("csv", "none"), ("jsonl", "some"), ("parquet", "all")])
+@pytest.mark.parametrize(("ending", "times"), [*in_turn([("csv", "none"), ("jsonl", "some"), ("parquet", "all")], 3)])
 def test_records_are_in_the_order_of_times_files_and_places_however_files_are_split(
     spark: Any, tmp_path: Path, finely_split: None, ending: str, times: str
 ) -> None:

@@ -15,7 +15,7 @@ from eddy.connectors.spark import backfill, verify
 from eddy.errors import ConfigurationError
 from tests.spark.rig import latest_of, write
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.xdist_group("spark-2"), pytest.mark.timeout(1200)]
 
 S = eddy.String
 

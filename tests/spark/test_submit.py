@@ -13,7 +13,7 @@ from eddy.connectors.log import TopicSpec
 from tests.spark.jobs import QUICK_TO_START, Job
 from tests.spark.rig import Rig, plant
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.xdist_group("spark-jobs"), pytest.mark.timeout(1200)]
 
 ROOT = Path(__file__).parents[2]
 FAMILY = ROOT / "examples" / "family.py"

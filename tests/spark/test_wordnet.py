@@ -20,7 +20,7 @@ from tests.kafka import OwnBroker
 from tests.spark.jobs import SPARK, Job, eddy, ended
 from tests.spark.rig import latest_of, write
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200), pytest.mark.long]
+pytestmark = [pytest.mark.xdist_group("spark-jobs"), pytest.mark.timeout(1200), pytest.mark.long]
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "wordnet"
 PROGRAM = EXAMPLE / "topology.py"

@@ -15,7 +15,7 @@ from eddy.connectors.spark.arrow_functions import arrow_schema, record_batch
 from eddy.connectors.spark.writing import Writing
 from tests.spark.rig import write
 
-pytestmark = [pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.xdist_group("spark-jobs")]
 
 
 def test_open_transaction_of_another_producer_is_waited_for_up_to_a_bound(

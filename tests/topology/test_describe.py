@@ -3,11 +3,23 @@
 import re
 from xml.etree import ElementTree
 
+import pytest
+
 import eddy
+from eddy.topology.compile import Environment, compile_plan
 from eddy.topology.picture import Step, _box, _Place, steps
+from eddy.topology.stores import stores_of
+from tests.conformance.cases import CASES
 from tests.topology.programs import S, family
 
 SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_declared_states_are_those_of_the_circuit(case) -> None:
+    plan = case.topology().plan
+    circuit = compile_plan(plan, Environment({source.topic: 1 for source in plan.sources()}))
+    assert sorted(state for states in stores_of(plan).values() for state in states) == sorted(circuit.states)
 
 
 def test_describe_is_written_as_kafka_streams_writes_it() -> None:

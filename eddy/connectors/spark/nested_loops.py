@@ -21,8 +21,7 @@ from eddy.connectors.spark.step_compiler import StepCompiler
 from eddy.connectors.spark.step_frames import PendingRows
 from eddy.errors import LoopLimitError
 from eddy.serde import Native, String
-from eddy.topology.plan import Binding, Block, Node, Recursion
-from eddy.topology.scopes import Loop
+from eddy.topology.plan import Loop, Node
 
 __all__ = ["run"]
 
@@ -63,7 +62,7 @@ def run(compiler: StepCompiler, loop: Loop) -> None:
     traces = _Traces(frames)
     captures = compiler.traced and not inside
     bindings, marks = frames.marked(_start(compiler, loop))
-    iterations, seeded = _iterations(loop), isinstance(loop, Recursion)
+    iterations, seeded = loop.iterations, loop.seeded
     for number in range(iterations + seeded):  # the seed needs no iteration
         traces.iteration = number
         before, old = bindings, marks
@@ -77,7 +76,7 @@ def run(compiler: StepCompiler, loop: Loop) -> None:
         if not changed:
             break
         if number + 1 >= iterations + seeded:
-            if not loop.bound.by_depth or loop.bound.on_limit == "rows":
+            if not loop.bound.by_depth or loop.error_limit is not None:
                 at = changed[0]
                 raise _limit_error(compiler, loop, at, frames.difference(bindings[at], before[at]))
             bindings = before if seeded else bindings
@@ -88,18 +87,12 @@ def run(compiler: StepCompiler, loop: Loop) -> None:
     _leave(compiler, loop, bindings)
 
 
-def _iterations(loop: Loop) -> int:
-    if isinstance(loop, Block):
-        return loop.iterations
-    return loop.bound.depth if loop.bound.by_depth else loop.bound.limit
-
-
 def _start(compiler: StepCompiler, loop: Loop) -> list[DataFrame]:
     """The bindings before the first iteration: the seed of a recursion, empty in a block."""
     frames = compiler.frames
-    if not isinstance(loop, Recursion):
+    if not loop.seeded:
         return [frames.empty() for _ in loop.variables]
-    key, value = compiler.serdes(loop.variable)
+    key, value = compiler.serdes(loop.variables[0])
     return [frames.consolidated(compiler.scope[loop.inputs[0]].under(frames, key, value, loop.label))]
 
 
@@ -108,7 +101,7 @@ def _result(compiler: StepCompiler, loop: Loop, index: int) -> DataFrame:
     frames = compiler.frames
     key, value = compiler.serdes(loop.variables[index])
     parts = [compiler.scope[loop.results[index]].under(frames, key, value, loop.label)]
-    if isinstance(loop, Recursion):
+    if loop.seeded:
         parts.append(compiler.scope[loop.inputs[0]].under(frames, key, value, loop.label))
     return frames.consolidated(frames.union(parts, ROWS))
 
@@ -127,17 +120,16 @@ def _leave(compiler: StepCompiler, loop: Loop, bindings: list[DataFrame]) -> Non
         if kept := compiler.kept_bindings(loop):
             numbered = [_numbered(bindings[index], index) for index in kept]
             compiler.top.capture(f"{loop.name}-given", "arrangement", loop, frames.kept(frames.union(numbered, ROWS)))
-    if isinstance(loop, Recursion):
+    if loop.seeded:
         compiler.known(loop, bindings[0]) if scope is compiler.top else _put(compiler, loop, bindings[0])
         return
     errors = frames.empty()
-    for node in compiler.plan.nodes:
-        if isinstance(node, Binding) and node.inputs == (loop,):
-            last = node.index == len(bindings)
-            rows = errors if last else bindings[node.index]
-            serdes = (String, Native) if last else compiler.serdes(loop.variables[node.index])
-            scope[node] = PendingRows(rows, RowsEntry(*serdes))
-    is_error = loop.bound.on_limit == "rows"
+    for index, node in enumerate(compiler.plan.made_by(loop)):
+        last = index == len(bindings)
+        rows = errors if last else bindings[index]
+        serdes = (String, Native) if last else compiler.serdes(loop.variables[index])
+        scope[node] = PendingRows(rows, RowsEntry(*serdes))
+    is_error = loop.error_limit is not None
     if scope is not compiler.top:
         if is_error:
             compiler.undetermined |= {f"{loop.name}-{suffix}": _INSIDE for suffix in ("limit", "errors")}

@@ -42,7 +42,7 @@ from eddy.operators.operator import State
 from eddy.serde import Serde
 from eddy.state.row_layout import split
 from eddy.topology.compile import Environment, compile_part, compile_plan
-from eddy.topology.plan import HeldErrors, Node, Plan, Sink
+from eddy.topology.plan import Node, Plan, Sink
 
 __all__ = ["BY_A_WORKER", "Made", "OneTask"]
 
@@ -136,7 +136,7 @@ class OneTask:
 
     def _check_errors(self, circuit: Circuit) -> None:
         """Raises: LoopLimitError if the errors of a recursion are read, and there are some."""
-        read = {node.inputs[0].name for node in self.plan.nodes if isinstance(node, HeldErrors)}
+        read = {node.inputs[0].name for node in self.plan.nodes if node.tells_errors}
         if whys := [why for (name, _), why in circuit.held().items() if name in read]:
             raise LoopLimitError(f"{BY_A_WORKER}: {min(whys)}")
 

@@ -10,9 +10,9 @@ a step is captured under its name in `topology/compile.py`. Loops are added by `
 Invariant: the names of the captured states are those of the circuit of the same plan.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import singledispatchmethod
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -38,19 +38,19 @@ from eddy.connectors.spark.step_frames import Capture, PendingRows, StepFrames
 from eddy.errors import LoopLimitError
 from eddy.operators.batch import consolidate
 from eddy.operators.keyed import WithKeys
-from eddy.operators.outermost import Outermost
+from eddy.operators.operator import Operator
 from eddy.serde import Int64, Native, Serde
 from eddy.topology import plan as nodes
-from eddy.topology.compile import Environment, compile_part, sink_serdes
+from eddy.topology.compile import sink_serdes
 from eddy.topology.placement import place
-from eddy.topology.plan import Node, Plan, Source
-from eddy.topology.scopes import Loop, Scopes
-from eddy.topology.slots import transformation
+from eddy.topology.plan import Loop, Node, Plan
+from eddy.topology.scopes import Scopes
+from eddy.topology.stores import kept_bindings
 
 __all__ = ["StepCompiler"]
 
 
-class StepCompiler:
+class StepCompiler(ABC):
     """Compiles the steps of one plan; `inputs` has a frame of facts for each source.
 
     With `traced`, states of nested loops are computed too, which costs a pass over them in every iteration.
@@ -65,7 +65,7 @@ class StepCompiler:
         traced: bool = True,
         one_task: int = 0,
     ) -> None:
-        self.frames, self.plan, self.traced, self.one_task = frames, plan, traced, one_task
+        self.frames, self.plan, self.traced, self.small = frames, plan, traced, one_task
         self._counts, self._inputs = topic_partitions, inputs
         self._placements = place(plan, topic_partitions)
         self.scopes = Scopes(plan)
@@ -91,9 +91,7 @@ class StepCompiler:
 
     def kept_bindings(self, loop: Loop) -> list[int]:
         """The bindings of an outermost loop whose rows a worker keeps in a state of the loop's own."""
-        operator = compile_part(self.plan, Environment(self._counts), loop).recursions[loop.name]
-        assert isinstance(operator, Outermost)
-        return operator.given.kept
+        return kept_bindings(self.scopes, loop)
 
     def rows(self, node: Node) -> DataFrame:
         """The rows of a step under its serdes, partitioned by key; rows of a relation merged."""
@@ -142,10 +140,21 @@ class StepCompiler:
         for step in self.scopes.body[loop]:
             self.compile(step)
 
-    @singledispatchmethod
     def compile(self, node: Node) -> None:
-        """Compile a step in the current scope: a function of all values of a key; others have a method here."""
-        assert node.grouping is not None, f"nothing in Spark for {type(node).__name__}"
+        """Compile a step in the current scope, in the form that it declares."""
+        node.on_spark(self)
+
+    @abstractmethod
+    def waves(self, recursion: nodes.Recursion) -> None:
+        """A recursion by waves, unless it is inside another loop."""
+
+    @abstractmethod
+    def looped(self, loop: Loop) -> None:
+        """A recursion by nested time, or a block with its bindings."""
+
+    def grouped(self, node: Node) -> None:
+        """A function of all values of a key, the step's `grouping`."""
+        assert node.grouping is not None
         rows, key, value = self._grouped(node, "v")
         made = GroupFunction(node.name, key, value, *self.serdes(node), node.grouping.function)
         self.known(node, self.frames.by_key(self.frames.through(rows, made, ROWS)))
@@ -167,8 +176,8 @@ class StepCompiler:
                     rows = rows.join(self.rows(node).select("k"), "k", "left_anti")
                 self.scope.capture(name, kept.kind, source, rows)
 
-    @compile.register
-    def _source(self, node: Source) -> None:
+    def records(self, node: nodes.Source) -> None:
+        """The records of a topic; of a table the last value of each key."""
         key, value = self.serdes(node)
         assert node.key is not None
         assert node.value is not None
@@ -179,8 +188,8 @@ class StepCompiler:
         self.known(node, self._latest_rows(facts.under(self.frames, key, value, node.label)))
         self._capture_table(node, node.name)
 
-    @compile.register
-    def _upsert(self, node: nodes.Upsert) -> None:
+    def last_values(self, node: Node) -> None:
+        """The last value of each key, of facts."""
         key, value = self.serdes(node)
         facts = self.scope[node.inputs[0]].under(self.frames, key, value, node.label)
         self.known(node, self._latest_rows(facts))
@@ -197,34 +206,34 @@ class StepCompiler:
         self._tables.add(node)
         self.scope.capture(name, "table", node, self.rows(node))
 
-    @compile.register
-    def _transform(self, node: nodes.Transform) -> None:
+    def stateless(self, node: Node, operator: Operator | None) -> None:
+        """An operator without a state, on each batch; None passes the rows on."""
         pending = self.scope[node.inputs[0]]
-        self.scope[node] = pending if node.verb == "peek" else pending.then(transformation(node))
+        self.scope[node] = pending if operator is None else pending.then(operator)
 
-    @compile.register
-    def _merge(self, node: nodes.Merge) -> None:
+    def union(self, node: Node) -> None:
+        """All rows of all inputs."""
         key, value = self.serdes(node)
         parts = [self.scope[source].under(self.frames, key, value, node.label) for source in node.inputs]
         facts = node.kind == "stream"
         whole = self.frames.union(parts, FACTS if facts else ROWS)
         self.scope[node] = PendingRows(whole.select(*names(FACTS if facts else ROWS)), RowsEntry(key, value, facts))
 
-    @compile.register
-    def _latest(self, node: nodes.Latest) -> None:
+    def facts(self, node: Node) -> None:
+        """The rows of a table as facts."""
         frame = self.frames.facts(self.rows(node.inputs[0]))
         self.scope[node] = PendingRows(frame, RowsEntry(*self.serdes(node.inputs[0]), True))
 
-    @compile.register
-    def _exchange(self, node: nodes.Exchange) -> None:
+    def exchanged(self, node: nodes.Exchange) -> None:
+        """The rows of the input, without those that have no key where one is needed."""
         (source,) = node.inputs
         pending = self.scope[source]
         self.scope[node] = pending.then(WithKeys(node.name)) if self.plan.needs_keys(node) else pending
         if source in self._tables and node.single_partition and self._placements[source].partitions == 1:
             self._tables.add(node)
 
-    @compile.register
-    def _constant(self, node: nodes.Constant) -> None:
+    def constant(self, node: nodes.Constant) -> None:
+        """Fixed rows."""
         key, value = self.serdes(node)
         zset = consolidate(node.rows, [1] * len(node.rows), f"constant '{node.name}'")
         columns = [*encode_rows(list(zset), key, value, f"constant '{node.name}'", False), list(zset.values())]
@@ -253,16 +262,16 @@ class StepCompiler:
             )
         self.known(node, frame)
 
-    @compile.register
-    def _count(self, node: nodes.Count) -> None:
+    def counted(self, node: Node) -> None:
+        """The sum of the weights of each key."""
         rows, key, _ = self._grouped(node)
         counted = rows.groupBy("k").agg(f.max("kc").alias("kc"), f.sum("w").alias("n")).where("n <> 0")
         none, one = f.lit(None).cast("binary").alias("vc"), f.lit(1).cast("long").alias("w")
         self._as(node, counted.select("k", "kc", be64(f.col("n")).alias("v"), none, one), key, Int64)
         self._reduction(node)
 
-    @compile.register
-    def _aggregate(self, node: nodes.Aggregate) -> None:
+    def folded(self, node: nodes.Aggregate) -> None:
+        """A fold of the rows of each key."""
         facts = node.inputs[0].kind == "stream"
         rows, key, value = self._grouped(node, *(self._order_of(node) if facts else [f.desc("w"), "v"]))
         out = self.serdes(node)
@@ -296,8 +305,8 @@ class StepCompiler:
             self.scope.capture(node.name, "trace", source, self.keyed(source))
             self.scope.capture(f"{node.name}-made", "trace", node, self.rows(node))
 
-    @compile.register
-    def _weight_function(self, node: nodes.WeightFunction) -> None:
+    def weighed(self, node: nodes.WeightFunction) -> None:
+        """A function of weights."""
         (source,) = node.inputs
         rows, w = self.keyed(source), f.col("w")
         clamped = rows.where("w > 0").withColumn("w", f.lit(1).cast("long") if node.form == "distinct" else w)
@@ -307,10 +316,11 @@ class StepCompiler:
         else:
             self.scope.capture(node.name, "arrangement", node, rows)
 
-    @compile.register
-    def _stream_table_join(self, node: nodes.StreamTableJoin) -> None:
+    def looked_up(self, node: nodes.StreamTableJoin) -> None:
+        """Facts, joined with the table."""
         stream, table = node.inputs
-        self._look_up(table, f"{node.name}-right")
+        for side in node.looks_up:
+            self._look_up(*side)
         right_key, right = self.serdes(table)
         value = self.serdes(stream)[1]
         left = self.scope[stream].under(self.frames, right_key, value, stream.label).where("v IS NOT NULL")
@@ -318,10 +328,10 @@ class StepCompiler:
         joined = left.join(other, left["k"] == other["rk"], "left" if node.left else "inner").drop("rk")
         self.scope[node] = PendingRows(joined, LookedUpEntry(node.name, right_key, value, right, node.joiner))
 
-    @compile.register
-    def _table_join(self, node: nodes.TableJoin) -> None:
-        for side, name in zip(node.inputs, ("left", "right"), strict=True):
-            self._look_up(side, f"{node.name}-{name}")
+    def tables_joined(self, node: nodes.TableJoin) -> None:
+        """Two tables, joined."""
+        for side in node.looks_up:
+            self._look_up(*side)
         left, right = node.inputs
         key, value = self.serdes(left)
         how = {"inner": "inner", "left": "left", "outer": "full"}[node.join]
@@ -341,10 +351,10 @@ class StepCompiler:
         pending = PendingRows(self.keyed(node), RowsEntry(own, value))
         return self.frames.by_key(pending.under(self.frames, key, value, node.label))
 
-    @compile.register
-    def _join(self, node: nodes.Join) -> None:
-        for side, name in zip(node.inputs, ("left", "right"), strict=True):
-            self._look_up(side, f"{node.name}-{name}")
+    def joined(self, node: nodes.Join) -> None:
+        """Two relations, joined."""
+        for side in node.looks_up:
+            self._look_up(*side)
         left, right = node.inputs
         keys = [self.serdes(side)[0] for side in node.inputs]
         key = keys[0] if keys[0].name == keys[1].name else Native
@@ -365,15 +375,14 @@ class StepCompiler:
                 self._tables.add(side)
                 self.top.capture(name, "table", side, self.rows(side))
         elif self.scope.captures:
-            name = side.label if isinstance(side, nodes.Variable) and not self.scope.nested else name
+            name = (None if self.scope.nested else side.looked_up_as) or name
             self.scope.capture(name, "trace" if self.scope.nested else "arrangement", side, self.keyed(side))
 
-    @compile.register
-    def _reachable(self, node: nodes.Reachable) -> None:
+    def one_task(self, node: Node) -> None:
+        """The worker's operator, over all rows in one task."""
         self.in_one_task(node)
 
-    @compile.register
-    def _held_errors(self, node: nodes.HeldErrors) -> None:
+    def errors(self, node: Node) -> None:
         """No rows. Raises: LoopLimitError if the recursion holds something."""
         (recursion,) = node.inputs
         reached = self.states.get(f"{recursion.name}-reached")
@@ -383,10 +392,6 @@ class StepCompiler:
             raise LoopLimitError(f"{BY_A_WORKER}: recursively '{recursion.name}' has no finite answer")
         self.top.capture(node.name, "arrangement", node, self.frames.empty())
         self.known(node, self.frames.empty())
-
-    @compile.register
-    def _tree_totals(self, node: nodes.TreeTotals) -> None:
-        self.in_one_task(node)
 
     def in_one_task(self, node: Node, limit: int | None = None) -> bool:
         """Compute a step in one task if it is within its limit. Returns whether it did."""
@@ -414,14 +419,14 @@ class StepCompiler:
         """The names of states outside a loop that joins inside it read; they are captured there."""
         found = set()
         for step in self.scopes.deep([loop])[1:]:
-            for side, name in zip(step.inputs, ("left", "right"), strict=False):
-                if isinstance(step, nodes.Join) and side not in self.scopes.around:
-                    self._look_up(side, f"{step.name}-{name}")
-                    found.add(f"{step.name}-{name}")
+            for side, name in step.looks_up:
+                if side not in self.scopes.around:
+                    self._look_up(side, name)
+                    found.add(name)
         return found
 
-    @compile.register
-    def _sink(self, node: nodes.Sink) -> None:
+    def written(self, node: nodes.Sink) -> None:
+        """The records of a topic of the user's."""
         (source,) = node.inputs
         pending = self.scope[source]
         key, value = sink_serdes(self.plan, self._counts)[node]
@@ -429,7 +434,3 @@ class StepCompiler:
         weighted = not pending.facts and "w" in pending.frame.columns
         frame = pending.frame.where("w > 0") if weighted else pending.frame
         self.sinks[node] = self.frames.through(frame, ArrowFunction(pending.entry, pending.steps, exit_), exit_.schema)
-
-    @compile.register
-    def _binding(self, node: nodes.Binding) -> None:
-        """The rows of bindings are set by their loop."""

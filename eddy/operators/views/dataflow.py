@@ -23,6 +23,8 @@ class Operator:
     """One step. `out` holds its changes while the batch lasts. Those with `is_output`, the views, come after all."""
 
     is_output = False
+    is_spent = False
+    """Whether new queries need another one in its place."""
 
     def __init__(self, inputs: "Iterable[Operator]" = ()) -> None:
         self.inputs = list(inputs)
@@ -56,8 +58,8 @@ class TableRows(Operator):
         super().__init__()
         self.rows, self.name = rows, name
         self.olds: dict[Flat, Row | None] = {}
-        self.journals: list[set[Flat]] = []
-        """Sets to which the keys of all changes are added."""
+        self.journals: list[dict[Flat, Row | None]] = []
+        """To each of them all changes are added: the new rows by key."""
 
     def take(self, delta: Mapping[Flat, Row | None]) -> None:
         """Apply a delta. Rows that stay as they are make no change."""
@@ -73,7 +75,7 @@ class TableRows(Operator):
                 rows[key] = new
             out.append((key, old, new))
         for journal in self.journals:
-            journal.update(olds)
+            journal.update((key, new) for key, _, new in out)
 
     def was(self, key: Flat) -> Row | None:
         """The row of a key before the batch."""
@@ -101,10 +103,11 @@ class Dataflow:
         return len(self._shared)
 
     def __contains__(self, identity: Hashable) -> bool:
-        return identity in self._shared
+        return identity in self._shared and not self._shared[identity].is_spent
 
     def shared(self, identity: Hashable, make: Callable[[], Op]) -> Op:
         """The operator of this identity; made where there is none. Call `release` for each call of this."""
+        self._part_with_spent(identity)
         found = self._shared.get(identity)
         if found is None:
             found = make()
@@ -119,6 +122,14 @@ class Dataflow:
         found.users += 1
         return cast("Op", found)
 
+    def _part_with_spent(self, identity: Hashable) -> None:
+        """One that is spent goes on by itself, for those that use it."""
+        found = self._shared.get(identity)
+        if found is not None and found.is_spent:
+            del self._shared[identity]
+            found.identity = (found.rank, identity)
+            self._shared[found.identity] = found
+
     def adopt(self, other: "Dataflow", found: Mapping[Operator, Operator]) -> None:
         """Take over the operators of another one, whose tables `found` maps to those of this one.
 
@@ -128,6 +139,7 @@ class Dataflow:
             operator.rebind(found)
             self._rank += 1
             operator.rank = self._rank
+            self._part_with_spent(operator.identity)
             if operator.identity in self._shared:
                 operator.identity = (self._rank, operator.identity)
             self._shared[operator.identity] = operator

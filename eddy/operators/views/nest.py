@@ -26,7 +26,12 @@ from eddy.operators.views.patch import Drop, Insert, Move, Op, Remove, Set
 from eddy.operators.views.values import Flat, Row, flat_key, has_null, plain, same_row
 from eddy.operators.views.window import Bounds, Window, WindowDelta
 
-__all__ = ["Bucket", "Level", "Nesting", "ViewOperator"]
+__all__ = ["Bucket", "Level", "Nesting", "TooManyRowsError", "ViewOperator"]
+
+
+class TooManyRowsError(QueryError):
+    """A view has more rows than it may have."""
+
 
 Levels = tuple[tuple[str, int], ...]
 """By label of a bounded recursion, the level that a bucket is at."""
@@ -99,6 +104,12 @@ class Bucket:
         self.view.pending.append((self, delta))
         schedule(self.view)
 
+    def warned(self, *, is_short: bool, schedule: Schedule) -> None:
+        """Its view has to be opened anew."""
+        self.view.is_low = True
+        self.view.is_short |= is_short
+        schedule(self.view)
+
     def positions(self) -> Sequence[Flat]:
         """The positions of its rows."""
         return self.window.rows()
@@ -121,6 +132,8 @@ class ViewOperator(Operator):
         self.actions: list[Action] | None = None
         """The actions of the batch, where they are asked for."""
         self.failure: QueryError | None = None
+        self.is_low = self.is_short = False
+        """Whether it has to be opened anew, and whether it changes no more until then."""
         self.rows = 0
         self._buckets: dict[tuple[int, Flat, Levels], Bucket] = {}
         self._suspects: dict[Bucket, None] = {}
@@ -154,7 +167,7 @@ class ViewOperator(Operator):
     def step(self, schedule: Schedule) -> None:
         """Make the patch of the windows' changes, and follow the routes that came and went."""
         pending, self.pending = self.pending, []
-        if self.failure is not None:
+        if self.failure is not None or self.is_short:
             return
         gone: list[tuple[Bucket, Row]] = []
         bound = self.rows + self.max_rows  # those that go are still counted when others come
@@ -168,7 +181,7 @@ class ViewOperator(Operator):
             self.fail(self._too_many())
 
     def _too_many(self) -> QueryError:
-        return QueryError(f"query: its view has more than {self.max_rows:,} rows; a limit or a depth is needed")
+        return TooManyRowsError(f"query: its view has more than {self.max_rows:,} rows; a limit or a depth is needed")
 
     def fail(self, error: QueryError) -> None:
         """Keep nothing any more."""

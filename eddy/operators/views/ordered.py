@@ -75,6 +75,10 @@ class Ordered(Operator):
         if not bucket.positions and not bucket.windows:
             del self.buckets[values]
 
+    def covers(self, bounds: Bounds) -> bool:
+        """Whether a window can be moved to these bounds."""
+        return True
+
     def _opened(self, values: Flat) -> SortedBucket:
         bucket = self.buckets.get(values)
         if bucket is None:

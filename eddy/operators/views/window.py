@@ -70,6 +70,9 @@ class Owner(Protocol):
     def told(self, delta: WindowDelta, schedule: Schedule) -> None:
         """The rows of the window have changed."""
 
+    def warned(self, *, is_short: bool, schedule: Schedule) -> None:
+        """The rows that are kept for the window are few, or fewer than it needs: then it is of no use any more."""
+
 
 _NOTHING = WindowDelta([], [], [])
 

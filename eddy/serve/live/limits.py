@@ -5,6 +5,7 @@ from collections import Counter
 
 import msgspec
 
+from eddy.serve.live.loading import TABLE_ROWS
 from eddy.topology.queries.refusals import QueryLimitError
 
 __all__ = ["MAX_LINGER_S", "Limits", "Quota"]
@@ -23,6 +24,7 @@ class Limits(msgspec.Struct, frozen=True):
         connections, client_connections: streams at a time, of all and of one client.
         connection_queries, client_queries, queries: queries of one stream, of one client, of all.
         rows: rows of one query, with its nests.
+        table_rows: rows of a table that queries have in memory; beyond it only windows of it can be asked for.
         heartbeat_s: seconds without an event after which a comment is sent.
         slow_s: seconds that one event may take to be sent; then the stream ends.
     """
@@ -38,6 +40,7 @@ class Limits(msgspec.Struct, frozen=True):
     client_queries: int = 10_000
     queries: int = 50_000
     rows: int = 100_000
+    table_rows: int = TABLE_ROWS
     heartbeat_s: float = 15.0
     slow_s: float = 30.0
 

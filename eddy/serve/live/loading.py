@@ -4,24 +4,62 @@ A table may be loaded several times: once as it is, and once for each function t
 """
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from eddy.errors import NotReadyError, QueryError
 from eddy.operators.views.values import Flat, Row
 from eddy.serve.live.feed import Feed
-from eddy.serve.live.naming import Naming
+from eddy.serve.live.naming import Naming, check_columns
 from eddy.serve.views.catalog import Catalog, ServedTable
 from eddy.serve.views.rows import Rows, Snapshot
 from eddy.serve.views.version import Version
+from eddy.topology.queries.aside import Scan
+from eddy.topology.queries.columns_read import columns_read
 from eddy.topology.queries.engine import LiveQueries
-from eddy.topology.queries.syntax import Table
+from eddy.topology.queries.planning import View, is_window, tables_of
+from eddy.topology.queries.renaming import renamed
+from eddy.topology.queries.syntax import Select, Table
 
-__all__ = ["Deltas", "LoadedTables"]
+__all__ = ["TABLE_ROWS", "Deltas", "LoadedTables"]
 
 Allowed = Callable[[Any, Any], object]
 Deltas = dict[str, dict[Flat, Row | None]]
+
+
+TABLE_ROWS = 5_000_000
+"""The rows of a table that are held in memory at most."""
+_LARGE, _WINDOWS = 100_000, 8
+"""A table of so many rows is not loaded for a window, unless so many different windows of it are open already."""
+_PASSING = "~"
+"""Ends the name of a table whose rows are not in memory."""
+
+
+def _base(name: str) -> str:
+    """The name of the table as queries have it."""
+    return name.removesuffix(_PASSING)
+
+
+def _unread() -> Iterator[tuple[Flat, Row]]:
+    """The rows of a passing table are read aside alone."""
+    raise NotReadyError("live query: its rows have to be read from the table. Try again")
+
+
+class _Scan:
+    """The rows of a table at a snapshot."""
+
+    def __init__(self, naming: Naming, snapshot: Snapshot) -> None:
+        self._naming, self._snapshot = naming, snapshot
+
+    def rows(self) -> Iterator[tuple[Flat, Row]]:
+        """The rows by key, read page by page. Raises: as `Naming.rows`."""
+        return self._naming.rows(self._snapshot)
+
+    def close(self) -> None:
+        """Free the snapshot."""
+        self._snapshot.close()
 
 
 @dataclass(slots=True)
@@ -39,8 +77,11 @@ class LoadedTables:
     `loading` is held while a table is loaded, by one that needs several tables until it has opened its query.
     """
 
-    def __init__(self, catalog: Catalog, rows: Rows, lock: threading.RLock) -> None:
-        self._catalog, self._lock = catalog, lock
+    def __init__(self, catalog: Catalog, rows: Rows, lock: threading.RLock, most_rows: int = TABLE_ROWS) -> None:
+        self._catalog, self._rows, self._lock = catalog, rows, lock
+        self.most_rows = most_rows
+        self.renewed: list[View] = []
+        """Views that have to be opened anew, since the last time that the list was emptied."""
         self.loading = threading.Lock()
         self.engine = LiveQueries()
         self.feed = Feed(rows)
@@ -49,8 +90,19 @@ class LoadedTables:
         self._unused: set[str] = set()
         self._filter_number = 0
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._namings
+    def check(self, select: Select) -> None:
+        """Raises: QueryError for tables and columns that a query cannot have; TableNotServedError."""
+        check_columns(select, {each.name: self.served(each.name) for each in _tables_named(select)})
+
+    def check_loaded(self, select: Select) -> None:
+        """Raises: NotReadyError where a table of a query is not loaded any more."""
+        if missing := tables_of(select) - self._namings.keys():
+            raise NotReadyError(f"live query: table '{min(missing)}' has to be read anew. Try again")
+
+    def load_all(self, select: Select) -> None:
+        """Load the tables of a query. Raises: as `load`."""
+        for table in _tables_named(select):
+            self.load(table)
 
     def is_stale(self) -> bool:
         """Whether a table is read anew."""
@@ -58,6 +110,7 @@ class LoadedTables:
 
     def served(self, name: str) -> ServedTable:
         """The served table by a name of queries. Raises: TableNotServedError."""
+        name = _base(name)
         return self._catalog.table(self._filters[name].table if name in self._filters else name)
 
     def filtered(self, table: str, allowed: Allowed) -> str:
@@ -84,42 +137,105 @@ class LoadedTables:
 
     def leave(self, names: Iterable[str]) -> None:
         """A query that read these has closed."""
-        self._unused.update(self._filters.keys() & set(names))
+        self._unused.update(name for name in names if name.endswith(_PASSING) or name in self._filters)
 
     def tidy(self) -> None:
         """Forget filtered tables that no query reads, and no caller holds."""
         if not self._unused or not self.loading.acquire(blocking=False):
             return
         try:
-            for name in self._unused & self._filters.keys():
-                loaded = self.engine.tables.get(name)
-                if self._filters[name].holders or (loaded is not None and loaded.dependents):
-                    continue
-                if name in self._namings:
-                    self.unload(name)
-                del self._filters[name]
+            for name in sorted(self._unused, reverse=True):  # passing rows first, then their filter
+                self._tidy_one(name)
             self._unused.clear()
         finally:
             self.loading.release()
+
+    def _tidy_one(self, name: str) -> None:
+        loaded = self.engine.tables.get(name)
+        known = self._filters.get(name)
+        if (loaded is not None and loaded.dependents) or (known is not None and known.holders):
+            return
+        if name + _PASSING in self._namings and known is not None:
+            return  # it is the filter of passing rows, and is looked at again once these go
+        if name in self._namings:
+            self.unload(name)
+        self._filters.pop(name, None)
+        if _base(name) != name and _base(name) in self._filters:
+            self._tidy_one(_base(name))
 
     def load(self, table: Table) -> None:
         """Read a table whole, if it is not there. Raises: QueryError where queries name its key otherwise."""
         name = table.name
         with self._lock:
+            if name.endswith(_PASSING):
+                self._load_passing(table)
+                return
             known = self._namings.get(name)
             if known is not None and known.table == table:
                 return
             if known is not None:
                 self._unload_other(name, table)
-        naming = Naming(self.served(name), table, self._filters[name].allowed if name in self._filters else None)
+        naming = self._naming(table)
         try:
-            rows = naming.rows(self._watch(name))
+            rows = dict(naming.rows(self._watch(name)))
         except BaseException:
             self.feed.unwatch(name)
             raise
         with self._lock:
             self._namings[name] = naming
             self.engine.load(name, rows)
+
+    def _naming(self, table: Table) -> Naming:
+        known = self._filters.get(_base(table.name))
+        return Naming(self.served(table.name), table, None if known is None else known.allowed)
+
+    def chosen(self, select: Select, *, may_pass: bool) -> Select:
+        """The query over the passing rows of its table, if it may, where that is large and need not be in memory.
+
+        Raises: QueryError for a table that the query needs in memory, and that has more than `most_rows` rows.
+        """
+        with self._lock:
+            name = select.table.name
+            passing = renamed(select, {name: name + _PASSING})
+            may_pass = may_pass and is_window(select) and name not in self._namings
+            passes = may_pass and self._prefers_passing(name, passing)
+            for each in tables_of(select) - {name if passes else ""}:
+                count = self._rows.counts[self.served(each).name]
+                if each not in self._namings and count > self.most_rows:
+                    raise QueryError(
+                        f"table '{each}': it has {count:,} rows, and at most {self.most_rows:,} (table_rows) of a "
+                        "table that a query reads are held in memory. Write a query with a limit, without exists and "
+                        "aggregates, that reads the table once, or raise table_rows"
+                    )
+            return passing if passes else select
+
+    def _prefers_passing(self, name: str, passing: Select) -> bool:
+        count = self._rows.counts[self.served(name).name]
+        if count > self.most_rows or count < _LARGE:
+            return count > self.most_rows
+        known = self.engine.tables.get(name + _PASSING)
+        return known is None or len(known.dependents) < _WINDOWS or self.engine.has_begun(passing)
+
+    def _load_passing(self, table: Table) -> None:
+        """From now on let a table's changes pass. The caller holds the lock. Raises: as `load`; NotReadyError."""
+        name = table.name
+        known = self._namings.get(name)
+        if known is not None and known.table == table:
+            return
+        if known is not None:
+            self._unload_other(name, table)
+        naming = self._naming(table)
+        self._watch(name).close()
+        self._namings[name] = naming
+        self.engine.load_passing(name, _unread, _base(name))
+
+    def scans(self, select: Select) -> dict[str, Scan]:
+        """Of passing tables, the means to read their rows as they are now. Raises: NotReadyError."""
+        return {
+            name: _Scan(self._namings[name], self._rows.snapshot())
+            for name in tables_of(select)
+            if name.endswith(_PASSING)
+        }
 
     def _watch(self, name: str) -> Snapshot:
         return self.feed.watch(name, self.served(name).name)
@@ -143,12 +259,14 @@ class LoadedTables:
     def unload_all(self) -> None:
         """Begin with a new engine."""
         self.engine = LiveQueries()
+        self.renewed = []
         for name in self._namings:
             self.feed.unwatch(name)
         self._namings.clear()
 
     def take(self) -> tuple[Deltas, dict[str, QueryError], Version]:
         """The changes since the last time, of all tables at once, and those whose rows cannot be read."""
+        self._watch_again()
         deltas, failed = self._reload()
         changes, version = self.feed.take(self._namings.keys() - failed.keys())
         for name, rows in changes.items():
@@ -159,13 +277,26 @@ class LoadedTables:
                 failed[name] = error
         return deltas, failed, version
 
+    def _watch_again(self) -> None:
+        """Passing tables that were read anew, and are whole: their queries are to be opened anew, as `renewed`."""
+        for name in sorted(self.feed.stale & self._namings.keys()):
+            if name.endswith(_PASSING):
+                try:
+                    self._watch(name).close()
+                except NotReadyError:
+                    self.feed.miss(name)
+                    return
+                self.renewed += self.engine.exhaust(name)
+
     def _reload(self) -> tuple[Deltas, dict[str, QueryError]]:
         """Tables that were read anew, once they are whole: as the difference to the rows that were shown."""
         found: Deltas = {}
         failed: dict[str, QueryError] = {}
         for name in sorted(self.feed.stale & self._namings.keys()):
+            if name.endswith(_PASSING):
+                continue
             try:
-                rows = self._namings[name].rows(self._watch(name))
+                rows = dict(self._namings[name].rows(self._watch(name)))
             except NotReadyError:
                 self.feed.miss(name)
                 break  # it is not whole yet, or is read anew once more
@@ -179,3 +310,12 @@ class LoadedTables:
     def close(self) -> None:
         """Keep no changes any more."""
         self.feed.close()
+
+
+def _tables_named(select: Select) -> list[Table]:
+    """The tables of a query, each once. Raises: QueryError for one that is named in two ways."""
+    found = sorted(columns_read(select), key=lambda table: table.name)
+    for one, two in pairwise(found):
+        if one.name == two.name:
+            raise QueryError(f"table '{one.name}': it is named by key={one.key!r} and key={two.key!r}; one is needed")
+    return found

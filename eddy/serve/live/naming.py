@@ -55,20 +55,21 @@ class Naming:
                     "JSON can show are needed"
                 ) from error
 
-    def rows(self, snapshot: Snapshot) -> dict[Flat, Row]:
-        """All rows at a snapshot, which is closed.
+    def rows(self, snapshot: Snapshot) -> Iterator[tuple[Flat, Row]]:
+        """All rows at a snapshot, page by page; it is closed at the end.
 
         Raises: NotReadyError where the snapshot has ended; QueryError as `delta`.
         """
         start = table_prefix(self._served.name)
         stop = end_of(start)
-        rows: dict[Flat, Row] = {}
         try:
             while True:
                 page = snapshot.between(start, stop, _PAGE)
-                rows.update((key, row) for key, row in self.delta(page) if row is not None)
+                for key, row in self.delta(page):
+                    if row is not None:
+                        yield key, row
                 if len(page) < _PAGE:
-                    return rows
+                    return
                 start = page[-1][0] + b"\x00"
         except QueryError as error:
             if snapshot.ended:

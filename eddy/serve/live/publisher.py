@@ -65,7 +65,7 @@ class Published(LiveView):
     def copied(self) -> dict[str, list[Entry]]:
         """The buckets as they are now; for the lists of rows alone. The caller holds the lock of the live server."""
         self._check()
-        return {bucket: list(rows) for bucket, rows in self._buckets.entries.items()}
+        return self._copied()
 
     def _begin(self, view: View, buckets: Buckets) -> None:
         self.view, self.state = view, "complete"

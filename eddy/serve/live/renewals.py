@@ -23,22 +23,27 @@ class Renewals:
         """`renew` is called without the lock, and raises only NotReadyError: then it is called again later."""
         self._changed = threading.Condition(lock)
         self._renew = renew
-        self._waiting: dict[LiveView, None] = {}
+        self._waiting: dict[LiveView, bool] = {}
         self._is_stopped = False
         self._thread: threading.Thread | None = None
 
     def __contains__(self, live: LiveView) -> bool:
         return live in self._waiting
 
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
+    def is_frozen(self, live: LiveView) -> bool:
+        """Whether a view waits, and keeps the rows that it has until then."""
+        return self._waiting.get(live, False)
+
+    def any_frozen(self) -> bool:
+        """Whether there is such a view."""
+        return any(self._waiting.values())
 
     def __iter__(self) -> Iterator[LiveView]:
         return iter(list(self._waiting))
 
-    def add(self, live: LiveView) -> None:
-        """Renew a view."""
-        self._waiting[live] = None
+    def add(self, live: LiveView, *, frozen: bool) -> None:
+        """Renew a view; one that is not frozen is still kept up to date until then."""
+        self._waiting[live] = frozen or self._waiting.get(live, False)
         if self._thread is None and not self._is_stopped:
             self._thread = threading.Thread(target=self._run, name="eddy-live-renewals", daemon=True)
             self._thread.start()
@@ -67,8 +72,7 @@ class Renewals:
             except NotReadyError:
                 with self._changed:
                     if live in self._waiting:
-                        del self._waiting[live]
-                        self._waiting[live] = None  # the last one: others are not held up
+                        self._waiting[live] = self._waiting.pop(live)  # the last one: others are not held up
                     self._changed.wait_for(lambda: self._is_stopped, _AGAIN_S)
 
 

@@ -13,27 +13,26 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any, Literal, Protocol
+
+from msgspec.structs import replace
 
 from eddy.errors import EddyError, NotReadyError, QueryError
 from eddy.operators.views.action import Action
 from eddy.operators.views.patch import Buckets, Op
 from eddy.serve.live.check import check_answer
 from eddy.serve.live.difference import difference
-from eddy.serve.live.loading import Deltas, LoadedTables
-from eddy.serve.live.naming import check_columns
+from eddy.serve.live.loading import TABLE_ROWS, Deltas, LoadedTables
 from eddy.serve.live.renewals import Renewals, Restarts
 from eddy.serve.live.view import LiveView
 from eddy.serve.views.catalog import Catalog
 from eddy.serve.views.rows import Rows
 from eddy.serve.views.version import Version, Wanted
 from eddy.topology.queries.aside import Aside, is_long
-from eddy.topology.queries.columns_read import columns_read
 from eddy.topology.queries.engine import LiveQueries
 from eddy.topology.queries.explain import QueryPlan, explain
 from eddy.topology.queries.planning import View, tables_of
-from eddy.topology.queries.syntax import Select, Table
+from eddy.topology.queries.syntax import Select
 
 __all__ = ["LiveServer"]
 
@@ -52,6 +51,8 @@ class Follower(Protocol):
 
 _LOOK_S = 0.5
 _PATIENCE_S, _AGAIN_S = 30.0, 0.05
+_AT_ONCE = 20_000
+"""Rows of a view that are read at a time, while others wait; a view of more begins aside."""
 _RESTARTS, _WITHIN_S = 3, 600.0
 """So often within so many seconds all queries begin anew after an unexpected error; then they end."""
 
@@ -59,12 +60,15 @@ _RESTARTS, _WITHIN_S = 3, 600.0
 class LiveServer:
     """Live queries over the rows of a catalog's tables. Tables that a query has read stay loaded until it is closed."""
 
-    def __init__(self, catalog: Catalog, rows: Rows, wanted: Callable[[Any], Wanted]) -> None:
+    def __init__(
+        self, catalog: Catalog, rows: Rows, wanted: Callable[[Any], Wanted], table_rows: int = TABLE_ROWS
+    ) -> None:
+        """`table_rows` is the number of rows of a table that are held in memory at most."""
         self._rows, self._wanted = rows, wanted
         self.lock = threading.RLock()
         self._moved = threading.Condition(self.lock)
         self._beginning = threading.Lock()  # held by a query that begins aside: equal ones wait, and share it
-        self.tables = LoadedTables(catalog, rows, self.lock)
+        self.tables = LoadedTables(catalog, rows, self.lock, table_rows)
         self._followers: list[Follower] = []
         self._views: dict[LiveView, View] = {}
         self._lives: dict[View, dict[LiveView, None]] = {}
@@ -94,50 +98,55 @@ class LiveServer:
         if self._publisher == threading.get_ident():
             raise QueryError("live query: a listener opens one; another thread is needed, as all queries wait for it")
         self.check()
-        named = self._tables(live)
+        self.tables.check(live.select)
         end = time.monotonic() + _PATIENCE_S
         while True:
             self._rows.wait(lambda version: True, max(0.0, end - time.monotonic()), "a version")
             try:
-                return self._open(live, named)
+                return self._open(live)
             except NotReadyError:  # a table has to be read anew, once its rows are whole
                 self.check()
                 if time.monotonic() >= end:
                     raise
                 time.sleep(_AGAIN_S)
 
-    def _tables(self, live: LiveView) -> list[Table]:
-        """The tables of a query. Raises: QueryError, TableNotServedError for those that are not here."""
-        named = _tables_named(live.select)
-        check_columns(live.select, {table.name: self.tables.served(table.name) for table in named})
-        return named
-
-    def _open(self, live: LiveView, named: list[Table]) -> None:
+    def _open(self, live: LiveView) -> None:
         """The same, once. Raises: NotReadyError where a table was not whole, or has gone meanwhile."""
-        if self._open_now(live, named, begin_long=False):
+        if self._open_now(live, begin_long=False):
             return
         with self._beginning:
-            self._open_now(live, named, begin_long=True)
+            self._open_now(live, begin_long=True)
 
-    def _open_now(self, live: LiveView, named: list[Table], *, begin_long: bool) -> bool:
+    def _open_now(self, live: LiveView, *, begin_long: bool) -> bool:
         """Open a query; one that takes long only if it may begin now. Returns whether it is open."""
         with self.tables.loading:  # to the end: another query must not load a table under other names meanwhile
-            for table in named:
-                self.tables.load(table)
+            select = self.tables.chosen(live.select, may_pass=live.checks.every is None)
+            self.tables.load_all(select)
             with self.lock:
                 self._take_whole()
                 self.check()
-                if missing := [table.name for table in named if table.name not in self.tables]:
-                    raise NotReadyError(f"live query: table '{missing[0]}' has to be read anew. Try again")
-                if not is_long(self._engine, live.select):
-                    view = self._engine.open(live.select, max_rows=live.max_rows)
-                    self._begin(live, view, _filled(view))
+                self.tables.check_loaded(select)
+                view = self._open_at_once(select, live.max_rows)
+                if view is not None:
+                    self._begin(live, view, self._rows_of(view))
                     return True
                 if not begin_long:
                     return False
-                aside = Aside(self._engine, live.select)
+                aside = Aside(self._engine, select, self.tables.scans(select))
         self._open_aside(live, aside)
         return True
+
+    def _open_at_once(self, select: Select, max_rows: int) -> View | None:
+        """The view of a query, where that is short work; others wait meanwhile."""
+        return None if is_long(self._engine, select) else self._engine.open_at_once(select, max_rows, _AT_ONCE)
+
+    def _rows_of(self, view: View) -> Buckets:
+        """The rows of a view: those of another reader, where it has one."""
+        for other in self._lives.get(view, ()):
+            buckets = Buckets()
+            buckets.entries = {bucket: list(rows) for bucket, rows in other.entries.items()}
+            return buckets
+        return _filled(view)
 
     def _open_aside(self, live: LiveView, aside: Aside) -> None:
         """Make the rows of a query without the lock, so that others go on meanwhile."""
@@ -145,11 +154,14 @@ class LiveServer:
             view = aside.open(live.max_rows)
             buckets = _filled(view)
             with self.lock:
+                self._take_whole()  # its tables were read at the version that was the latest then
                 self.check()
                 if aside.engine is not self._engine:
                     raise NotReadyError("live query: all queries have begun anew meanwhile. Try again")
                 buckets.apply(aside.join())
                 self._begin(live, view, buckets)
+                if view.operator.is_low:
+                    self._renewals.add(live, frozen=False)
         finally:
             with self.lock:
                 aside.close()
@@ -170,7 +182,9 @@ class LiveServer:
     def _replace(self, live: LiveView, view: View, buckets: Buckets) -> None:
         """The same for a view that has readers: they get the difference to the rows that they have."""
         if live in self._views:
-            self._engine.close(self._unfollow(live))
+            former = self._unfollow(live)
+            self._engine.close(former)
+            self.tables.leave(tables_of(former.shape.select))
         self._follow(live, view)
         ops = difference(live.entries, buckets.entries)
         if ops:
@@ -183,7 +197,8 @@ class LiveServer:
     def _renew(self, live: LiveView) -> None:
         """Compute the rows of an open view anew. Raises: NotReadyError where that has to be tried again."""
         try:
-            self._open(live, self._tables(live))
+            self.tables.check(live.select)
+            self._open(live)
         except NotReadyError:
             if self._stop or self._rows.failure is not None:
                 with self.lock:
@@ -197,7 +212,7 @@ class LiveServer:
 
     def check_settled(self, live: LiveView) -> None:
         """Raises: NotReadyError while its rows are computed anew, and are therefore of an earlier version."""
-        if live in self._renewals:
+        if self._renewals.is_frozen(live):
             raise NotReadyError("live query: its rows are computed anew. Try again later")
 
     def close(self, live: LiveView) -> None:
@@ -205,7 +220,7 @@ class LiveServer:
         self._renewals.discard(live)
         if live in self._views:
             self._engine.close(self._unfollow(live))
-            self.tables.leave(tables_of(live.select))
+        self.tables.leave(_names_of(live))
 
     def follow(self, follower: Follower) -> None:
         """Tell it of versions from now on. The caller holds the lock."""
@@ -252,17 +267,30 @@ class LiveServer:
         if self._showing not in {None, live}:
             raise QueryError("window: the listener of another query moves it; its own one, or a thread, is needed")
         self.check_settled(live)
-        own = self._engine.open(self._views[live].shape.select, max_rows=live.max_rows, shared=False)
+        live.select = replace(live.select, skip=skip, limit=limit)
+        try:
+            own = self._engine.open(self._views[live].shape.select, max_rows=live.max_rows, shared=False)
+        except NotReadyError:  # the rows that are kept are few: others are read from the table
+            self._renewals.add(live, frozen=True)
+            return
+        ops = self._engine.move_window(own, skip, limit)
+        if ops is None:  # these rows are not kept
+            self._engine.close(own)
+            self._renewals.add(live, frozen=True)
+            return
         self._engine.close(self._unfollow(live))
         self._follow(live, own)
-        ops = self._engine.move_window(own, skip, limit)
-        live.select = own.shape.select
         if own.operator.failure is not None:
             self._end(live, own.operator.failure)
         elif ops:
             self._show(live, ops, self.version)
         if live in self._views:
             self._recomputed(live)
+
+    def settle(self, live: LiveView) -> None:
+        """Wait until the rows of a view are those of now; a listener does not. Raises: NotReadyError."""
+        if self._publisher != threading.get_ident():
+            self.wait(None, False, _PATIENCE_S, live)
 
     def explain(self, live: LiveView) -> QueryPlan:
         """The plan of an open view. Raises: NotReadyError."""
@@ -276,7 +304,7 @@ class LiveServer:
 
         def reached() -> bool:
             return (
-                (live is None or live not in self._renewals)
+                (live is None or not self._renewals.is_frozen(live))
                 and (self.version.exact or not exact)
                 and (wanted is None or self.version.covers(wanted))
             )
@@ -335,7 +363,7 @@ class LiveServer:
         self._forget_all()
         self._state = "unknown"
         for live in lives:
-            self._renewals.add(live)
+            self._renewals.add(live, frozen=True)
             live.state = "unknown"
 
     def _forget_all(self) -> None:
@@ -356,7 +384,7 @@ class LiveServer:
                 if table is None:
                     self._renewals.discard(live)
                     live._fail(error)
-                elif table in tables_of(live.select):
+                elif table in _names_of(live):
                     self._end(live, error)
             if table is None:
                 self._failure = error
@@ -369,6 +397,8 @@ class LiveServer:
         for name, error in failed.items():  # its queries end, and the next one reads it anew
             self._fail(error, name)
             self.tables.unload(name)
+        self._renew_all(self.tables.renewed)
+        self.tables.renewed = []
         self._publish(deltas, version)
         self._check_answers()
         self._tell()
@@ -376,7 +406,7 @@ class LiveServer:
 
     def _tell(self) -> None:
         """Tell all views their state, and followers the version. The caller has the lock."""
-        is_whole = not self._renewals and not self.tables.is_stale()
+        is_whole = not self._renewals.any_frozen() and not self.tables.is_stale()
         state: Literal["unknown", "complete"] = "complete" if is_whole else "unknown"
         if state != self._state:
             self._state = state
@@ -389,6 +419,8 @@ class LiveServer:
     def _publish(self, deltas: Deltas, version: Version) -> None:
         found = self._engine.apply(deltas) if deltas else []
         self.version = version
+        if deltas:
+            self._renew_all(self._engine.spent)
         for view, ops in found:
             for live in list(self._lives.get(view, ())):
                 if self._views.get(live) is not view:  # a listener has closed it, or moved its window
@@ -400,6 +432,12 @@ class LiveServer:
         self._moved.notify_all()
         if deltas:
             self._tell_actions(version)
+
+    def _renew_all(self, views: list[View]) -> None:
+        """Open views anew, for whose windows too few rows are kept: the other rows are in the table."""
+        for view in views:
+            for live in self._lives.get(view, ()):
+                self._renewals.add(live, frozen=view.operator.is_short)
 
     def _tell_actions(self, version: Version) -> None:
         """Tell the actions of a batch to those that asked for them."""
@@ -438,6 +476,11 @@ class LiveServer:
             self.close(live)
 
 
+def _names_of(live: LiveView) -> set[str]:
+    """The tables of a query by the names that they are loaded by."""
+    return tables_of(live.select if live.view is None else live.view.shape.select)
+
+
 def _filled(view: View) -> Buckets:
     """The rows of a view as they are now."""
     buckets = Buckets()
@@ -448,12 +491,3 @@ def _filled(view: View) -> Buckets:
 def _shown(error: Exception, where: str = "live queries") -> Exception:
     """An error as readers get it."""
     return error if isinstance(error, EddyError) else QueryError(f"{where}: {error!r}")
-
-
-def _tables_named(select: Select) -> list[Table]:
-    """The tables of a query, each once. Raises: QueryError for one that is named in two ways."""
-    found = sorted(columns_read(select), key=lambda table: table.name)
-    for one, two in pairwise(found):
-        if one.name == two.name:
-            raise QueryError(f"table '{one.name}': it is named by key={one.key!r} and key={two.key!r}; one is needed")
-    return found

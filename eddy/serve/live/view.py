@@ -75,6 +75,9 @@ class Server(Protocol):
     def move_window(self, view: "LiveView[Any]", skip: int, limit: int | None) -> None:
         """Show other rows."""
 
+    def settle(self, live: "LiveView[Any]") -> None:
+        """Wait until the rows of a view are those of now."""
+
     def explain(self, view: "LiveView[Any]") -> QueryPlan:
         """The plan of an open view."""
 
@@ -110,7 +113,7 @@ class LiveView(Generic[R]):
         self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
         self._listeners: list[Callable[[Patch], None]] = []
         self._rows: Any = None
-        self._rows_of = -1
+        self._number = 0  # of changes of its rows
 
     @property
     def version(self) -> Version:
@@ -122,8 +125,7 @@ class LiveView(Generic[R]):
 
         Raises: as `rows`.
         """
-        with self._server.lock:
-            return self.rows, self.version
+        return self._current()
 
     @property
     def rows(self) -> R:
@@ -131,12 +133,25 @@ class LiveView(Generic[R]):
 
         Raises: QueryError where it is closed, has ended with an error, or has a row that is not of its type.
         """
+        return self._current()[0]
+
+    def _current(self) -> tuple[R, Version]:
+        """The result with its version. It is nested without the lock: others get their patches meanwhile."""
         with self._server.lock:
             self._check()
-            if self._rows is None:
-                self._rows = typed(self._plain_rows(), self._kind)
-            found: R = self._rows
-            return found
+            view, version, number, found = self.view, self._server.version, self._number, self._rows
+            entries = {} if found is not None else self._copied()
+        if found is None:
+            assert view is not None
+            found = typed(nested(entries, view.shape, view.operator.root.id, self.max_rows), self._kind)
+            with self._server.lock:
+                if self._number == number:
+                    self._rows = found
+        return found, version
+
+    def _copied(self) -> dict[str, list[Entry]]:
+        """Its rows by buckets, in lists of their own. The caller holds the lock."""
+        return {bucket: list(rows) for bucket, rows in self._buckets.entries.items()}
 
     def _plain_rows(self) -> Any:
         """The result as plain data. The caller holds the lock."""
@@ -157,11 +172,13 @@ class LiveView(Generic[R]):
         """Show other rows at the root: the difference comes as a patch. Raises: QueryError."""
         if type(skip) is not int or skip < 0 or not (limit is None or (type(limit) is int and limit >= 0)):
             raise QueryError(f"window(skip={skip!r}, limit={limit!r}): numbers of rows are needed")
+        self._server.settle(self)
         with self._server.lock:
             self._check()
             if self.select.aggregates and not self.select.group:
                 raise QueryError("window: a query of one row has no window to move")
             self._server.move_window(self, skip, limit)
+        self._server.settle(self)
 
     def explain(self) -> QueryPlan:
         """How the query is kept up to date: its operators with their rows and costs, and which choices were made.
@@ -194,20 +211,21 @@ class LiveView(Generic[R]):
 
     @property
     def entries(self) -> dict[str, list[Entry]]:
-        """The rows of its buckets; to be read with the lock of the server."""
+        """The rows of its buckets; to be read with the lock of the server, and not to be changed."""
         return self._buckets.entries
 
     def _begin(self, view: View, buckets: Buckets) -> None:
         """The server has opened it, with these rows."""
         self.view, self.state = view, "complete"
         self._buckets = buckets
-        self._seen.entries = {bucket: list(rows) for bucket, rows in buckets.entries.items()}
+        self._seen.entries = self._copied()
 
     def _take(self, ops: Sequence[Op], version: Version) -> None:
         """A patch of the server, which holds its lock."""
         patch = Patch(tuple(ops), version)
         self._buckets.apply(ops)
         self._rows = None
+        self._number += 1
         self._queued += len(ops)
         if self._queued > _MAX_OPS:
             self._queue.clear()
@@ -247,7 +265,7 @@ class LiveView(Generic[R]):
         """The next patch, None where there is none yet. The caller holds the lock."""
         if self._late:
             ops = difference(self._seen.entries, self._buckets.entries)
-            self._seen.entries = {bucket: list(rows) for bucket, rows in self._buckets.entries.items()}
+            self._seen.entries = self._copied()
             self._late, self._queued = False, 0
             if ops:
                 return Patch(tuple(ops), self._server.version)

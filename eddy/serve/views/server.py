@@ -58,7 +58,8 @@ def served(
     check_tls(tls)
     listener = listen(endpoint)
     try:
-        views = Views(topology, log, state_dir=state_dir, max_wait_s=max_wait_s, queries=queries)
+        table_rows = (limits or Limits()).table_rows
+        views = Views(topology, log, state_dir=state_dir, max_wait_s=max_wait_s, queries=queries, table_rows=table_rows)
     except BaseException:
         listener.close()
         raise

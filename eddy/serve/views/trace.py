@@ -15,8 +15,8 @@ import msgspec
 from eddy.errors import QueryError
 from eddy.serve.views.key_text import key_of_text
 from eddy.serve.views.views import Snapshot, Views
-from eddy.topology.plan import Block, Node, Plan
-from eddy.topology.tracing.bags import Row, identity
+from eddy.topology.bags import Row, identity
+from eddy.topology.plan import Node, Plan
 from eddy.topology.tracing.derivation import Derivation, derive
 from eddy.topology.tracing.evaluation import Evaluation
 from eddy.topology.tracing.text import text_of
@@ -73,7 +73,7 @@ def trace(views: Views, plan: Plan, name: str, key: str, limit: int = 500, max_r
 
 def _step(plan: Plan, name: str) -> Node:
     found: dict[str, Node] = {sink.topic: sink for sink in plan.sinks()}
-    found |= {node.name: node for node in plan.nodes if not isinstance(node, Block)}
+    found |= {node.name: node for node in plan.nodes if node.is_collection}
     if name not in found:
         raise QueryError(f"trace: there is no step '{name[:200]}'; one of {', '.join(sorted(found))} is needed")
     return found[name]

@@ -19,6 +19,7 @@ from typing import Any
 from eddy.connectors.log import Log
 from eddy.errors import ConnectorError, EddyError, QueryError
 from eddy.operators.views.action import Action
+from eddy.serve.live.loading import TABLE_ROWS
 from eddy.serve.live.server import LiveServer
 from eddy.serve.live.view import Checks, LiveView
 from eddy.serve.views.catalog import Catalog, catalog_of
@@ -78,6 +79,7 @@ class Views:
         max_wait_s: seconds that committed records wait for a cut before they are shown without one.
         cache_bytes: memory for blocks of the store on disk.
         queries: the named queries that clients may ask for.
+        table_rows: the rows of a table that live queries have in memory; of a larger one they can show windows alone.
 
     Raises: ConfigurationError where topics of the user's do not exist; StateError; TopologyError.
     """
@@ -91,7 +93,9 @@ class Views:
         max_wait_s: float = 2.0,
         cache_bytes: int = 64 << 20,
         queries: Queries | None = None,
+        table_rows: int = TABLE_ROWS,
     ) -> None:
+        self._table_rows = table_rows
         self.queries = queries or Queries()
         self._given, self._log = log, log.reopened()
         try:
@@ -248,7 +252,7 @@ class Views:
         """The server of live queries over these tables, begun by the first call."""
         with self._live_lock:
             if self._live is None:
-                self._live = LiveServer(self.catalog, self.rows, self.wanted)
+                self._live = LiveServer(self.catalog, self.rows, self.wanted, self._table_rows)
             return self._live
 
     @property
@@ -288,6 +292,7 @@ def views(
     max_wait_s: float = 2.0,
     cache_bytes: int = 64 << 20,
     queries: Queries | None = None,
+    table_rows: int = TABLE_ROWS,
 ) -> Views:
     """Read the tables of an application: see `Views`, which has the arguments.
 
@@ -301,4 +306,12 @@ def views(
     ...     views.wait().exact, views["names"].get("ada")
     (True, None)
     """
-    return Views(topology, log, state_dir=state_dir, max_wait_s=max_wait_s, cache_bytes=cache_bytes, queries=queries)
+    return Views(
+        topology,
+        log,
+        state_dir=state_dir,
+        max_wait_s=max_wait_s,
+        cache_bytes=cache_bytes,
+        queries=queries,
+        table_rows=table_rows,
+    )

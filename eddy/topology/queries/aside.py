@@ -7,10 +7,14 @@
 Operators that another query has begun meanwhile are not shared with that one. Nothing is changed before `join`.
 """
 
+from collections.abc import Iterator, Mapping
+from typing import Protocol
+
 from eddy.errors import NotReadyError
 from eddy.operators.views.dataflow import Operator
+from eddy.operators.views.first_rows import PassingRows
 from eddy.operators.views.patch import Op
-from eddy.operators.views.values import Flat
+from eddy.operators.views.values import Flat, Row
 from eddy.topology.queries.engine import LiveQueries
 from eddy.topology.queries.planning import View, tables_of
 from eddy.topology.queries.syntax import Select
@@ -23,20 +27,36 @@ _LONG = 20_000
 
 def is_long(engine: LiveQueries, select: Select) -> bool:
     """Whether operators of a query over many rows are still to be made."""
-    rows = sum(len(engine.tables[name].rows) for name in tables_of(select))
-    return rows >= _LONG and not engine.has_begun(select)
+    tables = [engine.tables[name] for name in tables_of(select)]
+    is_passing = any(isinstance(table, PassingRows) for table in tables)
+    return (is_passing or sum(len(table.rows) for table in tables) >= _LONG) and not engine.has_begun(select)
+
+
+class Scan(Protocol):
+    """Reads the rows of a table that is not in memory, once."""
+
+    def rows(self) -> Iterator[tuple[Flat, Row]]:
+        """The rows by key."""
+
+    def close(self) -> None:
+        """Read no more."""
 
 
 class Aside:
     """One query on its way. `close` it in the end, with the lock."""
 
-    def __init__(self, engine: LiveQueries, select: Select) -> None:
+    def __init__(self, engine: LiveQueries, select: Select, scans: "Mapping[str, Scan] | None" = None) -> None:
+        """`scans` of passing tables read their rows, as they are now or will be before `join`."""
         self._main, self._select = engine, select
         self._tables = {name: engine.tables[name] for name in sorted(tables_of(select))}
-        self._journals: dict[str, set[Flat]] = {name: set() for name in self._tables}
+        self._journals: dict[str, dict[Flat, Row | None]] = {name: {} for name in self._tables}
+        self._scans = scans or {}
         self._own = LiveQueries()
         for name, table in self._tables.items():
-            self._own.load(name, dict(table.rows))
+            if isinstance(table, PassingRows):
+                self._own.load_passing(name, self._scans[name].rows, table.name)
+            else:
+                self._own.load(name, dict(table.rows))
             table.journals.append(self._journals[name])
 
     @property
@@ -52,17 +72,15 @@ class Aside:
     def join(self) -> list[Op]:
         """Let the engine keep the view up to date. Returns the patch of all changes since the beginning.
 
-        Raises: NotReadyError where a table was read anew; QueryError where the view has too many rows.
+        Raises: NotReadyError where a table was read anew, or too few rows are left for a window; QueryError where the
+        view has too many rows.
         """
         for name, table in self._tables.items():
             if self._main.tables.get(name) is not table:
                 raise NotReadyError(f"live query: table '{name}' has to be read anew. Try again")
-        deltas = {
-            name: {key: self._tables[name].rows.get(key) for key in journal}
-            for name, journal in self._journals.items()
-            if journal
-        }
-        patches = dict(self._own.apply(deltas))
+        patches = dict(self._own.apply({name: journal for name, journal in self._journals.items() if journal}))
+        if self.view.operator.is_short:
+            raise NotReadyError("live query: too many of its rows have gone meanwhile. Try again")
         if self.view.operator.failure is not None:
             raise self.view.operator.failure
         found: dict[Operator, Operator] = {self._own.tables[name]: table for name, table in self._tables.items()}
@@ -73,3 +91,5 @@ class Aside:
         """Keep no journal any more."""
         for name, table in self._tables.items():
             table.journals = [journal for journal in table.journals if journal is not self._journals[name]]
+        for scan in self._scans.values():
+            scan.close()

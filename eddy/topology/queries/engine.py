@@ -9,14 +9,15 @@
 Equal queries share one view, and all queries share what is equal in their plans.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
 from eddy.errors import QueryError
 from eddy.operators.views.action import Action, unseen
 from eddy.operators.views.dataflow import Dataflow, Operator, TableRows
-from eddy.operators.views.nest import ViewOperator
+from eddy.operators.views.first_rows import FirstRows, PassingRows
+from eddy.operators.views.nest import TooManyRowsError, ViewOperator
 from eddy.operators.views.patch import Op
 from eddy.operators.views.values import Flat, Row
 from eddy.topology.queries.planning import MAX_ROWS, View, bounds_of, open_view, plan_view, tables_of
@@ -38,6 +39,8 @@ class LiveQueries:
         self._logged: dict[View, list[TableRows]] = {}
         self.actions: dict[View, list[Action]] = {}
         """The actions of the latest batch, by view, of those that are logged."""
+        self.spent: list[View] = []
+        """The views of the latest batch that have to be opened anew, as too few rows are kept for their windows."""
 
     @property
     def tables(self) -> dict[str, TableRows]:
@@ -50,6 +53,22 @@ class LiveQueries:
     def load(self, name: str, rows: dict[Flat, Row]) -> None:
         """Add a table with its rows by key, in the form of `flat_key` of the key's columns."""
         self._dataflow.tables[name] = TableRows(rows, name)
+
+    def load_passing(self, name: str, scan: Callable[[], Iterable[tuple[Flat, Row]]], shown: str) -> None:
+        """Add a table whose rows are not in memory, with its name for readers. Only windows at the root can read it."""
+        self._dataflow.tables[name] = PassingRows(scan, shown)
+
+    def exhaust(self, name: str) -> list[View]:
+        """The changes of a passing table are not known: its views, which have to be opened anew."""
+        found: list[View] = []
+        for operator in self._dataflow.tables[name].dependents:
+            if isinstance(operator, FirstRows):
+                operator.exhaust()
+        for view in self._by_operator.values():
+            if view.operator.is_short:
+                self._part_with(view)
+                found.append(view)
+        return found
 
     def unload(self, name: str) -> None:
         """Forget a table. Raises: QueryError while a query reads it."""
@@ -64,7 +83,7 @@ class LiveQueries:
         """
         identity = _identity(select, max_rows)
         view = self._shared.get(identity) if shared else None
-        if view is None or view.operator.failure is not None:
+        if view is None or view.operator.failure is not None or view.operator.is_low:
             view = open_view(select, self._dataflow, max_rows)
             self._by_operator[view.operator] = view
             if shared:
@@ -72,12 +91,27 @@ class LiveQueries:
         view.users += 1
         return view
 
+    def open_at_once(self, select: Select, max_rows: int, at_once: int) -> View | None:
+        """The same for a view that is open already, or has at most `at_once` rows; None for others."""
+        view = self._shared.get(_identity(select, max_rows))
+        if (view is not None and not view.operator.is_low) or max_rows <= at_once:
+            return self.open(select, max_rows=max_rows)
+        try:
+            view = open_view(select, self._dataflow, at_once)
+        except TooManyRowsError:
+            return None
+        view.operator.max_rows = max_rows
+        view.users = 1
+        self._by_operator[view.operator] = self._shared[_identity(select, max_rows)] = view
+        return view
+
     def has_begun(self, select: Select) -> bool:
         """Whether all operators of a query are there, but for its view. Raises: QueryError."""
-        if _identity(select, MAX_ROWS) in self._shared:
+        known = self._shared.get(_identity(select, MAX_ROWS))
+        if known is not None and not known.operator.is_low:
             return True
         empty = Dataflow()
-        empty.tables = {name: TableRows({}, name) for name in self.tables}
+        empty.tables = {name: _empty(table) for name, table in self.tables.items()}
         return all(operator.identity in self._dataflow for operator in plan_view(select, empty).operators)
 
     def adopt(self, other: "LiveQueries", view: View, found: Mapping[Operator, Operator]) -> None:
@@ -92,11 +126,15 @@ class LiveQueries:
         view.users -= 1
         if not view.users:
             del self._by_operator[view.operator]
-            identity = _identity(view.shape.select, view.operator.max_rows)
-            if self._shared.get(identity) is view:
-                del self._shared[identity]
+            self._part_with(view)
             self._logged.pop(view, None)
             view.close()
+
+    def _part_with(self, view: View) -> None:
+        """Share it with no more queries."""
+        identity = _identity(view.shape.select, view.operator.max_rows)
+        if self._shared.get(identity) is view:
+            del self._shared[identity]
 
     def log(self, view: View) -> None:
         """From now on keep the actions of each batch on a view, until it is closed."""
@@ -112,9 +150,13 @@ class LiveQueries:
         called = self._dataflow.step(deltas)
         self.actions = {view: self._actions(view) for view in self._logged}
         found = []
+        self.spent = []
         for operator in called:
             if isinstance(operator, ViewOperator):
                 view = self._by_operator.get(operator)
+                if view is not None and operator.is_low:
+                    self._part_with(view)
+                    self.spent.append(view)
                 if view is not None and (operator.ops or operator.failure is not None):
                     found.append((view, operator.ops))
             operator.end()
@@ -124,15 +166,23 @@ class LiveQueries:
         seen = view.operator.actions or []
         return seen + unseen(seen, self._logged[view])
 
-    def move_window(self, view: View, skip: int, limit: int | None) -> list[Op]:
-        """Show other rows of an unshared view: the patch that leads to them."""
+    def move_window(self, view: View, skip: int, limit: int | None) -> list[Op] | None:
+        """Show other rows of an unshared view: the patch that leads to them; None where it has to be opened anew."""
         select = msgspec.structs.replace(view.shape.select, skip=skip, limit=limit)
+        bounds = bounds_of(select, view.order)
+        if not view.operator.root.level.ordered.covers(bounds):
+            return None
         view.shape.select = select
-        view.operator.move_window(bounds_of(select, view.order), lambda operator: None)
+        view.operator.move_window(bounds, lambda operator: None)
         view.operator.step(lambda operator: None)
         ops = view.operator.ops
         view.operator.end()
         return ops
+
+
+def _empty(table: TableRows) -> TableRows:
+    """A table of the same kind without rows."""
+    return PassingRows(tuple, table.name) if isinstance(table, PassingRows) else TableRows({}, table.name)
 
 
 def _identity(select: Select, max_rows: int) -> tuple[int, str]:

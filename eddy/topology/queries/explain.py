@@ -12,6 +12,7 @@ import msgspec
 
 from eddy.operators.views.dataflow import Operator
 from eddy.operators.views.filter import Filter
+from eddy.operators.views.first_rows import FirstRows
 from eddy.operators.views.groups import Groups
 from eddy.operators.views.nest import Level
 from eddy.topology.queries.planning import Shape, View, constants_of, exists_in
@@ -93,6 +94,8 @@ class _Explanation:
 
     def _sorted(self, level: Level, shape: Shape, is_chosen: bool) -> QueryPlan:
         select, ordered = shape.select, level.ordered
+        if isinstance(ordered, FirstRows):
+            return self._first_rows(select, ordered)
         order = ", ".join(f"{'-' if each.descending else ''}{each.column}" for each in select.order)
         step = f"sort {select.table.name} by {order or 'key'}"
         rows = ordered.row_count()
@@ -106,6 +109,13 @@ class _Explanation:
             by = ", ".join(select.group) or "all rows"
             source = QueryPlan(f"groups by {by}", len(groups.rows), self._cost(groups, below.rows), reads=(below,))
         return QueryPlan(step, rows, self._cost(ordered, rows), note, (source,))
+
+    def _first_rows(self, select: Select, ordered: FirstRows) -> QueryPlan:
+        table, order = ordered.table.name, ", ".join(f"{'-' if e.descending else ''}{e.column}" for e in select.order)
+        where = "" if select.where is None else f" where {condition_text(select.where, table)}"
+        step = f"first rows of {table}{where} by {order or 'key'}"
+        note = "the other rows are not in memory"
+        return QueryPlan(step, ordered.row_count(), self._cost(ordered, ordered.scanned), note)
 
     def _source(self, table: str, where: Condition | None, operator: Operator) -> QueryPlan:
         """A table, or a filter of it."""

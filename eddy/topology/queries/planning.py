@@ -17,14 +17,25 @@ import msgspec
 from eddy.errors import QueryBuildError, QueryError
 from eddy.operators.views.dataflow import Dataflow, Operator, TableRows
 from eddy.operators.views.filter import Filter, MatchCount, RowIndex
+from eddy.operators.views.first_rows import FirstRows, PassingRows
 from eddy.operators.views.groups import Groups, hidden
 from eddy.operators.views.nest import Level, Nesting, ViewOperator
 from eddy.operators.views.ordered import Ordered
-from eddy.operators.views.values import Flat, Row, ascending, flat_key, like_pattern
+from eddy.operators.views.values import Flat, Row, ascending, flat_key, like_pattern, order_key
 from eddy.operators.views.window import Bounds
 from eddy.topology.queries.syntax import And, Compare, Condition, Exists, Nest, Or, Ref, Select
 
-__all__ = ["Shape", "View", "bounds_of", "constants_of", "exists_in", "open_view", "plan_view", "tables_of"]
+__all__ = [
+    "Shape",
+    "View",
+    "bounds_of",
+    "constants_of",
+    "exists_in",
+    "is_window",
+    "open_view",
+    "plan_view",
+    "tables_of",
+]
 
 MAX_ROWS = 1_000_000
 """The rows that a view holds at most, if nothing else is asked for."""
@@ -85,6 +96,22 @@ def exists_in(condition: Condition | None) -> list[Exists]:
     return [condition] if isinstance(condition, Exists) else []
 
 
+def is_window(select: Select) -> bool:
+    """Whether a query shows a bounded number of its table's rows, chosen by nothing but these rows themselves.
+
+    Then the rows of its table that are shown are all that has to be in memory.
+    """
+    elsewhere = tables_of(
+        msgspec.structs.replace(select, where=None, table=msgspec.structs.replace(select.table, name=""))
+    )
+    return (
+        select.bound is not None
+        and not select.aggregates
+        and not exists_in(select.where)
+        and select.table.name not in elsewhere
+    )
+
+
 def bounds_of(select: Select, position: Callable[[Row], Flat]) -> Bounds:
     """The window of a Select."""
     start = select.start
@@ -135,6 +162,8 @@ class _Planner:
     def plan(self, select: Select) -> None:
         self.constants, where = constants_of(select.where)
         by = tuple(column for column, _ in self.constants)
+        if isinstance(self._table(select.table.name), PassingRows):
+            where = select.where
         self.root, self.shape = self._level("", select, by, where, {}, {})
 
     def _shared(self, identity: tuple[Any, ...], make: Callable[[], Any]) -> Any:
@@ -155,10 +184,14 @@ class _Planner:
         bounded: dict[str, int],
     ) -> tuple[Level, Shape]:
         """The level of a Select whose rows are in buckets by the columns `by`."""
-        source = self._filter(select.table.name, where)
         table: TableRows = self._table(select.table.name)
+        if isinstance(table, PassingRows):
+            return self._planned(
+                name, select, self._first_rows(select, table, where), around, bounded, _columns(select)
+            )
+        source = self._filter(select.table.name, where)
         keys: tuple[str, ...] = select.table.key
-        columns = () if select.pluck is not None else select.columns
+        columns = _columns(select)
         identity: tuple[Any, ...] = (select.table.name, _text(where))
         if select.aggregates:
             measures = tuple((each.name, each.function, each.column) for each in select.aggregates)
@@ -171,6 +204,44 @@ class _Planner:
         ordered: Ordered = self._shared(
             ("ordered", *identity, keys, by, order), lambda: Ordered(source, table, keys, by, order)
         )
+        return self._planned(name, select, ordered, around, bounded, columns)
+
+    def _first_rows(self, select: Select, table: PassingRows, where: Condition | None) -> Ordered:
+        """The rows that the window of a Select needs, of a table that is not in memory."""
+        if not is_window(select):
+            raise QueryError(f"query: table '{table.name}' is not in memory, and only windows can read it so")
+
+        def refused(exists: Exists) -> Callable[[Row], bool]:
+            raise QueryError(f"query: table '{table.name}' is not in memory, and has no exists")
+
+        test: Callable[[Row], bool] = _predicate(And(()) if where is None else where, refused)
+        order = tuple((each.column, each.descending) for each in select.order)
+        keys = select.table.key
+        position = order_key(order, flat_key(keys))
+        bounds = bounds_of(select, position)
+        identity = (
+            "first",
+            select.table.name,
+            _text(where),
+            keys,
+            order,
+            repr(bounds.start),
+            bounds.skip,
+            bounds.limit,
+        )
+        found: Ordered = self._shared(identity, lambda: FirstRows(table, test, keys, order, bounds))
+        return found
+
+    def _planned(
+        self,
+        name: str,
+        select: Select,
+        ordered: Ordered,
+        around: Around,
+        bounded: dict[str, int],
+        columns: tuple[str, ...] | None,
+    ) -> tuple[Level, Shape]:
+        """The level of a Select over its sorted rows, with its nests."""
         level = Level(name, ordered, bounds_of(select, ordered.position), columns)
         shape = Shape(select, empty=_empty(select))
         if select.label is not None:
@@ -248,6 +319,11 @@ def constants_of(where: Condition | None) -> tuple[list[tuple[str, Any]], Condit
             rest.append(term)
     both: Condition | None = rest[0] if len(rest) == 1 else And(tuple(rest)) if rest else None
     return sorted(equal.items()), both
+
+
+def _columns(select: Select) -> tuple[str, ...] | None:
+    """The columns of a row that are shown; None for all."""
+    return () if select.pluck is not None else select.columns
 
 
 def _text(where: Condition | None) -> bytes:

@@ -11,36 +11,14 @@ from typing import Any
 
 import msgspec
 
-from eddy.topology.plan import (
-    Aggregate,
-    Binding,
-    Block,
-    Constant,
-    Count,
-    Exchange,
-    Join,
-    Merge,
-    Node,
-    OneRow,
-    Plan,
-    Recursion,
-    Reduce,
-    Sink,
-    Source,
-    TableJoin,
-    TopK,
-    Transform,
-    Variable,
-    WeightFunction,
-)
-from eddy.topology.tracing.bags import Row, groups, identity, made_of, pairs
+from eddy.topology.bags import Row, identity
+from eddy.topology.plan import Loop, Node, Plan
 from eddy.topology.tracing.evaluation import Evaluation
 
 __all__ = ["Derivation", "derive"]
 
 Input = tuple[Node, Row]
 _SHOWN_EACH = 20
-_GROUPED = (Count, Aggregate, Reduce, TopK, OneRow)
 
 
 class Derivation(msgspec.Struct, omit_defaults=True):
@@ -85,7 +63,7 @@ def derive(plan: Plan, evaluation: Evaluation, node: Node, row: Row, limit: int 
                 made.of[-1].append(below)
                 known = (source, identity(part))
                 if known in seen:
-                    below.repeated = not isinstance(source, Source | Constant)
+                    below.repeated = not source.begins
                 else:
                     seen.add(known)
                     todo.append((below, source, part))
@@ -97,14 +75,13 @@ class _Ways:
 
     def __init__(self, plan: Plan, evaluation: Evaluation) -> None:
         self._evaluation, self._bags = evaluation, evaluation.bags
-        self._loops: dict[Node, Recursion | Block] = {v: loop for loop in plan.loops() for v in loop.variables}
+        self._loops: dict[Node, Loop] = {v: loop for loop in plan.loops() for v in loop.variables}
         self._indexes: dict[Node, dict[Any, list[list[Input]]]] = {}
 
     def shown(self, node: Node, row: Row) -> Derivation:
         """A row by itself."""
-        is_loop = isinstance(node, Recursion)
-        iteration = self._evaluation.iteration(node, row) if is_loop else None
-        return Derivation(node.name, _does(node), row[0], row[1], self._bags[node].weight(row), iteration)
+        iteration = self._evaluation.iteration(node, row) if node.variables else None
+        return Derivation(node.name, node.does, row[0], row[1], self._bags[node].weight(row), iteration)
 
     def of(self, node: Node, row: Row) -> list[list[Input]]:
         """The ways to make a row: of each the inputs, past steps that only pass rows on."""
@@ -112,21 +89,16 @@ class _Ways:
         return sorted(found, key=lambda way: max((self._rank(*source) for source in way), default=0))
 
     def _rank(self, node: Node, row: Row) -> int:
-        return self._evaluation.iteration(node, row) if isinstance(node, Recursion) else 0
+        return self._evaluation.iteration(node, row) if node.variables else 0
 
     def _origin(self, node: Node, row: Row) -> Input:
         """The step that a row comes from, past those that pass it on."""
         while True:
-            if isinstance(node, Exchange | Sink):
-                node = node.inputs[0]
-            elif isinstance(node, Binding):
-                (block,) = node.inputs
-                assert isinstance(block, Block)
-                node = block.results[node.index]
-            elif isinstance(node, Variable):
-                loop = self._loops[node]
-                node = loop if isinstance(loop, Recursion) else loop.results[loop.variables.index(node)]
-            elif isinstance(node, Merge) and len(holding := self._holding(node, row)) == 1:
+            if node in self._loops:
+                node = self._loops[node].result_of(node)
+            elif node.same_rows_as is not None:
+                node = node.same_rows_as
+            elif node.passes and len(holding := self._holding(node, row)) == 1:
                 (node,) = holding
             else:
                 return node, row
@@ -135,56 +107,19 @@ class _Ways:
         return [source for source in node.inputs if row in self._bags[source]]
 
     def _direct(self, node: Node, row: Row) -> Iterable[list[Input]]:
-        if isinstance(node, Recursion):
+        if node.results:
             return [[(source, row)] for source in (*node.inputs, *node.results) if row in self._bags[source]]
-        if isinstance(node, Merge | Exchange | Sink | WeightFunction):
+        if node.passes:
             return [[(source, row)] for source in self._holding(node, row)]
-        if isinstance(node, Binding | Variable):
-            return [[self._origin(node, row)]]
+        origin = self._origin(node, row)
+        if origin[0] is not node:
+            return [[origin]]
         if node not in self._indexes:
             self._indexes[node] = self._index(node)
-        by_key = isinstance(node, (*_GROUPED, TableJoin))
-        return self._indexes[node].get(identity(row[0] if by_key else row), [])
+        return self._indexes[node].get(identity(row[0] if node.explained_by_key else row), [])
 
     def _index(self, node: Node) -> dict[Any, list[list[Input]]]:
         found: dict[Any, list[list[Input]]] = {}
-        if isinstance(node, Transform):
-            (source,) = node.inputs
-            for row, _ in self._bags[source]:
-                for made in made_of(node, row):
-                    found.setdefault(identity(made), []).append([(source, row)])
-        elif isinstance(node, Join):
-            left, right = node.inputs
-            for made, one, other, _ in pairs(node, self._bags[left], self._bags[right]):
-                found.setdefault(identity(made), []).append([(left, one), (right, other)])
-        elif isinstance(node, TableJoin):
-            for source in node.inputs:
-                for row, _ in self._bags[source]:
-                    found.setdefault(identity(row[0]), [[]])[0].append((source, row))
-        elif isinstance(node, _GROUPED):
-            (source,) = node.inputs
-            for key, rows in groups(self._bags[source]).items():
-                found[key] = [[(source, row)] for row, _ in rows]
+        for made, way in node.ways(*(self._bags[source] for source in node.inputs)):
+            found.setdefault(identity(made), []).append([(node.inputs[number], row) for number, row in way])
         return found
-
-
-def _does(node: Node) -> str:
-    if isinstance(node, Source):
-        return f"row of topic {node.topic}"
-    if isinstance(node, Transform):
-        return node.verb
-    if isinstance(node, WeightFunction):
-        return node.form
-    names: dict[type[Node], str] = {
-        Constant: "constant",
-        Join: "join",
-        TableJoin: "join",
-        Count: "count",
-        Aggregate: "aggregate",
-        Reduce: "reduce",
-        TopK: "selection",
-        OneRow: "only row",
-        Recursion: "recursion",
-        Merge: "union",
-    }
-    return names.get(type(node), type(node).__name__.lower())

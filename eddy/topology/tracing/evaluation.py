@@ -12,9 +12,9 @@ from itertools import islice
 from typing import Any
 
 from eddy.errors import QueryError
-from eddy.topology.plan import Binding, Block, Constant, Merge, Node, Plan, Recursion, Source
-from eddy.topology.scopes import Loop, Scopes
-from eddy.topology.tracing.bags import RULES, Bag, Row, identity
+from eddy.topology.bags import Bag, Row, identity
+from eddy.topology.plan import Loop, Node, Plan
+from eddy.topology.scopes import Scopes
 
 __all__ = ["Evaluation"]
 
@@ -35,6 +35,7 @@ class Evaluation:
         self, plan: Plan, wanted: Node, tables: Mapping[str, Iterable[Row]], max_rows: int = 5_000_000
     ) -> None:
         self._tables, self._left, self._scopes = tables, max_rows, Scopes(plan)
+        self._topics = {source: source.topic for source in plan.sources() if source.kind == "table"}
         self._left_to_make = _MADE_EACH * max_rows
         self.bags: dict[Node, Bag] = {}
         self.iterations: dict[Node, dict[Any, int]] = {}
@@ -59,29 +60,25 @@ class Evaluation:
         return needed
 
     def _evaluate(self, node: Node) -> None:
-        if isinstance(node, Recursion | Block):
-            self._loop(node)
+        if node.as_loop is not None:
+            self._loop(node.as_loop)
         else:
             self.bags[node] = self._made(node, [self.bags[source] for source in node.inputs])
 
     def _made(self, node: Node, inputs: list[Bag]) -> Bag:
-        if isinstance(node, Source) and node.kind == "table":
-            return self._bag((row, 1) for row in self._tables[node.topic] if row[0] is not None)
-        if isinstance(node, Constant):
-            return self._bag((row, 1) for row in node.rows)
-        if isinstance(node, Binding):
-            (block,) = node.inputs
-            assert isinstance(block, Block)
-            return self.bags[block.results[node.index]] if node.index < len(block.results) else Bag()
-        rule = RULES.get(type(node).__name__)
-        if rule is None or node.kind == "stream":
+        if node in self._topics:
+            return self._bag((row, 1) for row in self._tables[self._topics[node]] if row[0] is not None)
+        if node.same_rows_as is not None:
+            return self.bags[node.same_rows_as]
+        made = None if node.kind == "stream" else node.rows_from(*inputs)
+        if made is None:
             why = "is of facts, which no table tells" if node.kind == "stream" else "has an algorithm of its own"
             raise QueryError(
                 f"trace: step '{node.name}' {why}; steps of tables and relations are traced, with recursively and "
                 "mutually_recursive among them"
             )
         try:
-            return self._bag(rule(node, *inputs))
+            return self._bag(made)
         except QueryError:
             raise
         except Exception as error:
@@ -101,23 +98,18 @@ class Evaluation:
         return bag
 
     def _loop(self, loop: Loop) -> None:
-        inner = any(isinstance(node, Recursion | Block) for node in self._scopes.body[loop])
-        if isinstance(loop, Recursion) and not loop.nested and not inner and loop.kind != "stream":
+        inner = any(node.variables for node in self._scopes.body[loop])
+        if loop.waves and not inner and loop.kind != "stream":
             self._waves(loop)
         else:
             self._iterate(loop)
 
     def _turns(self, loop: Loop) -> tuple[int, bool]:
         """The number of iterations, and whether it is part of the answer."""
-        bound = loop.bound
-        limited = bound.max_depth is not None or bound.on_limit != "error"
-        if isinstance(loop, Block):
-            return (loop.iterations, True) if limited else (_PATIENCE, False)
-        depth = bound.limit if bound.max_depth is None else bound.max_depth
-        return (depth, True) if limited and depth is not None else (_PATIENCE, False)
+        return (loop.iterations, True) if loop.bound.by_depth else (_PATIENCE, False)
 
-    def _waves(self, loop: Recursion) -> None:
-        body = self._scopes.body[loop]
+    def _waves(self, loop: Loop) -> None:
+        body, (variable,), (result,) = self._scopes.body[loop], loop.variables, loop.results
         totals = {node: Bag() for node in body}
         first = self.iterations[loop] = {}
         x, frontier = Bag(), self.bags[loop.inputs[0]]
@@ -129,22 +121,19 @@ class Evaluation:
             if not len(frontier) or (turn == turns and is_answer):
                 break
             self._check(loop, turn, turns)
-            bags: dict[Node, Bag] = {loop.variable: frontier}
+            bags: dict[Node, Bag] = {variable: frontier}
             for node in body:
                 bags[node] = self._made(node, [self._inside(bags, node, source, turn) for source in node.inputs])
                 totals[node].add(bags[node])
-            frontier = bags[loop.result] if loop.result in bags else self._once(loop, turn)
+            frontier = bags[result] if result in bags else Bag() if turn else self.bags[result]
         self.bags |= totals
-        self.bags[loop.variable] = self.bags[loop] = x
+        self.bags[variable] = self.bags[loop] = x
 
     def _inside(self, bags: Mapping[Node, Bag], node: Node, source: Node, turn: int) -> Bag:
         """An input of a step in a wave: rows from outside of the loop are added once, and joined every time."""
         if source in bags:
             return bags[source]
-        return Bag() if isinstance(node, Merge) and turn else self.bags[source]
-
-    def _once(self, loop: Recursion, turn: int) -> Bag:
-        return Bag() if turn else self.bags[loop.result]
+        return Bag() if node.adds_up and turn else self.bags[source]
 
     def _iterate(self, loop: Loop) -> None:
         body = self._scopes.body[loop]
@@ -167,7 +156,7 @@ class Evaluation:
             if all(one.same(other) for one, other in zip(found, after, strict=True)):
                 break
             found = after
-        self.bags[loop] = found[0] if isinstance(loop, Recursion) else Bag()
+        self.bags[loop] = found[0] if loop.seeded else Bag()
 
     def _check(self, loop: Loop, turn: int, turns: int) -> None:
         if turn == turns:

@@ -20,9 +20,10 @@ from eddy import ConnectorError
 from eddy.connectors.broker import Broker, free_port, kafka_version, server
 from eddy.connectors.broker.ports import is_free
 from tests.kafka import OwnBroker, Secured, StartCluster
+from tests.waiting import wait_for
 
-WAIT_S = 30.0
-RETRYING = {"message.timeout.ms": 30_000, "reconnect.backoff.max.ms": 500}
+WAIT_S = 120.0
+RETRYING = {"message.timeout.ms": 120_000, "reconnect.backoff.max.ms": 500}
 
 
 def make_topic(client: dict[str, str], topic: str, copies: int = 1) -> None:
@@ -35,7 +36,7 @@ def outcome(client: dict[str, str], topic: str, value: str) -> KafkaError | None
     errors: list[KafkaError | None] = []
     producer = Producer({**client, **RETRYING, "acks": "all"})
     producer.produce(topic, value, on_delivery=lambda error, _: errors.append(error))
-    assert producer.flush(WAIT_S) == 0
+    wait_for(lambda: producer.flush(1.0) == 0, WAIT_S, f"the end of a write to {topic}")
     return errors[0]
 
 
@@ -47,9 +48,15 @@ def records(client: dict[str, str], topic: str, count: int) -> list[bytes]:
     """Read the first `count` records."""
     consumer = Consumer({**client, "group.id": "unused", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, 0, 0)])
-    messages = consumer.consume(count, WAIT_S)
+    found: list[bytes] = []
+
+    def all_there() -> bool:
+        found.extend(message.value() for message in consumer.consume(count - len(found), 1.0))
+        return len(found) == count
+
+    wait_for(all_there, WAIT_S, f"{count} records of {topic}")
     consumer.close()
-    return [message.value() for message in messages]
+    return found
 
 
 def test_data_is_kept_through_stop_kill_and_pause(own_broker: OwnBroker) -> None:
@@ -155,7 +162,8 @@ def test_secured_broker_asks_for_passwords_and_rights(secured_broker: Secured) -
     )
     admin = AdminClient(secured_broker.client())
     admin.create_acls([write])[write].result(WAIT_S)
-    send(secured_broker.client("eddy"), topic, "by eddy")
+    # the controller has the right before the broker does
+    wait_for(lambda: outcome(secured_broker.client("eddy"), topic, "by eddy") is None, WAIT_S, "the right to write")
     assert records(secured_broker.client(), topic, 2) == [b"by admin", b"by eddy"]
 
 
@@ -165,9 +173,8 @@ def test_three_nodes_go_on_when_one_is_killed(cluster: StartCluster) -> None:
     make_topic(client, "copied", copies=3)
     send(client, "copied", "to three")
     admin = AdminClient(client)
-    metadata = admin.list_topics("copied", timeout=WAIT_S)
-    assert len(metadata.brokers) == 3
-    leader = metadata.topics["copied"].partitions[0].leader
+    wait_for(lambda: len(admin.list_topics("copied", timeout=WAIT_S).brokers) == 3, WAIT_S, "three brokers")
+    leader = admin.list_topics("copied", timeout=WAIT_S).topics["copied"].partitions[0].leader
 
     three.nodes[leader - 1].kill()
     send(client, "copied", "to two")

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from eddy.connectors.broker.process import LOG, PID, claimed, gone, held, launch, process_id, send_signal
+from tests.waiting import wait_for
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 SLEEP = ["/bin/sleep", "60"]
 
 
@@ -25,14 +26,14 @@ def sleeper(tmp_path: Path) -> Iterator[int]:
     assert pid is not None
     yield pid
     send_signal(tmp_path, signal.SIGKILL)
-    assert gone(tmp_path, PATIENCE_S)
+    wait_for(lambda: gone(tmp_path, 1.0), PATIENCE_S, "the end of the process")
 
 
 def test_process_holds_the_lock_as_long_as_it_lives(tmp_path: Path, sleeper: int) -> None:
     assert held(tmp_path)
     assert process_id(tmp_path) == sleeper
     send_signal(tmp_path, signal.SIGKILL)
-    assert gone(tmp_path, PATIENCE_S)
+    wait_for(lambda: gone(tmp_path, 1.0), PATIENCE_S, "the end of the process")
     assert process_id(tmp_path) is None
 
 
@@ -41,7 +42,7 @@ def test_process_is_in_a_session_of_its_own_and_writes_a_log(tmp_path: Path) -> 
     with claimed(tmp_path) as lock:
         assert lock is not None
         launch([sys.executable, "-c", code], tmp_path, lock)
-    assert gone(tmp_path, PATIENCE_S)
+    wait_for(lambda: gone(tmp_path, 1.0), PATIENCE_S, "the end of the process")
     assert (tmp_path / LOG).read_text() == f"True\n{tmp_path}\n"
 
 

@@ -14,6 +14,7 @@ import msgspec
 from eddy.operators.views.patch import Buckets, Op
 from eddy.topology.queries.nested import nested
 from eddy.topology.queries.shapes import LevelShape, shape_of
+from tests.waiting import WaitTimeoutError, in_time
 
 __all__ = ["Client", "TornError", "asked"]
 
@@ -84,9 +85,10 @@ class Client:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=self._patience_s)
         try:
             headers = {"Content-Type": "application/json", **self._headers}
-            connection.request("POST", f"/v1/live/{self.stream}", json.dumps(change).encode(), headers)
-            answer = connection.getresponse()
-            body = answer.read()
+            with in_time("an answer to a change"):
+                connection.request("POST", f"/v1/live/{self.stream}", json.dumps(change).encode(), headers)
+                answer = connection.getresponse()
+                body = answer.read()
             return answer.status, json.loads(body) if body else None
         finally:
             connection.close()
@@ -106,7 +108,7 @@ class Client:
         self.asked[id_] = left | window
 
     def step(self) -> str:
-        """Take one event, or a comment, in. Returns its kind. Raises: TornError."""
+        """Take one event, or a comment, in. Returns its kind. Raises: TornError; WaitTimeoutError."""
         fields: dict[str, str] = {}
         try:
             for line in self._lines:
@@ -117,6 +119,8 @@ class Client:
                 fields[name] = value.removeprefix(" ")
             else:
                 raise TornError
+        except TimeoutError as error:
+            raise WaitTimeoutError(f"not in {self._patience_s:g} s: an event, or a comment") from error
         except (OSError, http.client.HTTPException, ValueError, AttributeError) as error:
             raise TornError from error
         if "event" not in fields:
@@ -166,7 +170,10 @@ class Client:
         return nested(self.views[id_].entries, shape, root)
 
     def until(self, done: Any, again: bool = False) -> None:
-        """Take events in until `done()`; connect again where the stream ends, if `again`."""
+        """Take events in until `done()`; connect again where the stream ends, if `again`.
+
+        Raises: TornError where it ends and may not; WaitTimeoutError.
+        """
         watch = threading.Timer(self._patience_s, self.close)
         watch.daemon = True
         watch.start()
@@ -174,8 +181,10 @@ class Client:
             while not done():
                 try:
                     self.step()
-                except TornError:
-                    if not again or not watch.is_alive():
+                except TornError as error:
+                    if not watch.is_alive():
+                        raise WaitTimeoutError(f"not in {self._patience_s:g} s: the events") from error
+                    if not again:
                         raise
                     try:
                         self.connect()

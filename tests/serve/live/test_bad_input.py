@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from msgspec import structs
 
 import eddy
 from eddy.serve.endpoint import endpoint_of
@@ -24,9 +25,7 @@ from tests.serve.live.test_http import Site, queries
 from tests.serve.views.conftest import PATIENCE_S, produce
 from tests.waiting import wait_for
 
-LIMITS = Limits(
-    connection_queries=50, client_queries=60, client_connections=5, rows=20_000, linger_s=0.0, retain_s=0.0, slow_s=2.0
-)
+LIMITS = Limits(connection_queries=50, client_queries=60, client_connections=5, rows=20_000, linger_s=0.0, retain_s=0.0)
 
 
 @queries.query
@@ -50,9 +49,14 @@ def broken(how: str) -> Any:
 
 
 @pytest.fixture
-def site() -> Iterator[Site]:
-    with ExitStack() as stack:
-        yield Site(stack, LIMITS)
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as made:
+        yield made
+
+
+@pytest.fixture
+def site(stack: ExitStack) -> Site:
+    return Site(stack, LIMITS)
 
 
 def code(page: Page) -> tuple[int, str]:
@@ -202,7 +206,8 @@ def test_large_rows_come_in_pages_and_disconnects_in_their_middle_leave_nothing(
     wait_for(lambda: threading.active_count() <= threads + 4, PATIENCE_S)  # the pool of the event loop stays
 
 
-def test_client_that_reads_nothing_is_cut_off_and_disturbs_nobody(site: Site) -> None:
+def test_client_that_reads_nothing_is_cut_off_and_disturbs_nobody(stack: ExitStack) -> None:
+    site = Site(stack, structs.replace(LIMITS, slow_s=2.0))
     rows = {f"n{n:05}": "x" * 1_000 for n in range(10_000)}
     site.write(dict(rows))
     idle = socket.socket()

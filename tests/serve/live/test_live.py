@@ -11,13 +11,17 @@ from typing import Any
 import pytest
 
 import eddy
+import eddy.serve.live.server as server_module
 import eddy.serve.live.view
+import eddy.serve.live.view as view_module
 import eddy.topology.queries.aside
+from eddy.operators.views import first_rows
+from eddy.operators.views.nest import Level
 from eddy.operators.views.patch import Buckets, Insert
-from eddy.serve.live import naming
+from eddy.serve.live import loading, naming
 from eddy.serve.live.renewals import Restarts
 from eddy.serve.live.server import LiveServer
-from eddy.serve.live.view import LiveView
+from eddy.serve.live.view import Checks, LiveView
 from eddy.serve.views.intake import table_prefix
 from eddy.serve.views.ordering import encode_key
 from eddy.serve.views.rows import Rows
@@ -27,7 +31,7 @@ from eddy.topology.queries.engine import LiveQueries
 from eddy.topology.queries.nested import nested
 from tests.serve.live.families import TREE, Family, Written, family, nodes, totals
 from tests.serve.views.conftest import PATIENCE_S, produce
-from tests.waiting import wait_for
+from tests.waiting import in_time, wait_for
 
 
 class Running(Family):
@@ -35,7 +39,7 @@ class Running(Family):
 
     def __init__(self, stack: ExitStack) -> None:
         self.log = stack.enter_context(closing(eddy.open_log()))
-        topology = family(f"app{uuid.uuid4().hex[:8]}")
+        self.topology = topology = family(f"app{uuid.uuid4().hex[:8]}")
         eddy.create_topics(topology, self.log)
         stack.enter_context(eddy.run(topology, self.log))
         self.views = stack.enter_context(eddy.views(topology, self.log))
@@ -162,11 +166,12 @@ def test_patches_come_to_coroutines_and_threads_and_listeners(running: Running) 
     other = running.views.live(roots).open()
     thread = threading.Thread(target=lambda: from_thread.extend(len(patch.ops) for patch in other))
     thread.start()
-    assert asyncio.run(asyncio.wait_for(follow(), PATIENCE_S)) == ["a", "b"]
+    with in_time("the patches"):
+        found = asyncio.run(asyncio.wait_for(follow(), PATIENCE_S))
+    assert found == ["a", "b"]
     wait_for(lambda: sum(from_thread) == 2, PATIENCE_S)
     other.close()
-    thread.join(PATIENCE_S)
-    assert not thread.is_alive()
+    wait_for(lambda: not thread.is_alive(), PATIENCE_S)
     assert sum(heard) == 2
 
 
@@ -436,9 +441,8 @@ def test_queries_begin_anew_after_an_error_and_readers_get_the_difference(
         server._take_whole()
         assert [view.state for view in views] == ["unknown"] * 4
         assert [row["id"] for row in whole.rows] == ["c", "b", "a"]
-        for refused in (lambda: window.window(limit=2), whole.explain):
-            with pytest.raises(eddy.NotReadyError, match="computed anew"):
-                refused()
+        with pytest.raises(eddy.NotReadyError, match="computed anew"):
+            whole.explain()
         with pytest.raises(eddy.NotReadyError, match="has not come"):
             whole.wait(timeout_s=0)
         closed.close()
@@ -518,7 +522,7 @@ def test_reader_that_waits_for_a_version_is_told_when_the_views_are_closed(runni
 
     thread = threading.Thread(target=wait)
     thread.start()
-    waits.wait(PATIENCE_S)
+    wait_for(waits.is_set, PATIENCE_S)
     running.views.close()
     wait_for(lambda: not thread.is_alive(), PATIENCE_S)
     assert "were closed" in str(found[0])
@@ -654,3 +658,129 @@ def test_row_that_queries_cannot_have_ends_those_of_its_table_until_it_is_gone(p
             assert views.read(docs) == []
             other.wait(produce(log, "others", {"a": b"{}"}), exact=True, timeout_s=PATIENCE_S)
             assert (other.rows, views.failure) == ([{"id": "a"}], None)
+
+
+@pytest.fixture
+def passing(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> Loaded:
+    """No table is small enough to be in memory for a window, and no row is kept beyond one."""
+    monkeypatch.setattr(loading, "_LARGE", 0)
+    monkeypatch.setattr(first_rows, "slack_of", lambda limit: 0)
+    return loaded
+
+
+def kept(view: eddy.LiveView) -> int:
+    """The rows in memory for a window."""
+    assert view.view is not None
+    rows = view.view.operator.root.level.ordered
+    assert isinstance(rows, first_rows.FirstRows)
+    return rows.row_count()
+
+
+def test_window_reads_the_table_for_rows_that_are_not_kept(passing: Loaded) -> None:
+    names = [f"n{i:02}" for i in range(40)]
+    passing.show(dict.fromkeys(names, "root"), {"n03": 3})
+    query = nodes.order_by(nodes.id).limit(3).nest(total=lambda row: totals.where(totals.id == row.id).one())
+    buckets = Buckets()
+    with LiveView(passing.server, query, 100) as view, LiveView(passing.server, query, 100) as other:
+        assert [row["id"] for row in view.rows] == names[:3]
+        assert (kept(view), len(passing.server._engine.tables["nodes~"].rows), view.view is other.view) == (3, 0, True)
+        assert "nodes" not in passing.server._engine.tables
+        assert "the other rows are not in memory" in str(view.explain())
+        buckets.apply([Insert("", index, *entry) for index, entry in enumerate(view.entries[""])])
+        buckets.entries |= {name: list(rows) for name, rows in view.entries.items() if name}
+        with passing.server.lock:
+            passing.show({"n01": None, "n30": None})
+            passing.server._take_whole()
+            assert (view.state, [row["id"] for row in view.rows]) == ("unknown", names[:3])
+        for each in (view, other):
+            each.wait(timeout_s=PATIENCE_S)
+            assert [row["id"] for row in each.rows] == ["n00", "n02", "n03"]
+        assert (view.rows[2]["total"], view.view is other.view, kept(view)) == ({"id": "n03", "count": 3}, True, 3)
+        for patch in patches(view):
+            buckets.apply(patch.ops)
+        assert rebuilt(view, buckets) == view.rows
+        view.window(skip=20, limit=4)
+        assert [row["id"] for row in view.rows] == ["n21", "n22", "n23", "n24"]
+        view.window(skip=21, limit=2)
+        assert [row["id"] for row in view.rows] == ["n22", "n23"]
+        assert [row["id"] for row in other.rows] == ["n00", "n02", "n03"]
+        passing.lose("nodes")
+        passing.show({"z": "root", "n05": "root"})
+        wait_for(lambda: [row["id"] for row in other.rows] == ["n05", "z"], PATIENCE_S)
+        wait_for(lambda: (view.rows, view.state) == ([], "complete"), PATIENCE_S)
+    passing.show({"n06": "root"})
+    wait_for(lambda: "nodes~" not in passing.server._engine.tables, PATIENCE_S)
+
+
+def test_table_beyond_the_bound_is_read_by_windows_alone(passing: Loaded) -> None:
+    passing.show({"a": "root", "b": "a", "c": "a"})
+    passing.server.tables.most_rows = 2
+    with LiveView(passing.server, nodes.order_by(-nodes.id).limit(2), 100) as view:
+        for query in (nodes, nodes.count(), totals.nest(same=lambda row: nodes.where(nodes.id == row.id))):
+            with pytest.raises(eddy.QueryError, match=r"has 3 rows, and at most 2 \(table_rows\)"):
+                LiveView(passing.server, query, 100).open()
+        with pytest.raises(eddy.QueryError, match="at most 2"):
+            LiveView(passing.server, nodes.limit(1), 100, Checks(every=1)).open()
+        assert [row["id"] for row in view.rows] == ["c", "b"]
+        view.window(limit=None)
+        with pytest.raises(eddy.QueryError, match="at most 2"):
+            _ = view.rows
+
+
+def test_many_different_windows_have_the_table_in_memory(passing: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "_WINDOWS", 2)
+    passing.show({f"n{i}": "root" for i in range(9)})
+    with ExitStack() as stack:
+        views = [
+            stack.enter_context(LiveView(passing.server, nodes.order_by(nodes.id).limit(size), 100))
+            for size in (1, 2, 2, 3, 4)
+        ]
+        tables = passing.server._engine.tables
+        assert [len(tables[name].dependents) for name in ("nodes~", "nodes")] == [2, 1]
+        passing.show({"n0": None, "n1": None, "a": "root"})
+        expected = [["a", "n2", "n3", "n4"][:size] for size in (1, 2, 2, 3, 4)]
+        wait_for(lambda: [[row["id"] for row in view.rows] for view in views] == expected, PATIENCE_S)
+
+
+def test_rows_that_are_read_while_others_wait_are_bounded(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By count: the rows shown between two moments at which the lock was free."""
+    monkeypatch.setattr(server_module, "_AT_ONCE", 6)
+    held: list[int] = []
+    shown, nest = Level.shown, view_module.nested
+
+    def counted(level: Level, row: Any) -> Any:
+        held[-1] += loaded.server.lock._is_owned()  # type: ignore[attr-defined]
+        return shown(level, row)
+
+    def nested_freely(*given: Any) -> Any:
+        assert not loaded.server.lock._is_owned()  # type: ignore[attr-defined]
+        return nest(*given)
+
+    loaded.show({f"n{i}": f"n{i // 3}" for i in range(1, 10)} | {"n0": "root"})
+    queries = [TREE, nodes.order_by(-nodes.id), nodes.order_by(-nodes.id).limit(8), nodes.order_by(-nodes.id).limit(5)]
+    with ExitStack() as stack:
+        first = [stack.enter_context(LiveView(loaded.server, query, 100)) for query in queries[:2]]
+        monkeypatch.setattr(Level, "shown", counted)
+        monkeypatch.setattr(view_module, "nested", nested_freely)
+        views = []
+        for query in queries:
+            held.append(0)
+            views.append(stack.enter_context(LiveView(loaded.server, query, 100)))
+        assert held[:2] == [0, 0]  # those of readers that were there
+        assert held[2:] == [0, 10]  # aside; at once, for the routes and for the rows
+        assert [view.view for view in views[:2]] == [view.view for view in first]
+        assert [row["id"] for row in views[2].rows] == [f"n{i}" for i in range(9, 1, -1)]
+        loaded.show({"n9": None})
+        wait_for(lambda: [row["id"] for row in views[2].rows] == [f"n{i}" for i in range(8, 0, -1)], PATIENCE_S)
+        wait_for(lambda: [row["id"] for row in views[3].rows] == [f"n{i}" for i in range(8, 3, -1)], PATIENCE_S)
+        assert views[0].rows == first[0].rows
+
+
+def test_bound_of_rows_in_memory_is_an_option(running: Running) -> None:
+    running.views.wait(running.write({"a": "root", "b": "root"}), timeout_s=PATIENCE_S)
+    assert len(running.views.read(nodes)) == 2
+    with eddy.views(running.topology, running.log, table_rows=1) as views:
+        views.wait(exact=True, timeout_s=PATIENCE_S)
+        with pytest.raises(eddy.QueryError, match="at most 1"):
+            views.read(nodes)
+        assert [row["id"] for row in views.read(nodes.order_by(-nodes.id).limit(1))] == ["b"]

@@ -13,14 +13,14 @@ import pytest
 import uvicorn
 
 from tests.serve.views.conftest import PATIENCE_S
-from tests.waiting import wait_for
+from tests.waiting import in_time, wait_for
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "web.py"
 
 
 def ask(url: str, body: Any = None) -> Any:
     request = urllib.request.Request(url, None if body is None else json.dumps(body).encode())
-    with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+    with in_time(f"an answer to {url}"), urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
         return json.loads(answer.read())
 
 
@@ -44,5 +44,4 @@ def test_a_web_application_reads_its_own_writes(tmp_path: Path, monkeypatch: pyt
             assert ask(f"{site}/tables/v1/tables/descendants/ann")["value"] == 3
         finally:
             server.should_exit = True
-            thread.join(PATIENCE_S)
-    assert not thread.is_alive()
+            wait_for(lambda: not thread.is_alive(), PATIENCE_S, "the end of the server")

@@ -45,7 +45,8 @@ class Site:
         return page.status, page.json["code"]
 
     def write(self, rows: Any) -> str:
-        return self.server.views.wait(produce(self.log, f"{self.name}-people", rows), timeout_s=PATIENCE_S).token
+        written = produce(self.log, f"{self.name}-people", rows)
+        return self.server.views.wait(written, exact=True, timeout_s=PATIENCE_S).token
 
 
 @pytest.fixture

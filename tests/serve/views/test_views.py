@@ -12,7 +12,7 @@ from eddy.connectors.log import Log, TopicSpec
 from eddy.serve.views.version import Version
 from tests.serve.views.conftest import PATIENCE_S, produce
 from tests.serve.views.topologies import bank, people
-from tests.waiting import Deadline
+from tests.waiting import Deadline, wait_for
 
 
 def rows_of(view: eddy.Views, table: str) -> dict[object, object]:
@@ -39,7 +39,7 @@ def test_tables_are_read_by_point_range_and_prefix(log: Log, name: str) -> None:
         assert rows_of(views, f"{name}-twice") == {"ada": 20, "bob": 20, "eve": 2}
         table = views["people"]
         assert (table.count(), views["counts"].count()) == (21, 3)
-        views.wait(produce(log, f"{name}-people", {"other": None}, 2), timeout_s=PATIENCE_S)
+        views.wait(produce(log, f"{name}-people", {"other": None}, 2), exact=True, timeout_s=PATIENCE_S)
         assert (views["people"].get("other"), views["counts"].get("eve")) == (None, None)
         assert table.count() == views["people"].count() == 20
 
@@ -75,7 +75,7 @@ def keeps_the_sum(log: Log, name: str, versions: int) -> None:
     with eddy.run(topology, log), eddy.views(topology, log, max_wait_s=PATIENCE_S) as views:
         thread.start()
         try:
-            written.wait(PATIENCE_S)
+            wait_for(written.is_set, PATIENCE_S, "a write")
             moved = set()
             for exact, _ in enumerate(views.versions(timeout_s=PATIENCE_S), 1):
                 with views.snapshot(exact=True, timeout_s=PATIENCE_S) as snapshot:
@@ -244,7 +244,8 @@ def test_a_waiting_coroutine_lets_others_run(local: Log, name: str, partitions: 
 
     async def reading() -> object:
         async with eddy.views(topology, local) as views:
-            waiting = asyncio.create_task(views.wait_async({f"{name}-people": {home: 1}}, timeout_s=PATIENCE_S))
+            wanted = {f"{name}-people": {home: 1}}
+            waiting = asyncio.create_task(views.wait_async(wanted, exact=True, timeout_s=PATIENCE_S))
             await asyncio.sleep(0.05)
             assert not waiting.done()
             await asyncio.to_thread(produce, local, f"{name}-people", {"a": b"ada"}, partitions)

@@ -14,14 +14,15 @@ from starlette.applications import Starlette
 import eddy
 from eddy.errors import QueryError, StateError
 from eddy.serve.page.routes import trace_route
+from eddy.topology.bags import identity
 from eddy.topology.plan import Node
-from eddy.topology.tracing.bags import identity
 from eddy.topology.tracing.derivation import Derivation, derive
 from eddy.topology.tracing.evaluation import Evaluation
 from eddy.topology.tracing.text import text_of
 from tests.client.site import Site
 from tests.serve.conftest import fetch
 from tests.topology.programs import family
+from tests.waiting import wait_for
 
 PATIENCE_S = 30.0
 S = eddy.String
@@ -230,7 +231,7 @@ def test_traces_that_wait_hold_no_thread_of_the_server_and_any_key_is_answered()
 
     def held(value: str) -> str:
         entered.set()
-        assert gate.wait(PATIENCE_S)
+        wait_for(gate.is_set, PATIENCE_S)
         return value
 
     topology = eddy.Topology("held")
@@ -246,7 +247,7 @@ def test_traces_that_wait_hold_no_thread_of_the_server_and_any_key_is_answered()
         entered.clear()
         with ThreadPoolExecutor(50) as pool:
             traces = [pool.submit(fetch, site.port, "/v1/trace/slow?key=a") for _ in range(50)]
-            assert entered.wait(PATIENCE_S)
+            wait_for(entered.is_set, PATIENCE_S)
             assert fetch(site.port, "/v1/tables/words").json["rows"] == [{"key": "a", "value": "b"}]
             gate.set()
             assert {trace.result().status for trace in traces} == {200}

@@ -1,0 +1,67 @@
+"""A window over a large table in a view server of its own: `python -m benchmarks.systems.live_memory FOLDER ROWS MODE`.
+
+MODE is `store`, as it is by default, or `memory`: then the table is loaded as for other queries. Prints one line of
+JSON: resident memory before and after, in bytes, and seconds until the first rows are there.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import eddy
+from benchmarks.systems.process import resident_bytes
+from eddy.serve.live import loading
+from eddy.serve.live.server import LiveServer
+from eddy.serve.live.view import LiveView
+from eddy.serve.views.intake import table_prefix
+from eddy.serve.views.ordering import encode_key
+from eddy.serve.views.rows import Rows
+from eddy.serve.views.version import Version
+from eddy.state.rocksdb import RocksDBStore
+
+_BATCH = 50_000
+items = eddy.live_table("items", key="id")
+
+
+def main(folder: Path, count: int, mode: str) -> dict[str, Any]:
+    """Open the window, and look at memory."""
+    if mode == "memory":
+        loading._LARGE = count + 1
+    topology, log = eddy.Topology("items"), eddy.open_log()
+    topology.table("items", key=eddy.String, value=eddy.Json())
+    eddy.create_topics(topology, log)
+    store = RocksDBStore(folder, "items", 64 << 20)
+    with eddy.views(topology, log) as views:
+        rows = Rows(store, ["items"])
+        if not rows.counts["items"]:
+            _fill(rows, views.catalog.table("items").key, count)
+        rows.say("")
+        server = LiveServer(views.catalog, rows, views.wanted)
+        before, begun = resident_bytes(), time.monotonic()
+        with LiveView(server, items.order_by(-items.rank).limit(100), 1_000) as view:
+            seconds = time.monotonic() - begun
+            right = [row["rank"] for row in view.rows] == list(range(count - 1, count - 101, -1))
+            found = {"before": before, "after": resident_bytes(), "seconds": seconds, "right": right}
+        server.stop()
+        rows.close()
+    log.close()
+    return found
+
+
+def _fill(rows: Rows, serde: Any, count: int) -> None:
+    prefix = table_prefix("items")
+    for begin in range(0, count, _BATCH):
+        numbers = range(begin, min(count, begin + _BATCH))
+        page = {
+            prefix + encode_key(serde, f"i{n:07}"): json.dumps(
+                {"rank": n * 7919 % count, "head": f"h{n % 1000}", "title": f"item number {n}"}
+            ).encode()
+            for n in numbers
+        }
+        rows.apply({"items": page}, {}, {}, Version({}, {}, exact=True, number=begin + 1), [])
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3])))

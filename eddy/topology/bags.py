@@ -1,0 +1,65 @@
+"""Bags of rows by their identity, for the evaluation of a plan from scratch."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+__all__ = ["Bag", "Row", "Way", "Weighted", "groups", "identity"]
+
+Row = tuple[Any, Any]
+Weighted = Iterable[tuple[Row, int]]
+Way = list[tuple[int, Row]]
+"""The rows that a row is made of, each with the number of the input that it is in."""
+
+
+def identity(value: Any) -> Any:
+    """The value if it can be hashed, else its text."""
+    try:
+        hash(value)
+    except TypeError:
+        return ("", repr(value))
+    return value
+
+
+class Bag:
+    """Rows with weights other than 0. Equal rows are one."""
+
+    def __init__(self, rows: Weighted = ()) -> None:
+        self._rows: dict[Any, tuple[Row, int]] = {}
+        self.add(rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[tuple[Row, int]]:
+        return iter(self._rows.values())
+
+    def __contains__(self, row: Row) -> bool:
+        return identity(row) in self._rows
+
+    def weight(self, row: Row) -> int:
+        """How often a row is present."""
+        return self._rows.get(identity(row), (row, 0))[1]
+
+    def add(self, rows: Weighted) -> None:
+        """Add the weights of rows."""
+        found = self._rows
+        for row, weight in rows:
+            key = identity(row)
+            total = weight + (found[key][1] if key in found else 0)
+            if total:
+                found[key] = row, total
+            else:
+                found.pop(key, None)
+
+    def same(self, other: "Bag") -> bool:
+        """Whether both hold the same rows, as often."""
+        return len(self) == len(other) and all(other.weight(row) == weight for row, weight in self)
+
+
+def groups(rows: Bag) -> dict[Any, list[tuple[Row, int]]]:
+    """The rows of each key that is there, by the key's identity."""
+    found: dict[Any, list[tuple[Row, int]]] = {}
+    for row, weight in rows:
+        if row[0] is not None:
+            found.setdefault(identity(row[0]), []).append((row, weight))
+    return found

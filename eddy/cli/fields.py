@@ -9,7 +9,7 @@ import msgspec
 from eddy.errors import DataError
 from eddy.serde import Bytes, Float64, Int64, Json, Serde, String
 
-__all__ = ["FIELD_TYPES", "FieldType"]
+__all__ = ["FIELD_TYPES", "FieldType", "object_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,14 @@ class FieldType:
     def to_json(self, value: Any) -> Any:
         """A decoded value as a JSON value."""
         return value.hex() if self.serde is Bytes else value
+
+
+def object_of(line: str) -> dict[str, Any]:
+    """The JSON object of a line. Raises: DataError."""
+    try:
+        return msgspec.json.decode(line, type=dict[str, Any])
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise DataError(f"no JSON object: {error}") from error
 
 
 def _json_text(value: Any) -> str:

@@ -10,9 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-import msgspec
-
-from eddy.cli.fields import FIELD_TYPES, FieldType
+from eddy.cli.fields import FIELD_TYPES, FieldType, object_of
 from eddy.errors import DataError
 
 __all__ = ["FORMATS", "Fields", "FileRecord", "Reader"]
@@ -107,10 +105,7 @@ class _Objects:
 
     def record(self, row: str) -> FileRecord:
         fields = self._fields
-        try:
-            found = msgspec.json.decode(row, type=dict[str, Any])
-        except (msgspec.MsgspecError, ValueError) as error:
-            raise DataError(f"no JSON object: {error}") from error
+        found = object_of(row)
         key, value = _field(found, fields.key or "key"), _field(found, fields.value or "value")
         return FileRecord(
             None if key is None else _encoded("key", fields.key_type.encode_json, key),

@@ -20,7 +20,7 @@ import click
 import msgspec
 
 from eddy.cli.consume import latest_records, read_records
-from eddy.cli.fields import FIELD_TYPES
+from eddy.cli.fields import FIELD_TYPES, object_of
 from eddy.cli.logs import Target, opened
 from eddy.connectors.log import Log
 from eddy.errors import ConnectorError, DataError
@@ -171,9 +171,9 @@ def _objects(path: pathlib.Path, lines: Iterable[str], declared: Sequence[Column
     for number, line in enumerate(lines, 1):
         if line.strip():
             try:
-                found.append((f"{path}:{number}", msgspec.json.decode(line, type=dict[str, Any])))
-            except msgspec.MsgspecError as error:
-                raise DataError(f"{path}:{number}: no JSON object: {error}") from error
+                found.append((f"{path}:{number}", object_of(line)))
+            except DataError as error:
+                raise DataError(f"{path}:{number}: {error}") from error
     return _named(found, declared, [])
 
 

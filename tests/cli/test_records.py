@@ -95,6 +95,7 @@ class TestProduce:
             ((), b"a\t1\nb\t\xff\n", "line 2: the value '\\udcff' is no string"),
             (("--timestamp", "3"), "a\t1\t2\na\t1\tlate\n", "line 2: the timestamp 'late' is no number"),
             (("--format", "jsonl"), '{"key":"a","value":"b"}\n[1]\n', "line 2: no JSON object"),
+            (("--format", "jsonl"), '{"key":"a","value":"b"}\n{"key":' + "[" * 20_000 + "\n", "line 2: no JSON object"),
             (("--format", "jsonl"), '{"key":"a","value":"b"}\n{"key":"c"}\n', "line 2: no field 'value' among ['key']"),
             (
                 ("--format", "jsonl"),

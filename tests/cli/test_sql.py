@@ -34,11 +34,12 @@ def edges(folder: pathlib.Path) -> pathlib.Path:
     return folder
 
 
-@pytest.mark.parametrize("name", ["no-utf-8.jsonl", "no-gzip.csv.gz", "cut.csv.gz", "changed.csv.gz"])
+@pytest.mark.parametrize("name", ["no-utf-8.jsonl", "deep.jsonl", "no-gzip.csv.gz", "cut.csv.gz", "changed.csv.gz"])
 def test_a_file_that_cannot_be_read_is_named(run: Command, folder: pathlib.Path, name: str) -> None:
     whole = bytearray(gzip.compress(b"a,b\n" + bytes(range(48, 58)) * 200))
     changed = whole[:10] + bytes(20) + whole[30:]
     data = {"no-utf-8.jsonl": b'{"a": "\xff"}\n', "no-gzip.csv.gz": b"a,b", "cut.csv.gz": whole[:-9]}
+    data["deep.jsonl"] = b'{"a": %b}' % (b"[" * 20_000)
     (folder / name).write_bytes(data.get(name, changed))
     shown = run("sql", "-t", f"t={name}", "-c", "SELECT 1 FROM t", status=1).stderr
     assert "[DATA]" in shown

@@ -5,6 +5,7 @@ import time
 
 import click
 
+from eddy.cli.options import timeout_option
 from eddy.cli.reset import reset
 from eddy.cli.status import print_status
 from eddy.cli.wait import wait_until_quiescent
@@ -37,7 +38,7 @@ def status(name: str | None, form: str) -> None:
 
 @click.command("wait", short_help="Wait until a topology has nothing left to do.")
 @_topology
-@click.option("--timeout", type=click.FloatRange(min=0), default=60.0, show_default=True, metavar="S")
+@timeout_option("Seconds to wait; then exit with status 1 and the reason.")
 def wait(name: str | None, timeout: float) -> None:
     """Wait until a hosted topology has processed all input and all its loops have ended.
 

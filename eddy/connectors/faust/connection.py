@@ -9,10 +9,11 @@ from eddy.config import Config
 from eddy.connectors.kafka import KafkaSettings
 from eddy.errors import ConfigurationError
 
-__all__ = ["config_of", "member_of", "settings_of"]
+__all__ = ["SCHEMES", "config_of", "member_of", "settings_of"]
 
+SCHEMES = ("kafka", "aiokafka")
+"""Those of broker addresses for Faust's aiokafka driver."""
 _PORT = 9092
-_SCHEMES = ("kafka", "aiokafka")
 
 
 def settings_of(app: AppT) -> KafkaSettings:
@@ -27,7 +28,7 @@ def settings_of(app: AppT) -> KafkaSettings:
             "them as settings of Kafka's. Write: eddy.faust.host(app, topology, log=eddy.kafka('HOST:PORT', "
             "security_protocol=…))"
         )
-    if strange := [url for url in conf.broker if url.scheme not in _SCHEMES or not url.host]:
+    if strange := [url for url in conf.broker if url.scheme not in SCHEMES or not url.host]:
         raise ConfigurationError(f"{name}: broker {strange[0]}; brokers as kafka://HOST:PORT are needed")
     servers = ",".join(f"{url.host}:{url.port or _PORT}" for url in conf.broker)
     return KafkaSettings.of(servers, environ={})

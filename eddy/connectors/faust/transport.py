@@ -18,13 +18,13 @@ import faust
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
+from eddy.connectors.faust.connection import SCHEMES
 from eddy.connectors.faust.feed import Feed
 from eddy.connectors.log import TopicPartition
 from eddy.errors import ConfigurationError
 
 __all__ = ["CommittedConsumer", "SourceTopic", "read_committed"]
 
-_SCHEMES = ("kafka", "aiokafka")
 _PAUSE_S = 0.005
 _WAIT_S = 0.1
 """How long a call waits for records, at most; partitions that become active meanwhile wait for its end."""
@@ -142,7 +142,7 @@ def read_committed(app: faust.App, feeds: Callable[[], Iterable[Feed]]) -> None:
 
     def configured(*_: Any, **__: Any) -> None:
         urls = app.conf.broker_consumer
-        if strange := [url for url in urls if url.scheme not in _SCHEMES]:
+        if strange := [url for url in urls if url.scheme not in SCHEMES]:
             raise ConfigurationError(
                 f"faust app '{app.conf.id}': the driver of {strange[0]} drops headers and timestamps, and has a "
                 "partitioner that differs with every process; Faust's aiokafka driver is needed. Write: "

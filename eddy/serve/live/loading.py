@@ -144,9 +144,11 @@ class LoadedTables:
         if not self._unused or not self.loading.acquire(blocking=False):
             return
         try:
-            for name in sorted(self._unused, reverse=True):  # passing rows first, then their filter
+            tables = self.engine.tables
+            begins = {name for name in self._unused if name in tables and tables[name].journals}  # a query over it
+            for name in sorted(self._unused - begins, reverse=True):  # passing rows first, then their filter
                 self._tidy_one(name)
-            self._unused.clear()
+            self._unused = begins
         finally:
             self.loading.release()
 

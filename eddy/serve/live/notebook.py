@@ -14,7 +14,7 @@ from typing import Any
 __all__ = ["frame_of", "html_of", "keep_shown"]
 
 _MAX_ROWS, _MAX_ALL, _MAX_DEPTH = 100, 1_000, 12
-_PAUSE_S = 0.2
+_PAUSE_S, _LOOK_S = 0.2, 1.0
 
 
 def html_of(rows: Any, told: str) -> str:
@@ -53,26 +53,27 @@ def frame_of(rows: Any) -> Any:
     return pandas.DataFrame(list(found))
 
 
-def keep_shown(shown: Callable[[], str | None], listen: Callable[[Callable[[Any], None]], Callable[[], None]]) -> None:
-    """Show HTML in the cell that runs, and show it anew after each patch, until `shown` gives None."""
+def keep_shown(
+    drawn: Callable[[], str],
+    is_open: Callable[[], bool],
+    listen: Callable[[Callable[[Any], None]], Callable[[], None]],
+) -> None:
+    """Show HTML in the cell that runs, and draw it again after each patch that `listen` tells of, while `is_open`."""
     display = importlib.import_module("IPython.display")
-    handle = display.display(display.HTML(shown() or ""), display_id=True)
-    if handle is None:  # not in a notebook
-        return
     changed = threading.Event()
     stop = listen(lambda patch: changed.set())
+    handle = display.display(display.HTML(drawn()), display_id=True)
+    if handle is None:  # not in a notebook
+        stop()
+        return
     pause = threading.Event()
 
     def follow() -> None:
-        while True:
-            changed.wait(5 * _PAUSE_S)
-            found = shown()
-            if found is None:
-                stop()
-                return
-            if changed.is_set():
-                changed.clear()
-                handle.update(display.HTML(found))
+        while is_open():
+            if changed.wait(_LOOK_S):
+                changed.clear()  # before the rows are read: a patch that comes meanwhile is drawn next
+                handle.update(display.HTML(drawn()))
                 pause.wait(_PAUSE_S)
+        stop()
 
     threading.Thread(target=follow, name="eddy-notebook", daemon=True).start()

@@ -333,7 +333,7 @@ class LiveView(Generic[R]):
 
     def _ipython_display_(self) -> None:
         """In a notebook: shows the rows, and keeps showing them while it is open."""
-        keep_shown(lambda: None if self._closed or self.error is not None else self._repr_html_(), self.listen)
+        keep_shown(self._repr_html_, lambda: not self._closed and self.error is None, self.listen)
 
     def open(self) -> "LiveView[R]":
         """Begin; `with` does it. Raises: QueryError for a query that does not fit the tables; NotReadyError."""

@@ -22,7 +22,7 @@ def key_of_text(table: ServedTable, text: str) -> Any:
             value = msgspec.json.decode(text)
             return tuple(value) if isinstance(value, list) else value
         return msgspec.json.decode(text, type=kind)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         if kind in (None, Any):
             return text
         raise QueryError(f"table '{table.name}': key {text[:80]!r} is no {table.key.name}: {error}") from error

@@ -97,10 +97,9 @@ class _Tables(dict[str, Iterable[Row]]):
 def _keys(text: str) -> list[Any]:
     """The keys that a text may mean: itself, and the value of its JSON."""
     try:
-        value = json.loads(text)
+        return [_hashable(json.loads(text)), text]
     except (ValueError, RecursionError):
         return [text]
-    return [_hashable(value), text]
 
 
 def _hashable(value: Any) -> Any:

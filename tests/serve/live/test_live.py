@@ -27,6 +27,7 @@ from eddy.serve.views.ordering import encode_key
 from eddy.serve.views.rows import Rows
 from eddy.serve.views.version import Version
 from eddy.state.memory import MemoryStore
+from eddy.topology.queries.aside import Aside
 from eddy.topology.queries.engine import LiveQueries
 from eddy.topology.queries.nested import nested
 from tests.serve.live.families import TREE, Family, Written, family, nodes, totals
@@ -725,6 +726,27 @@ def test_table_beyond_the_bound_is_read_by_windows_alone(passing: Loaded) -> Non
         view.window(limit=None)
         with pytest.raises(eddy.QueryError, match="at most 2"):
             _ = view.rows
+
+
+def test_table_stays_while_a_query_begins_over_it(passing: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+    passing.show({"a": "root", "b": "root"})
+    former = LiveView(passing.server, nodes.limit(1), 100).open()
+    opens, calls = Aside.open, []
+
+    def meanwhile(aside: Aside, max_rows: int) -> Any:
+        calls.append(aside)
+        former.close()
+        passing.show({"a": "b"})
+        with passing.server.lock:
+            passing.server._take_whole()
+        return opens(aside, max_rows)
+
+    monkeypatch.setattr(Aside, "open", meanwhile)
+    with LiveView(passing.server, nodes.order_by(-nodes.id).limit(2), 100) as view:
+        assert [row["parent"] for row in view.rows] == ["root", "b"]
+    assert len(calls) == 1
+    passing.show({"c": "root"})
+    wait_for(lambda: "nodes~" not in passing.server._engine.tables, PATIENCE_S)
 
 
 def test_many_different_windows_have_the_table_in_memory(passing: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:

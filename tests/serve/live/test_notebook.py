@@ -1,14 +1,14 @@
 """Live views in notebooks: as HTML that follows, and as frames."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
 import eddy
-from eddy.serve.live.notebook import html_of
+from eddy.serve.live.notebook import html_of, keep_shown
 from tests.serve.views.conftest import produce
 from tests.waiting import wait_for
 
@@ -76,16 +76,42 @@ def test_frame_has_the_rows_and_their_columns(shelf: Shelf) -> None:
         assert number.to_pandas().to_dict("records") == [{"value": 2}]
 
 
-def test_cell_follows_the_view_while_it_is_open(shelf: Shelf) -> None:
+@pytest.fixture
+def cell() -> Iterator[list[str]]:
+    """The HTML that a notebook's cell has shown, one after the other."""
     shell = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell.instance()
     shown: list[str] = []
     publish = shell.display_pub.publish
     shell.display_pub.publish = lambda data, *args, **options: shown.append(data.get("text/html", ""))
-    try:
-        with shelf.views.live(folders) as view:
-            view._ipython_display_()
-            shelf.write({"new": {"name": "a new folder"}})
-            wait_for(lambda: "a new folder" in shown[-1], PATIENCE_S, "the new row in the cell")
-    finally:
-        shell.display_pub.publish = publish
-        type(shell).clear_instance()
+    yield shown
+    shell.display_pub.publish = publish
+    type(shell).clear_instance()
+
+
+def test_cell_follows_the_view_while_it_is_open(shelf: Shelf, cell: list[str]) -> None:
+    with shelf.views.live(folders) as view:
+        view._ipython_display_()
+        shelf.write({"new": {"name": "a new folder"}})
+        wait_for(lambda: "a new folder" in cell[-1], PATIENCE_S, "the new row in the cell")
+
+
+def test_patch_that_comes_while_rows_are_drawn_is_shown_too(cell: list[str]) -> None:
+    rows, told, is_open = ["first"], list[Callable[[Any], None]](), [True]
+
+    def patch(row: str) -> None:
+        rows.append(row)
+        told[0](None)
+
+    def drawn() -> str:
+        now = rows[-1]
+        if now == "second":
+            patch("third")
+        return now
+
+    keep_shown(drawn, lambda: bool(is_open), lambda function: told.append(function) or told.clear)  # type: ignore[func-returns-value]
+    assert cell == ["first"]
+    patch("second")
+    wait_for(lambda: cell[-1] == "third", PATIENCE_S, "the last row in the cell")
+    is_open.clear()
+    wait_for(lambda: not told, PATIENCE_S, "the end of listening")
+    assert cell == ["first", "second", "third"]  # nothing is drawn again without a patch

@@ -84,6 +84,21 @@ def test_record_that_does_not_decode_is_left_out_and_named(
     assert caplog.text.count("a record is left out: the value b'no number' is no int64") == 1
 
 
+@pytest.mark.parametrize("key", ["[" * 3_000, "[" * 400 + "]" * 400])
+def test_key_that_is_nested_deep_is_answered(local: LocalLog, name: str, key: str) -> None:
+    topology = eddy.Topology(name)
+    table = topology.table(f"{name}-pairs", key=eddy.Json(), value=eddy.String, name="pairs")
+    table.to_relation().map(lambda key, value: (1, value), name="ones").group_by_key().count("sizes")
+    eddy.create_topics(topology, local)
+    with eddy.run(topology, local), served(endpoint_of("0"), topology, local) as server:
+        server.views.wait(exact=True, timeout_s=PATIENCE_S)
+        assert fetch(server.port, f"/v1/tables/pairs/{key}").status == 404
+        assert fetch(server.port, f"/v1/tables/pairs?from={key}").status == 200
+        assert fetch(server.port, f"/v1/tables/sizes/{key}").status in {400, 404}
+        assert fetch(server.port, f"/v1/trace/pairs?key={key}").status == 200
+        assert fetch(server.port, f"/v1/trace/ones?key={key}").status == 200
+
+
 def test_many_keys_are_of_one_version_though_they_are_looked_up_in_slices(
     local: LocalLog, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

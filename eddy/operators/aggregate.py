@@ -17,7 +17,7 @@ from operator import itemgetter, length_hint
 from typing import Any
 
 from eddy.errors import DataError
-from eddy.operators.batch import Batch, Row, keys_of, unhashable
+from eddy.operators.batch import Batch, Row, keys_of, repeated, unhashable
 from eddy.operators.context import Context
 from eddy.operators.keyed import Keyed
 from eddy.operators.operator import State
@@ -80,6 +80,7 @@ class Count(Keyed):
 
 
 _SIGNED = itemgetter(1)
+_ONCE = range(1)
 _MUTABLE = (list, dict, set, bytearray)
 
 
@@ -200,7 +201,7 @@ class Aggregate(Keyed):
             function = self._adder if weight > 0 else self._subtractor
             assert function is not None
             aggregate = groups[key]
-            for _ in range(abs(weight)):
+            for _ in _ONCE if weight == 1 else repeated((key, value), weight, f"aggregate '{self.name}'"):
                 old = self._initial() if aggregate is None else aggregate
                 aggregate = function(key, value, old)
                 self._check(aggregate, old, key)

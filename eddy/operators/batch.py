@@ -19,7 +19,19 @@ from typing import Any
 
 from eddy.errors import DataError
 
-__all__ = ["EMPTY", "Batch", "Row", "ZSet", "concat", "consolidate", "keys_of", "merge_into", "retracted", "unhashable"]
+__all__ = [
+    "EMPTY",
+    "Batch",
+    "Row",
+    "ZSet",
+    "concat",
+    "consolidate",
+    "keys_of",
+    "merge_into",
+    "repeated",
+    "retracted",
+    "unhashable",
+]
 
 Row = tuple[Any, Any]
 """(key, value)."""
@@ -209,3 +221,19 @@ def retracted(row: Row, weight: int, where: str) -> DataError:
         f"{where}: row {row!r} is there {weight} times; only present rows can be retracted. "
         "Use minus() for a difference"
     )
+
+
+_MOST_EQUAL = 10_000_000
+
+
+def repeated(row: Row, weight: int, where: str) -> range:
+    """A number for each of `weight` equal rows, for functions that take one row at a time.
+
+    Raises: DataError where there are so many that this would not end: ways in a graph multiply with each fork.
+    """
+    if abs(weight) > _MOST_EQUAL:
+        raise DataError(
+            f"{where}: row {row!r} is there {abs(weight):,} times, and is folded once for each; at most "
+            f"{_MOST_EQUAL:,} are. Use count(), which adds up, or distinct() before it"
+        )
+    return range(abs(weight))

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from eddy.operators.batch import Batch, retracted
+from eddy.operators.batch import Batch, repeated, retracted
 from eddy.operators.context import Context
 from eddy.operators.keyed import Keyed
 from eddy.operators.nested_operators import Function
@@ -99,13 +99,13 @@ def counting(key: Any, values: Mapping[Any, int]) -> dict[Any, int]:
     return {sum(values.values()): 1}
 
 
-def folding(initial: Callable[[], Any], adder: Callable[[Any, Any, Any], Any]) -> Function:
-    """The fold of all rows."""
+def folding(name: str, initial: Callable[[], Any], adder: Callable[[Any, Any, Any], Any]) -> Function:
+    """The fold of all rows, by the step `name`."""
 
     def fold(key: Any, values: Mapping[Any, int]) -> dict[Any, int]:
         aggregate = initial()
         for value, weight in values.items():
-            for _ in range(weight):
+            for _ in repeated((key, value), weight, f"aggregate '{name}'"):
                 aggregate = adder(key, value, initial() if aggregate is None else aggregate)
         return {} if aggregate is None else {aggregate: 1}
 

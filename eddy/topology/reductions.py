@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from eddy.operators import aggregate, reduce, weight_functions
+from eddy.operators.batch import repeated
 from eddy.operators.one_row import OneRow as OneRowOperator
 from eddy.operators.one_row import one_row
 from eddy.operators.operator import Operator
@@ -126,7 +127,7 @@ class Aggregate(_Reduction):
     @property
     def grouping(self) -> Grouping:
         """The fold of all rows."""
-        return Grouping(reduce.folding(self.initial, self.adder))
+        return Grouping(reduce.folding(self.name, self.initial, self.adder))
 
     def operator(self, states: States) -> Operator:
         """A table of aggregates, and one of their numbers of rows where rows are retracted."""
@@ -145,7 +146,7 @@ class Aggregate(_Reduction):
         for found in groups(inputs[0]).values():
             key, total = found[0][0][0], self.initial()
             for (_, value), weight in found:
-                for _ in range(weight):
+                for _ in repeated((key, value), weight, f"aggregate '{self.name}'"):
                     total = self.adder(key, value, self.initial() if total is None else total)
             if total is not None:
                 yield (key, total), 1

@@ -9,6 +9,7 @@ from hypothesis import example, given
 from eddy.errors import DataError
 from eddy.operators.aggregate import Aggregate, Count
 from eddy.operators.context import OUTSIDE
+from eddy.operators.reduce import folding
 from tests import oracle
 from tests.operators.bench import MEMORIES, Bench, Wiring, batch, built, deltas, facts, live, stories
 
@@ -166,3 +167,13 @@ def _law(build: Any, wanted: Any, memory: str, story: Any) -> None:
         assert bench.integral == oracle.rows_of(wanted(total))
 
     live(build, MEMORIES[memory], [(what, {"in": batch(delta)}) for what, delta in whole], check)
+
+
+def test_so_many_equal_rows_that_a_fold_would_not_end_are_refused() -> None:
+    """The ways through forty diamonds in a row, say: a million million."""
+    ways, told = 2**40, r"row \('a', 1\) is there 1,099,511,627,776 times.* Use count\(\)"
+    with pytest.raises(DataError, match=f"aggregate 's': {told}"):
+        Bench(built(total_of)).epoch(**{"in": batch([(("a", 1), ways)])})
+    with pytest.raises(DataError, match=f"aggregate 'n': {told}"):
+        folding("n", lambda: 0, lambda key, value, total: total + value)("a", {1: ways})
+    assert Bench(built(count)).epoch(**{"in": batch([(("a", 1), ways)])}) == {("a", ways): 1}

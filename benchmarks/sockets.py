@@ -49,6 +49,7 @@ class _Seen:
     late_s: list[float] = field(default_factory=list)
     snapshots: int = 0
     at: float = 0.0
+    opening: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(8))
 
 
 def measure(queries: int, streams: int, seconds: int) -> Measured:
@@ -111,7 +112,8 @@ async def _stream(port: int, owners: range, seen: _Seen) -> None:
         whole, separator, left = (left + data).rpartition(b"\n\n")
         whole += separator
         if name := _NAME.search(whole):
-            await _open(port, name[1].decode(), owners)
+            async with seen.opening:  # a server has few connections beside its streams
+                await _open(port, name[1].decode(), owners)
         seen.snapshots += whole.count(b"event: snapshot\n")
         seen.late_s += [now - float(at) for at in _AT.findall(whole)]
     writer.close()

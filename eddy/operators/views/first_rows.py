@@ -24,9 +24,12 @@ __all__ = ["FirstRows", "PassingRows", "slack_of"]
 _SLACK, _MOST_SLACK = 100, 10_000
 
 
-def slack_of(limit: int) -> int:
-    """The rows that are kept beyond those of a window, of so many rows."""
-    return min(max(limit, _SLACK), _MOST_SLACK)
+def slack_of(limit: int, scanned: int) -> int:
+    """The rows that are kept beyond those of a window of `limit` rows, over a table of `scanned` rows.
+
+    At least a tenth of the table, up to 10,000: so a table of 100,000 rows is read again after 5,000 deletions, not 50.
+    """
+    return min(max(limit, _SLACK, scanned // 10), _MOST_SLACK)
 
 
 class PassingRows(TableRows):
@@ -68,10 +71,10 @@ class FirstRows(Ordered):
         self.position = order_key(order, flat_key(key_columns))
         self._tail = 2 * len(key_columns)
         self.needed = bounds.skip + bounds.limit
-        self._slack = slack_of(bounds.limit)
-        self._size = max(1, self.needed + self._slack)
         self.scanned = 0
-        found = heapq.nsmallest(self._size + 1, self._passing(table.scan()))
+        found = heapq.nsmallest(self.needed + _MOST_SLACK + 1, self._passing(table.scan()))
+        self._slack = slack_of(bounds.limit, self.scanned)
+        self._size = max(1, self.needed + self._slack)
         self._kept = {position[-self._tail :]: row for position, row in found[: self._size]}
         self._olds: dict[Flat, Row | None] = {}
         self.bucket = SortedBucket([position for position, _ in found[: self._size]])

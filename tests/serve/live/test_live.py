@@ -665,7 +665,7 @@ def test_row_that_queries_cannot_have_ends_those_of_its_table_until_it_is_gone(p
 def passing(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> Loaded:
     """No table is small enough to be in memory for a window, and no row is kept beyond one."""
     monkeypatch.setattr(loading, "_LARGE", 0)
-    monkeypatch.setattr(first_rows, "slack_of", lambda limit: 0)
+    monkeypatch.setattr(first_rows, "slack_of", lambda limit, scanned: 0)
     return loaded
 
 

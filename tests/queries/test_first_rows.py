@@ -173,6 +173,14 @@ def test_rows_that_are_kept_are_bounded_and_others_are_read_once_the_slack_is_us
     assert not engine.has_begun(docs.order_by(docs.id).limit(50).syntax)
 
 
+def test_row_that_a_window_starts_after_is_not_counted_as_one_of_its_rows() -> None:
+    rows = {_key({"id": i}): {"id": i} for i in range(500)}
+    engine, view, kept = opened(rows, docs.order_by(docs.id).start({"id": 0}).limit(2))
+    assert kept.row_count() == 103
+    engine.apply({"docs": {_key({"id": i}): None for i in range(2, 103)}})  # of its rows there is one, 103 is not kept
+    assert (view.operator.is_short, engine.spent) == (True, [view])
+
+
 def test_query_that_needs_other_rows_cannot_read_a_passing_table() -> None:
     engine = LiveQueries()
     engine.load_passing("docs", tuple, "docs")

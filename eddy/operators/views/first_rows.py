@@ -41,6 +41,8 @@ class PassingRows(TableRows):
     def __init__(self, scan: "Callable[[], Iterable[tuple[Flat, Row]]]", name: str = "") -> None:
         super().__init__({}, name)
         self.scan = scan
+        self.losses = 0
+        """How often changes have passed that are not known."""
 
     def take(self, delta: "dict[Flat, Row | None]") -> None:  # type: ignore[override]
         """Let changes pass."""
@@ -70,7 +72,7 @@ class FirstRows(Ordered):
         self._test, self._order, self._from = test, order_of(order), bounds.start
         self.position = order_key(order, flat_key(key_columns))
         self._tail = 2 * len(key_columns)
-        self.needed = bounds.skip + bounds.limit
+        self.needed = _needed(bounds)
         self.scanned = 0
         found = heapq.nsmallest(self.needed + _MOST_SLACK + 1, self._passing(table.scan()))
         self._slack = slack_of(bounds.limit, self.scanned)
@@ -106,7 +108,7 @@ class FirstRows(Ordered):
 
     def covers(self, bounds: Bounds) -> bool:
         """Whether these rows are enough for a window that is moved."""
-        return bounds.limit is not None and bounds.skip + bounds.limit <= self.needed and not self.is_spent
+        return bounds.limit is not None and _needed(bounds) <= self.needed and not self.is_spent
 
     def open(self, values: Flat, bounds: Bounds, owner: Owner) -> Window:
         """A window that is told of changes until it is closed. The values are part of the test."""
@@ -184,3 +186,9 @@ class FirstRows(Ordered):
                 self.bucket.remove(position)
                 del self._kept[position[-self._tail :]]
             self._end = self.bucket.positions[-1]
+
+
+def _needed(bounds: Bounds) -> int:
+    """The rows that a window needs: with that at its start, which it may leave out."""
+    assert bounds.limit is not None
+    return bounds.skip + bounds.limit + (bounds.start is not None and not bounds.inclusive)

@@ -136,7 +136,7 @@ class LoadedTables:
             self._unused.add(name)
 
     def leave(self, names: Iterable[str]) -> None:
-        """A query that read these has closed."""
+        """A query that read these has closed, or could not be opened."""
         self._unused.update(name for name in names if name.endswith(_PASSING) or name in self._filters)
 
     def tidy(self) -> None:
@@ -199,17 +199,21 @@ class LoadedTables:
         with self._lock:
             name = select.table.name
             passing = renamed(select, {name: name + _PASSING})
-            may_pass = may_pass and is_window(select) and name not in self._namings
+            may_pass = may_pass and name not in self._namings and self._is_small_window(select)
             passes = may_pass and self._prefers_passing(name, passing)
             for each in tables_of(select) - {name if passes else ""}:
                 count = self._rows.counts[self.served(each).name]
                 if each not in self._namings and count > self.most_rows:
                     raise QueryError(
                         f"table '{each}': it has {count:,} rows, and at most {self.most_rows:,} (table_rows) of a "
-                        "table that a query reads are held in memory. Write a query with a limit, without exists and "
-                        "aggregates, that reads the table once, or raise table_rows"
+                        "table that a query reads are held in memory. Write a query with a skip and limit of fewer, "
+                        "without exists and aggregates, that reads the table once, or raise table_rows"
                     )
             return passing if passes else select
+
+    def _is_small_window(self, select: Select) -> bool:
+        """Whether no more rows have to be kept for a query than of a table; those that it skips are kept too."""
+        return is_window(select) and select.skip + (select.bound or 0) <= self.most_rows
 
     def _prefers_passing(self, name: str, passing: Select) -> bool:
         count = self._rows.counts[self.served(name).name]

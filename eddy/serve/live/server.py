@@ -121,18 +121,23 @@ class LiveServer:
         """Open a query; one that takes long only if it may begin now. Returns whether it is open."""
         with self.tables.loading:  # to the end: another query must not load a table under other names meanwhile
             select = self.tables.chosen(live.select, may_pass=live.checks.every is None)
-            self.tables.load_all(select)
-            with self.lock:
-                self._take_whole()
-                self.check()
-                self.tables.check_loaded(select)
-                view = self._open_at_once(select, live.max_rows)
-                if view is not None:
-                    self._begin(live, view, self._rows_of(view))
-                    return True
-                if not begin_long:
-                    return False
-                aside = Aside(self._engine, select, self.tables.scans(select))
+            try:
+                self.tables.load_all(select)
+                with self.lock:
+                    self._take_whole()
+                    self.check()
+                    self.tables.check_loaded(select)
+                    view = self._open_at_once(select, live.max_rows)
+                    if view is not None:
+                        self._begin(live, view, self._rows_of(view))
+                        return True
+                    if not begin_long:
+                        return False
+                    aside = Aside(self._engine, select, self.tables.scans(select))
+            except BaseException:
+                with self.lock:
+                    self.tables.leave(tables_of(select))
+                raise
         self._open_aside(live, aside)
         return True
 
@@ -165,12 +170,13 @@ class LiveServer:
         finally:
             with self.lock:
                 aside.close()
+                self.tables.leave(aside.tables)  # they are kept while the query reads them
 
     def _begin(self, live: LiveView, view: View, buckets: Buckets) -> None:
         """From now on a view is kept up to date; these are its rows. The caller has the lock."""
-        if live.is_closed:
+        if live.is_closed or live.error is not None:  # perhaps a listener of its failed while it was computed anew
             self._engine.close(view)
-            raise QueryError("live query: it was closed while it was opened; an open one is needed")
+            raise live.error or QueryError("live query: it was closed while it was opened; an open one is needed")
         if live in self._renewals:
             self._replace(live, view, buckets)
             return

@@ -7,11 +7,11 @@
 Operators that another query has begun meanwhile are not shared with that one. Nothing is changed before `join`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
 from eddy.errors import NotReadyError
-from eddy.operators.views.dataflow import Operator
+from eddy.operators.views.dataflow import Operator, TableRows
 from eddy.operators.views.first_rows import PassingRows
 from eddy.operators.views.patch import Op
 from eddy.operators.views.values import Flat, Row
@@ -51,6 +51,7 @@ class Aside:
         self._tables = {name: engine.tables[name] for name in sorted(tables_of(select))}
         self._journals: dict[str, dict[Flat, Row | None]] = {name: {} for name in self._tables}
         self._scans = scans or {}
+        self._losses = {name: _losses(table) for name, table in self._tables.items()}
         self._own = LiveQueries()
         for name, table in self._tables.items():
             if isinstance(table, PassingRows):
@@ -58,6 +59,11 @@ class Aside:
             else:
                 self._own.load(name, dict(table.rows))
             table.journals.append(self._journals[name])
+
+    @property
+    def tables(self) -> Iterable[str]:
+        """The names of the tables that it reads."""
+        return self._tables
 
     @property
     def engine(self) -> LiveQueries:
@@ -76,7 +82,7 @@ class Aside:
         view has too many rows.
         """
         for name, table in self._tables.items():
-            if self._main.tables.get(name) is not table:
+            if self._main.tables.get(name) is not table or _losses(table) != self._losses[name]:
                 raise NotReadyError(f"live query: table '{name}' has to be read anew. Try again")
         patches = dict(self._own.apply({name: journal for name, journal in self._journals.items() if journal}))
         if self.view.operator.is_short:
@@ -93,3 +99,8 @@ class Aside:
             table.journals = [journal for journal in table.journals if journal is not self._journals[name]]
         for scan in self._scans.values():
             scan.close()
+
+
+def _losses(table: TableRows) -> int:
+    """How often the journal of a table has missed changes."""
+    return table.losses if isinstance(table, PassingRows) else 0

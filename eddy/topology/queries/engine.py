@@ -61,7 +61,10 @@ class LiveQueries:
     def exhaust(self, name: str) -> list[View]:
         """The changes of a passing table are not known: its views, which have to be opened anew."""
         found: list[View] = []
-        for operator in self._dataflow.tables[name].dependents:
+        table = self._dataflow.tables[name]
+        assert isinstance(table, PassingRows)
+        table.losses += 1
+        for operator in table.dependents:
             if isinstance(operator, FirstRows):
                 operator.exhaust()
         for view in self._by_operator.values():
@@ -106,10 +109,12 @@ class LiveQueries:
         return view
 
     def has_begun(self, select: Select) -> bool:
-        """Whether all operators of a query are there, but for its view. Raises: QueryError."""
+        """Whether all operators of a query are there, but for its view. Raises: QueryError where it does not fit."""
         known = self._shared.get(_identity(select, MAX_ROWS))
         if known is not None and not known.operator.is_low:
             return True
+        if not tables_of(select) <= self.tables.keys():
+            return False
         empty = Dataflow()
         empty.tables = {name: _empty(table) for name, table in self.tables.items()}
         return all(operator.identity in self._dataflow for operator in plan_view(select, empty).operators)

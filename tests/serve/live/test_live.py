@@ -722,6 +722,8 @@ def test_table_beyond_the_bound_is_read_by_windows_alone(passing: Loaded) -> Non
                 LiveView(passing.server, query, 100).open()
         with pytest.raises(eddy.QueryError, match="at most 2"):
             LiveView(passing.server, nodes.limit(1), 100, Checks(every=1)).open()
+        with pytest.raises(eddy.QueryError, match="at most 2"):
+            LiveView(passing.server, nodes.skip(2).limit(1), 100).open()
         assert [row["id"] for row in view.rows] == ["c", "b"]
         view.window(limit=None)
         with pytest.raises(eddy.QueryError, match="at most 2"):
@@ -747,6 +749,66 @@ def test_table_stays_while_a_query_begins_over_it(passing: Loaded, monkeypatch: 
     assert len(calls) == 1
     passing.show({"c": "root"})
     wait_for(lambda: "nodes~" not in passing.server._engine.tables, PATIENCE_S)
+
+
+def test_query_does_not_begin_over_rows_whose_changes_it_has_missed(
+    passing: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passing.show({"a": "root"})
+    opens, calls = Aside.open, []
+
+    def meanwhile(aside: Aside, max_rows: int) -> Any:
+        found = opens(aside, max_rows)
+        calls.append(aside)
+        if len(calls) == 1:
+            passing.lose("nodes")
+            passing.show({"b": "root"})
+            with passing.server.lock:
+                passing.server._take_whole()
+        return found
+
+    monkeypatch.setattr(Aside, "open", meanwhile)
+    with LiveView(passing.server, nodes.order_by(nodes.id).limit(2), 100) as view:
+        assert [row["id"] for row in view.rows] == ["b"]
+
+
+def test_query_that_could_not_be_opened_leaves_no_table(passing: Loaded) -> None:
+    passing.show({f"n{i}": "root" for i in range(5)})
+    tables = passing.server.tables
+    name = tables.filtered("nodes", lambda key, value: True)
+    mine = eddy.live_table(name, key="id", value="parent")
+    with pytest.raises(eddy.QueryError, match="more than 3 rows"):
+        LiveView(passing.server, mine.limit(5), 3).open()
+    tables.unfiltered(name)
+    with passing.server.lock:
+        passing.server._take_whole()
+        assert (tables.engine.tables, tables.feed._watched, tables._filters) == ({}, {}, {})
+
+
+def test_window_beyond_many_others_may_read_a_table_that_is_not_loaded(
+    passing: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading, "_WINDOWS", 1)
+    passing.show({"a": "root"}, {"a": 1})
+    query = nodes.limit(2).nest(total=lambda row: totals.where(totals.id == row.id).one())
+    with LiveView(passing.server, nodes.limit(1), 100), LiveView(passing.server, query, 100) as view:
+        assert [row["total"] for row in view.rows] == [{"id": "a", "count": 1}]
+
+
+def test_query_that_ends_while_it_is_computed_anew_stays_ended(loaded: Loaded) -> None:
+    server = loaded.server
+
+    def fails(patch: Any) -> None:
+        raise ZeroDivisionError("listener")
+
+    with LiveView(server, nodes, 100) as view:
+        view.listen(fails)
+        with server.lock:
+            server._renewals.add(view, frozen=False)
+            loaded.show({"a": "root"})
+            with pytest.raises(ZeroDivisionError, match="listener"):
+                server._open_now(view, begin_long=True)
+            assert (view.state, len(server._engine)) == ("error", 0)
 
 
 def test_many_different_windows_have_the_table_in_memory(passing: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -278,7 +278,7 @@ def test_trace_that_nobody_waits_for_any_more_is_not_computed() -> None:
     def held(value: str) -> str:
         computed.append(value)
         entered.set()
-        assert gate.wait(PATIENCE_S)
+        wait_for(gate.is_set, PATIENCE_S)
         return value
 
     topology = eddy.Topology("held")
@@ -293,7 +293,7 @@ def test_trace_that_nobody_waits_for_any_more_is_not_computed() -> None:
 
         async def ask() -> None:
             first = asyncio.create_task(app(scope_of("/v1/trace/slow"), stay, nothing_sent))
-            assert await asyncio.to_thread(entered.wait, PATIENCE_S)
+            await asyncio.to_thread(wait_for, entered.is_set, PATIENCE_S)
             second = asyncio.create_task(app(scope_of("/v1/trace/slow"), gone, nothing_sent))
             await asyncio.sleep(0)
             gate.set()

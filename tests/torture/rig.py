@@ -95,6 +95,12 @@ class Slot:
         return {TopicPartition(topic, int(p)) for topic, p in zip(words[::2], words[1::2], strict=True)}
 
 
+    def close(self) -> None:
+        """Close the pipe to a process that has ended."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+
+
 class Rig:
     """One application under a name of its own, in `folder`. Random choices come from `seed`."""
 
@@ -174,8 +180,7 @@ class Rig:
         slot = self.slots[member]
         self.wait_for(lambda: slot.process.poll() is not None, f"{member} ends")
         del self.slots[member]
-        assert slot.process.stdin is not None
-        slot.process.stdin.close()
+        slot.close()
         self.kills += slot.process.returncode == -signal.SIGKILL
         return slot.process.returncode
 
@@ -247,6 +252,7 @@ class Rig:
             status = slot.process.poll()
             if status is None or slot.doomed:
                 continue
+            slot.close()
             if status == 1 and member in self.damaged and "StateError" in slot.errors.read_text():
                 shutil.rmtree(self.state / member)
                 self.damaged.discard(member)
@@ -303,8 +309,7 @@ class Rig:
         for slot in self.slots.values():
             slot.process.kill()
             slot.process.wait()
-            assert slot.process.stdin is not None
-            slot.process.stdin.close()
+            slot.close()
         self.observer.close()
         self.feed.close()
         self.replica.close()

@@ -94,7 +94,6 @@ class Slot:
             return None
         return {TopicPartition(topic, int(p)) for topic, p in zip(words[::2], words[1::2], strict=True)}
 
-
     def close(self) -> None:
         """Close the pipe to a process that has ended."""
         assert self.process.stdin is not None

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from eddy.connectors.broker import Broker
+from eddy.errors import ConnectorError
 from tests.torture.faults import FAULTS, both
 from tests.torture.rig import Early, Hang, Rig
 from tests.torture.verifier import Difference, difference, verify
@@ -62,7 +63,8 @@ def torture(
         verify(rig, rig.end())
     except Exception as error:
         outcome.failure = "".join(traceback.format_exception(error, limit=-3))
-        outcome.hangs, outcome.difference = isinstance(error, Hang), _difference(rig)
+        out_of_time = isinstance(error, ConnectorError) and error.retriable  # Kafka has not answered within a bound
+        outcome.hangs, outcome.difference = isinstance(error, Hang) or out_of_time, _difference(rig)
         outcome.early = isinstance(error, Early) and outcome.difference == Difference()
     finally:
         watched = rig.observer

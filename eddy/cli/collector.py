@@ -5,7 +5,7 @@ By its defaults it goes over all objects time and again while they are made; mea
 
 import gc
 
-__all__ = ["collect_seldom", "set_aside"]
+__all__ = ["collect_seldom", "freeze"]
 
 _THRESHOLDS = (100_000, 50, 100)
 
@@ -15,7 +15,7 @@ def collect_seldom() -> None:
     gc.set_threshold(*_THRESHOLDS)
 
 
-def set_aside() -> None:
+def freeze() -> None:
     """Never look at the objects again that there are now."""
     gc.collect()
     gc.freeze()

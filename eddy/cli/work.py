@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from rich.console import Console
 
-from eddy.cli.collector import collect_seldom, set_aside
+from eddy.cli.collector import collect_seldom, freeze
 from eddy.cli.exits import HELD
 from eddy.cli.load import Program
 from eddy.cli.logs import Target, create_missing, opened
@@ -57,7 +57,7 @@ class Work:
                 made = self._started(log, topology, stop)
             worker = stack.enter_context(contextlib.closing(made))
             self._serve_tables(stack, monitor, log, program)
-            set_aside()
+            freeze()
             _say_what_runs(topology, self.target)
             meter = Meter(worker)
             live = console is not None and console.is_terminal

@@ -73,7 +73,7 @@ class LoopCompiler:
             return Fixpoint(loop.name, names, body, self._depth, iterations, bound, guard, limit, seeded, encoders)
         operator = Outermost(loop.name, names, body, 1, iterations, bound, guard, None, seeded, encoders)
         limits = self._limit_barrier() if bound.on_limit == "rows" or self._errors else None
-        return operator.keep(self._queue(), self._given(seeded), limits, self._outside.ownership)
+        return operator.keep(self._queue(), self._given(), limits, self._outside.ownership)
 
     def _queue(self) -> Queue:
         """The state in which the loop's inputs wait while a bound is met, with the reasons."""
@@ -84,17 +84,12 @@ class LoopCompiler:
         spec = self._beside(f"{loop.name}-queued", keys, values)
         return Queue(Arrangement(spec, self._store), len(inputs), keyed)
 
-    def _given(self, seeded: bool) -> Given:
-        """The traces, or else a state, with the rows of the bindings.
-
-        A trace of the result lacks the seed, and a trace of X the last iteration.
-        """
-        loop, traces = self._loop, []
-        for variable, result in zip(loop.variables, loop.results, strict=True):
-            found = None if seeded else self._traces.get(result)
-            if found is None and (seeded or not loop.bound.by_depth):
-                found = self._traces.get(variable)
-            traces.append(found)
+    def _given(self) -> Given:
+        """The traces, or else a state, with the rows of the bindings."""
+        loop = self._loop
+        traces = [
+            next((self._traces[step] for step in steps if step in self._traces), None) for steps in loop.traced_as()
+        ]
         if None not in traces:
             return Given(traces, None)
         keys, values = list(map(self._key, loop.variables)), [step.value or Native for step in loop.variables]

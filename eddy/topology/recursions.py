@@ -68,6 +68,17 @@ class Loop(Node):
         """The step whose rows a variable has in the end."""
         raise NotImplementedError(type(self).__name__)
 
+    def traced_as(self) -> list[list[Node]]:
+        """By binding, the steps of which any trace has the rows of the binding; that of the first one is read.
+
+        A trace of the result lacks the seed, and a trace of X the last iteration.
+        """
+        has_x = self.seeded or not self.bound.by_depth
+        return [
+            [*([] if self.seeded else [result]), *([variable] if has_x else [])]
+            for variable, result in zip(self.variables, self.results, strict=True)
+        ]
+
     @property
     def title(self) -> str:
         """Its name, after an arrow."""

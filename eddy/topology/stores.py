@@ -19,17 +19,9 @@ def stores_of(plan: Plan) -> dict[str, list[str]]:
 
 
 def kept_bindings(scopes: Scopes, loop: Loop) -> list[int]:
-    """The bindings of an outermost loop by nested time whose rows no trace inside has, so that a state has them.
-
-    A trace of the result lacks the seed, and a trace of X the last iteration.
-    """
+    """The bindings of an outermost loop by nested time whose rows no trace inside has, so that a state has them."""
     traced = {node for step in scopes.body[loop] for node, _ in step.traces(scopes.around)}
-    kept = []
-    for index, (variable, result) in enumerate(zip(loop.variables, loop.results, strict=True)):
-        of_x = variable in traced and (loop.seeded or not loop.bound.by_depth)
-        if not (of_x or (result in traced and not loop.seeded)):
-            kept.append(index)
-    return kept
+    return [index for index, steps in enumerate(loop.traced_as()) if traced.isdisjoint(steps)]
 
 
 class _Stores:

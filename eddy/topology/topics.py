@@ -16,11 +16,9 @@ __all__ = ["Constant", "Exchange", "Sink", "Source"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Source(Node):
-    """The records of a topic, as facts or as the table of their latest values."""
+class _OfTopic(Node):
+    """A step with a topic of the user's."""
 
-    reads = True
-    begins = True
     drawn_as = "topic"
 
     topic: str
@@ -31,24 +29,32 @@ class Source(Node):
         return self.topic
 
     @property
-    def does(self) -> str:
-        """The rows of its topic."""
-        return f"row of topic {self.topic}"
-
-    @property
     def user_topic(self) -> str:
         """Its topic."""
         return self.topic
-
-    def headline(self, application: str, stores: Sequence[str]) -> str:
-        """Its topic."""
-        store = f", store: {', '.join(stores)}" if stores else ""
-        return f"Source: {self.name} (topics: [{self.topic}]{store})"
 
     @property
     def shape(self) -> str:
         """A cylinder."""
         return f"[({self.topic})]"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Source(_OfTopic):
+    """The records of a topic, as facts or as the table of their latest values."""
+
+    reads = True
+    begins = True
+
+    @property
+    def does(self) -> str:
+        """The rows of its topic."""
+        return f"row of topic {self.topic}"
+
+    def headline(self, application: str, stores: Sequence[str]) -> str:
+        """Its topic."""
+        store = f", store: {', '.join(stores)}" if stores else ""
+        return f"Source: {self.name} (topics: [{self.topic}]{store})"
 
     def partition_count(self, topic_partitions: Mapping[str, int]) -> int | None:
         """That of its topic."""
@@ -171,24 +177,11 @@ class Exchange(Node):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Sink(Node):
+class Sink(_OfTopic):
     """The end of a branch: a topic of the user's."""
 
     writes = True
     passes = True
-    drawn_as = "topic"
-
-    topic: str
-
-    @property
-    def title(self) -> str:
-        """Its topic."""
-        return self.topic
-
-    @property
-    def user_topic(self) -> str:
-        """Its topic."""
-        return self.topic
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
@@ -198,11 +191,6 @@ class Sink(Node):
     def headline(self, application: str, stores: Sequence[str]) -> str:
         """Its topic."""
         return f"Sink: {self.name} (topic: {self.topic})"
-
-    @property
-    def shape(self) -> str:
-        """A cylinder."""
-        return f"[({self.topic})]"
 
     def operator(self, states: States) -> Operator:
         """The rows to send."""

@@ -95,7 +95,7 @@ class Broker:
 
         Raises: ConnectorError without Java or jars, with a port that is taken, or if Kafka ends or takes too long.
         """
-        port = self._port or self._home.about().get("port")
+        port = self._chosen_port
         try:
             return self._start(port, timeout_s)
         except ConnectorError:
@@ -105,7 +105,12 @@ class Broker:
 
     def launch(self) -> bool:
         """Start it, unless it runs, without waiting: the nodes of a cluster wait for each other."""
-        return self._launch(self._port or self._home.about().get("port"))
+        return self._launch(self._chosen_port)
+
+    @property
+    def _chosen_port(self) -> int | None:
+        """The port that was asked for, or that of the last run; None if any free one will do."""
+        return self._port or self._home.about().get("port")
 
     def _start(self, port: int | None, timeout_s: float) -> bool:
         started = self._launch(port)

@@ -169,14 +169,11 @@ class LoadedTables:
         """Read a table whole, if it is not there. Raises: QueryError where queries name its key otherwise."""
         name = table.name
         with self._lock:
+            if self._is_loaded(table):
+                return
             if name.endswith(_PASSING):
                 self._load_passing(table)
                 return
-            known = self._namings.get(name)
-            if known is not None and known.table == table:
-                return
-            if known is not None:
-                self._unload_other(name, table)
         naming = self._naming(table)
         try:
             rows = dict(naming.rows(self._watch(name)))
@@ -224,13 +221,7 @@ class LoadedTables:
 
     def _load_passing(self, table: Table) -> None:
         """From now on let a table's changes pass. The caller holds the lock. Raises: as `load`; NotReadyError."""
-        name = table.name
-        known = self._namings.get(name)
-        if known is not None and known.table == table:
-            return
-        if known is not None:
-            self._unload_other(name, table)
-        naming = self._naming(table)
+        name, naming = table.name, self._naming(table)
         self._watch(name).close()
         self._namings[name] = naming
         self.engine.load_passing(name, _unread, _base(name))
@@ -246,15 +237,22 @@ class LoadedTables:
     def _watch(self, name: str) -> Snapshot:
         return self.feed.watch(name, self.served(name).name)
 
-    def _unload_other(self, name: str, table: Table) -> None:
+    def _is_loaded(self, table: Table) -> bool:
+        """Whether a table is there; one whose columns are named otherwise is unloaded. Raises: as `load`."""
+        name = table.name
+        if name not in self._namings:
+            return False
+        known = self._namings[name].table
+        if known == table:
+            return True
         try:
             self.unload(name)
         except QueryError as error:
-            known = self._namings[name].table
             raise QueryError(
                 f"table '{name}': an open query names its columns key={known.key!r}, value={known.value!r}, this one "
                 f"key={table.key!r}, value={table.value!r}; the same names are needed, or close that query first"
             ) from error
+        return False
 
     def unload(self, name: str) -> None:
         """Forget a table. Raises: QueryError while a query reads it."""

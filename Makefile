@@ -4,6 +4,9 @@ PYTHON ?= $(or $(shell for python in python3 python3.13 python3.12 python3.11; d
   $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done),python3)
 BIN := .venv/bin
 
+# Tests and demos start many processes; where bytecode is not kept each of them compiles all of eddy again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help demo demo-kafka demo-live test test-long torture bench format venv clean screenshots
@@ -25,7 +28,7 @@ test: .venv/.dev ## check format, lint, types and layers, then run the tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -n 4 --dist loadgroup || $(BIN)/pytest --second-run
+	$(BIN)/pytest -n 6 --dist loadgroup || $(BIN)/pytest --second-run
 
 test-long: .venv/.dev ## run the long form of every law; more than an hour
 	EDDY_ALL_PROGRAMS=1 $(BIN)/pytest -m long

@@ -56,6 +56,7 @@ def run(quick: bool) -> Section:
         count: _every_second(section, count, 2 if quick else 5) for count in ((1_000,) if quick else (10_000, 20_000))
     }
     _memory(section, 100_000 if quick else 1_000_000)
+    _on_disk(section, 20_000 if quick else 1_000_000)
     sockets = [_sockets(section, *case) for case in (((1_000, 10, 3),) if quick else _SOCKETS)]
     ten, most = windows[10_000], windows[sizes[-1]]
     section.targets = [
@@ -88,6 +89,27 @@ def _memory(section: Section, size: int) -> None:
                 f"first 100 of {size:,} rows in the store, {meaning}: resident {before} MiB before, {after} MiB with "
                 f"the query, which began in {found['seconds']:.1f} s"
             )
+
+
+def _on_disk(section: Section, size: int) -> None:
+    """Memory and edits of queries over tables that are in memory, and on disk."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("nest", "exists", "aggregate"):
+            answers = []
+            for mode in ("memory", "disk"):
+                command = [sys.executable, "-m", "benchmarks.systems.live_nests", folder, str(size), mode, name]
+                if not answers:  # which fills the tables, in a process of its own
+                    subprocess.run(command, check=True, capture_output=True, text=True)
+                found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+                answers.append(found["rows"])
+                section.notes.append(
+                    f"{name} over {size:,} children of {size // 10:,} parents, the first 100 shown, tables in {mode}: "
+                    f"resident {mebibytes(found['before'])} MiB before, {mebibytes(found['edited'])} MiB with the "
+                    f"query, which began in {found['seconds']:.1f} s; an edit of any child {found['edit_us']:.0f} µs, "
+                    f"of one that is shown {found['shown_us']:.0f} µs"
+                )
+            if answers[0] != answers[1]:
+                section.wrong.append(f"{name} over tables on disk")
 
 
 def _median_us(steps: Sequence[Callable[[], object]]) -> float:

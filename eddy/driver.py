@@ -5,6 +5,7 @@ waits, and the clock moves only by `advance_wall_clock_time`.
 """
 
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from eddy.config import Config
@@ -16,11 +17,13 @@ from eddy.runtime.key_value_store import KeyValueStore
 from eddy.runtime.worker import Worker
 from eddy.serde import Native, Plain, Serde, refusal
 from eddy.state.memory import MemoryStore
-from eddy.topology.arguments import check_kind, check_serdes, check_whole
+from eddy.topology.arguments import check_kind, check_number, check_serdes, check_whole
 from eddy.topology.compile import sink_serdes
 from eddy.topology.topology import Topology
 
 __all__ = ["InputTopic", "KeyValueStore", "OutputRecord", "OutputTopic", "TopologyTestDriver"]
+
+_LONGEST_S = 1e11
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -38,6 +41,8 @@ class OutputRecord(NamedTuple):
 class TopologyTestDriver:
     """Runs `topology` on an embedded log in memory, whose topics have `partitions` partitions each.
 
+    The wall clock is at `initial_wall_clock_ms` since 1970 until it is advanced.
+
     >>> import eddy
     >>> topology = eddy.Topology("count-words")
     >>> words = topology.stream("words", key=eddy.String, value=eddy.String)
@@ -51,9 +56,18 @@ class TopologyTestDriver:
 
     __test__ = False
 
-    def __init__(self, topology: Topology, config: Config | None = None, *, partitions: int = 1) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        config: Config | None = None,
+        *,
+        partitions: int = 1,
+        initial_wall_clock_ms: int = 0,
+    ) -> None:
         check_kind("driver", Topology, [topology])
         check_whole("driver", 1, optional=False, partitions=partitions)
+        check_whole("driver", 0, optional=False, initial_wall_clock_ms=initial_wall_clock_ms)
+        self._initial_wall_clock_ms = initial_wall_clock_ms
         self.topology = topology
         self.log = LocalLog(None)
         plan = topology.plan
@@ -105,8 +119,16 @@ class TopologyTestDriver:
             self._store = _KeptStore()
         self._start()
 
-    def advance_wall_clock_time(self, seconds: float) -> None:
-        """Advance the worker's clock, and run the work that becomes due."""
+    def advance_wall_clock_time(self, by: float | timedelta) -> None:
+        """Advance the worker's clock, by seconds or a timedelta, and run the work that becomes due.
+
+        Raises: TopologyError for no number, or one below 0 or above 3,000 years.
+        """
+        seconds = by.total_seconds() if isinstance(by, timedelta) else by
+        where = "driver: advance_wall_clock_time"
+        check_number(where, 0, by=seconds)
+        if seconds is None or seconds > _LONGEST_S:
+            raise TopologyError(f"{where}: by={by!r}; at most {_LONGEST_S:.0f} seconds are possible")
         self._now += seconds
         self.run()
 
@@ -117,7 +139,14 @@ class TopologyTestDriver:
 
     def _start(self) -> None:
         """Make the worker; it is there also where its first steps raise."""
-        self.worker = Worker(self.topology, self.log, self._config, store=self._store, clock=lambda: self._now)
+        self.worker = Worker(
+            self.topology,
+            self.log,
+            self._config,
+            store=self._store,
+            clock=lambda: self._now,
+            wall=lambda: self._initial_wall_clock_ms / 1000 + self._now,
+        )
         self.run()
 
 

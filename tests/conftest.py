@@ -15,7 +15,6 @@ from tests import second_run, seeds  # noqa: E402
 from tests.kafka import broker, brokers_folder, cluster, hold_session, own_broker, secured_broker  # noqa: E402
 from tests.second_run import (  # noqa: E402
     pytest_addoption,
-    pytest_collection_modifyitems,
     pytest_runtest_makereport,
 )
 
@@ -30,6 +29,9 @@ __all__ = [
     "secured_broker",
 ]
 
+LONGEST = ("tests/torture/", "tests/bad_input/", "tests/kill/", "tests/types/")
+"""Where single tests take longest. Next to the groups of Spark's they come first; else one would be left at the end."""
+
 settings.register_profile("eddy", deadline=None, max_examples=seeds.EXAMPLES)
 settings.load_profile("eddy")
 
@@ -37,6 +39,12 @@ settings.load_profile("eddy")
 def pytest_report_header() -> str:
     """Which seeds are tried."""
     return f"seeds of day {seeds.DAY}; EDDY_SEED={seeds.DAY} tries them again"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the tests that are to run, those first that take longest; else they are in their order."""
+    second_run.pytest_collection_modifyitems(config, items)
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
 
 
 def pytest_configure(config: pytest.Config) -> None:

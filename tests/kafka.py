@@ -28,7 +28,8 @@ SESSION = "EDDY_TESTS_SESSION"
 """The environment variable that tells workers and keeper which file the pytest process has locked."""
 
 QUICK_TO_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-"""A JVM with these starts in two thirds of the time; what it runs for long would be slower."""
+"""A JVM with these starts in two thirds of the time. It also takes less of the processor for a whole run of the tests:
+to compile Kafka thoroughly costs more than the tests ask of it."""
 
 STARTS_S = 240.0
 """The most that a broker may take to start; less than a test may, so that the failure says which one it was."""
@@ -88,7 +89,7 @@ def brokers_folder(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fix
 @pytest.fixture(scope="session")
 def broker(brokers_folder: Path) -> str:
     """The address of a broker without passwords, which the tests of the session share."""
-    shared = Broker(brokers_folder / "shared", settings=NEVER_BY_AGE)
+    shared = Broker(brokers_folder / "shared", settings=NEVER_BY_AGE, java_options=QUICK_TO_START)
     shared.start(STARTS_S)
     return shared.bootstrap
 
@@ -130,7 +131,9 @@ def security() -> dict[str, str]:
 @pytest.fixture(scope="session")
 def secured_broker(brokers_folder: Path) -> Secured:
     """A broker with passwords and ACLs, which the tests of the session share."""
-    shared = Broker(brokers_folder / "secured", settings=security() | NEVER_BY_AGE, heap_mib=256)
+    shared = Broker(
+        brokers_folder / "secured", settings=security() | NEVER_BY_AGE, heap_mib=256, java_options=QUICK_TO_START
+    )
     shared.start(STARTS_S)
     return Secured(shared.bootstrap)
 

@@ -28,8 +28,8 @@ __all__ = [
 RECORD = "eddy/first_run"
 """Where the first run's failures are in pytest's cache."""
 
-EDDY_WAITED = re.compile(r" (has not come within|was not ready after|not idle after) [\d.]+ s[;,]")
-"""In the errors of `views.wait`, `Broker.start` and `RunningWorker.wait_idle`, and in no others."""
+EDDY_WAITED = re.compile(r" (has not (come|ended) within|was not ready after|not idle after) [\d.]+ s([;,]|$)")
+"""In the errors of `views.wait`, `Admin.outlast`, `Broker.start` and `RunningWorker.wait_idle`, and in no others."""
 
 WRAPPERS = {"_WrappedBaseException", "PytestUnhandledThreadExceptionWarning"}
 """Hypothesis's for a failure in a group, and pytest's for one in a thread; the failure is the cause."""

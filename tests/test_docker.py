@@ -23,7 +23,7 @@ from eddy.connectors.log import TopicSpec
 from eddy.runtime.compiled import user_topics
 from eddy.serve.endpoint import endpoint_of
 from eddy.serve.monitor import Monitor, monitored
-from tests.commandline import parsed, read_by_the_command_line
+from tests.commandline import commands_of, parsed, read_by_the_command_line
 from tests.topology.programs import family
 
 ROOT = Path(__file__).parent.parent
@@ -174,7 +174,7 @@ class TestCompose:
                 assert in_repository(words[1]).exists()
                 continue
             context = parsed(words)
-            assert context.command.name == "create" or words[1] in main.commands
+            assert context.command.name == "create" or words[1] in commands_of(main)
             if (program := context.params.get("program")) is not None:
                 assert load(str(in_repository(program))).topology.name == "wordnet"
 

@@ -4,6 +4,7 @@ Data goes to stdout, everything else to stderr. Exit statuses are those of `exit
 """
 
 import contextlib
+import importlib
 import importlib.metadata
 import logging
 import os
@@ -17,28 +18,30 @@ from eddy.cli.importing import signals_end_imports
 with signals_end_imports():
     import click
 
-    from eddy.cli import (
-        backfill,
-        broker,
-        consume,
-        describe,
-        get,
-        produce,
-        reset,
-        run,
-        serve,
-        sql,
-        status,
-        topics,
-        trace,
-        verify,
-        wait,
-    )
     from eddy.cli.exits import INTERRUPTED, PIPE_CLOSED, exit_status, message
     from eddy.connectors.closing import any_abandoned
     from eddy.errors import EddyError
 
 __all__ = ["main"]
+
+_MODULES = (
+    "run",
+    "produce",
+    "consume",
+    "get",
+    "trace",
+    "serve",
+    "status",
+    "wait",
+    "verify",
+    "backfill",
+    "reset",
+    "topics",
+    "describe",
+    "sql",
+    "broker",
+)
+"""The modules of commands, in the order in which a newcomer needs them. A command is named as its module."""
 
 
 @contextlib.contextmanager
@@ -65,7 +68,10 @@ def _end_at_once(status: object) -> NoReturn:
 
 
 class _Commands(click.Group):
-    """A group whose commands print a message for an error that eddy raises on purpose."""
+    """A group whose commands print a message for an error that eddy raises on purpose.
+
+    A command's module is imported when the command is looked up: `eddy topics` does not wait for what `eddy run` needs.
+    """
 
     def main(self, args: Sequence[str] | None = None, *others: Any, **named: Any) -> Any:
         """Run the command line; that of the process if `args` is None."""
@@ -94,7 +100,14 @@ class _Commands(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The commands in the order in which a newcomer needs them."""
-        return list(self.commands)
+        return [*_MODULES, *(name for name in self.commands if name not in _MODULES)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of this name, or None; its module is imported if it is not yet."""
+        if cmd_name in _MODULES and cmd_name not in self.commands:
+            with signals_end_imports():
+                self.add_command(importlib.import_module(f"eddy.cli.{cmd_name}").command)
+        return super().get_command(ctx, cmd_name)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -121,24 +134,3 @@ def version() -> None:
       eddy version
     """
     click.echo(f"eddy {importlib.metadata.version('eddy-streams')} (Python {platform.python_version()})")
-
-
-for _module in (
-    run,
-    produce,
-    consume,
-    get,
-    trace,
-    serve,
-    status,
-    wait,
-    verify,
-    backfill,
-    reset,
-    topics,
-    describe,
-    sql,
-    broker,
-):
-    main.add_command(_module.command)
-main.add_command(main.commands.pop("version"))

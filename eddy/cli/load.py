@@ -34,7 +34,18 @@ class Program:
 
     topology: Topology
     home: Path
-    queries: Queries
+    module: ModuleType
+    source: str
+
+    @property
+    def queries(self) -> Queries:
+        """The named queries that it defines; none where it has no `Queries`. Raises: click.BadParameter for several."""
+        found = {id(value): value for value in vars(self.module).values() if isinstance(value, Queries)}
+        if len(found) > 1:
+            raise click.BadParameter(
+                f"'{self.source}' defines {len(found)} Queries; one for all is needed.", param_hint=_HINT
+            )
+        return next(iter(found.values()), Queries())
 
     def note_line(self, error: BaseException) -> None:
         """Add the author's line that `error` came from as a note, if there is one."""
@@ -67,7 +78,7 @@ def load(program: str) -> Program:
         raise failure from error
     topology = _pick(module, source, name)
     check_reads(topology.plan)
-    return Program(topology, home, _queries(module, source))
+    return Program(topology, home, module, source)
 
 
 def _import_file(path: Path) -> ModuleType:
@@ -111,14 +122,6 @@ def _pick(module: ModuleType, source: str, name: str | None) -> Topology:
             param_hint=_HINT,
         )
     return next(iter(found.values()))
-
-
-def _queries(module: ModuleType, source: str) -> Queries:
-    """The named queries that a program defines; none where it has no `Queries`."""
-    found = {id(value): value for value in vars(module).values() if isinstance(value, Queries)}
-    if len(found) > 1:
-        raise click.BadParameter(f"'{source}' defines {len(found)} Queries; one for all is needed.", param_hint=_HINT)
-    return next(iter(found.values()), Queries())
 
 
 def _text_of(error: BaseException) -> str:

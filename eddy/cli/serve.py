@@ -104,7 +104,7 @@ _STOP_S = 15.0
     default=Limits().table_rows,
     show_default=True,
     metavar="N",
-    help="Rows of a table that live queries have in memory; of a larger one they can show windows alone.",
+    help="Rows of a table that live queries have in memory; those of a larger one are on disk.",
 )
 @message_options
 def command(

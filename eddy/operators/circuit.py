@@ -16,13 +16,13 @@ from eddy.errors import DataError, EddyError
 from eddy.operators.batch import EMPTY, Batch
 from eddy.operators.body import Body, Step
 from eddy.operators.constant import Constant
-from eddy.operators.context import DIVISIBLE, OUTSIDE, Context, Wake
+from eddy.operators.context import OUTSIDE, Context, Tick, Wake
 from eddy.operators.exchange import Budget, Exchange, Gate, Ownership
 from eddy.operators.fact_waves import FactWaves
 from eddy.operators.fixpoint import Fixpoint, NestedBody
 from eddy.operators.guarded import Guarded, unguarded
 from eddy.operators.keyed import Keyed
-from eddy.operators.operator import Operator, State
+from eddy.operators.operator import Clocks, Operator, State
 from eddy.operators.outermost import Outermost
 from eddy.operators.recursion import Waves
 from eddy.operators.set_aside import Aside, Care, Kept, Located
@@ -122,6 +122,8 @@ class Circuit:
         self._wakers = dict.fromkeys(
             step.operator for step in steps if type(unguarded(step.operator)).wakes_at is not Operator.wakes_at
         )
+        reads = [op.reads for op in map(unguarded, self._wakers)]
+        self.reads = Clocks(frozenset().union(*(clocks.sources for clocks in reads)), any(c.wall for c in reads))
         self._loops = [op for op in map(unguarded, self._wakers) if isinstance(op, Outermost)]
         self._keyed = [op for op in operators if isinstance(op, Keyed)]
         self._holding = [
@@ -135,25 +137,21 @@ class Circuit:
         """Whether an epoch without input is needed once no row is in flight anywhere."""
         return any(unguarded(operator).wakes_at() is Wake.AT_REST for operator in self._wakers)
 
-    def step(self, inputs: Mapping[str, Batch], divisible: bool = False, settling: bool = False) -> None:
-        """Run one epoch.
-
-        `divisible`: the caller tries again in parts where it is too much. `settling`: there is no input, and nothing is
-        in flight anywhere.
+    def step(self, inputs: Mapping[str, Batch], context: Context = OUTSIDE, settling: bool = False) -> None:
+        """Run one epoch. `settling`: there is no input, and nothing is in flight anywhere.
 
         Raises: DataError naming the step whose function raised; the caller rolls back.
         """
         for budget in self._budgets:
             budget.begin()
         self.failed = None
-        context = DIVISIBLE if divisible else OUTSIDE
         values = self._empty.copy()
         for name, batch in inputs.items():
             values[self._inputs[name]] = batch
         try:
             for (operator, sources, output), last in self._steps:
                 batches = [values[i] for i in sources]
-                if any(map(_ROWS, batches)) or (operator in self._wakers and self._wakes(operator, settling)):
+                if any(map(_ROWS, batches)) or (operator in self._wakers and self._wakes(operator, context, settling)):
                     values[output] = operator.step(context, *batches)
                     for slot in last:
                         values[slot] = EMPTY
@@ -163,10 +161,10 @@ class Circuit:
                 raise
             raise named(operator, error) from error
 
-    def _wakes(self, operator: Operator, settling: bool) -> bool:
+    def _wakes(self, operator: Operator, context: Context, settling: bool = False) -> bool:
         """Whether an operator wants a step without input in this epoch."""
         wake = unguarded(operator).wakes_at()
-        return wake is Wake.AT_ONCE or (settling and wake is Wake.AT_REST)
+        return wake is not None and (wake.reached(context) or (settling and wake is Wake.AT_REST))
 
     @property
     def may_set_aside(self) -> bool:
@@ -175,10 +173,22 @@ class Circuit:
             self.failed is None or isinstance(self.failed.operator, Guarded | Waves | FactWaves)
         )
 
+    def due(self, context: Context = OUTSIDE) -> bool:
+        """Whether an epoch of this context has something to do without any input: constants to be sent, tries that are
+        owed, or a moment that has come.
+        """
+        return any(self._wakes(operator, context) for operator in self._wakers)
+
     @property
-    def due(self) -> bool:
-        """Whether there is something to do without any input: constants to be sent, or tries that are owed."""
-        return any(unguarded(operator).wakes_at() is Wake.AT_ONCE for operator in self._wakers)
+    def next_tick(self) -> int | None:
+        """The first moment of the wall clock for which an operator waits, in milliseconds."""
+        wakes = (unguarded(operator).wakes_at() for operator in self._wakers)
+        return min((wake.at_ms for wake in wakes if isinstance(wake, Tick)), default=None)
+
+    @property
+    def left_due(self) -> set[tuple[int, int]]:
+        """The partitions in which the epoch has left work that was due: numbers of partitions, and partitions."""
+        return {(_partitions(op), p) for op in map(unguarded, self._wakers) for p in op.left_due}
 
     @property
     def constants_sent(self) -> list[str]:
@@ -288,6 +298,8 @@ class Circuit:
             recursion.cut, recursion.overdue = [], []
         for loop in self._loops:
             loop.queue.moved = 0
+        for waker in self._wakers:
+            unguarded(waker).left_due = ()
 
 
 def _with_bodies(operators: Iterable[Operator]) -> Iterable[Operator]:

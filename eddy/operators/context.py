@@ -1,9 +1,16 @@
 """The circumstances of a step, and the moments at which an operator asks for one without input."""
 
+from collections.abc import Mapping, Sequence
 from enum import Enum
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
-__all__ = ["DIVISIBLE", "OUTSIDE", "Context", "Wake"]
+__all__ = ["OUTSIDE", "Context", "EventTimes", "Tick", "Wake", "Watermark"]
+
+EventTimes = Mapping[tuple[str, int], int]
+"""By topic and partition of a source: the greatest timestamp of the records read from it so far, in milliseconds."""
+
+_NONE: EventTimes = MappingProxyType({})
 
 
 class Context(NamedTuple):
@@ -11,17 +18,22 @@ class Context(NamedTuple):
 
     `iteration`: the loop's iteration, 0 outside of loops; in nested time a tuple of them in a loop within a loop.
     `divisible`: the caller can try again with a part of the input where the whole is too much work.
+    `event_time`: after the epoch's records, for the sources that an operator `reads`; they never go back.
+    `tick`: the epoch's wall-clock time in milliseconds since 1970, if an operator reads it. It never goes back.
+    `timestamps`: where times of rows are numbers of records, from 1, the timestamps of these records.
+
+    Steps inside of loops get no times.
     """
 
     iteration: Any = 0
     divisible: bool = False
+    event_time: EventTimes = _NONE
+    tick: int | None = None
+    timestamps: Sequence[int] | None = None
 
 
 OUTSIDE = Context()
-"""That of steps outside of loops, of an epoch that cannot be divided."""
-
-DIVISIBLE = Context(divisible=True)
-"""The same, of one that can."""
+"""That of steps outside of loops, of an epoch that cannot be divided, without any clock."""
 
 
 class Wake(Enum):
@@ -32,3 +44,29 @@ class Wake(Enum):
 
     AT_ONCE = "at once"
     AT_REST = "at rest"
+
+    def reached(self, context: Context) -> bool:
+        """Whether an epoch with this context has to step the operator."""
+        return self is Wake.AT_ONCE
+
+
+class Tick(NamedTuple):
+    """The moment at which the wall clock reaches `at_ms`."""
+
+    at_ms: int
+
+    def reached(self, context: Context) -> bool:
+        """As of a wake."""
+        return context.tick is not None and context.tick >= self.at_ms
+
+
+class Watermark(NamedTuple):
+    """The moment at which the event time of one of a source's partitions reaches that partition's milliseconds."""
+
+    source: str
+    at_ms: Mapping[int, int]
+
+    def reached(self, context: Context) -> bool:
+        """As of a wake."""
+        times, source = context.event_time, self.source
+        return any(times.get((source, partition), -1) >= at_ms for partition, at_ms in self.at_ms.items())

@@ -9,7 +9,7 @@ memory or use the topic. So the last value of a key is the last, and no retracti
 owned partitions use the topic, too, while earlier rows of their partition are still in it: the partition is *draining*.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import compress
 from typing import Any, NamedTuple
 
@@ -45,9 +45,13 @@ class Ownership:
         """Whether one partition of `count` is owned."""
         return partition in self.partitions.get(count, range(count))
 
+    def of(self, count: int) -> Collection[int]:
+        """Those of `count` partitions that are owned."""
+        return self.partitions.get(count, range(count))
+
     def first_of(self, count: int) -> int:
         """The first partition of `count` that is owned, -1 for none."""
-        return min(self.partitions.get(count, range(count)), default=-1)
+        return min(self.of(count), default=-1)
 
 
 class Budget:

@@ -1,16 +1,16 @@
 """The interface of operators: batches in, one batch out, with all memory in states passed to it."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from eddy.operators.batch import EMPTY, Batch
-from eddy.operators.context import OUTSIDE, Context, Wake
+from eddy.operators.context import OUTSIDE, Context, Tick, Wake, Watermark
 from eddy.state.spec import Changes, StateSpec
 
 if TYPE_CHECKING:
     from eddy.operators.set_aside import Aside
 
-__all__ = ["Operator", "RowWise", "State"]
+__all__ = ["Clocks", "Operator", "RowWise", "State"]
 
 _PROBED_AT_ONCE = 64
 _NOTHING_HELD: Mapping[int, str] = {}
@@ -41,6 +41,16 @@ class State(Protocol):
         """Read from the store again from now on."""
 
 
+class Clocks(NamedTuple):
+    """The clocks that an operator reads: the event times of `sources`, and whether the wall clock."""
+
+    sources: frozenset[str] = frozenset()
+    wall: bool = False
+
+
+NO_CLOCKS = Clocks()
+
+
 class Operator:
     """One step of a circuit. `name` is its name in errors and pictures.
 
@@ -51,11 +61,13 @@ class Operator:
     name: str
     dropped = 0
     """How many inserted rows the current epoch has dropped, if the operator drops rows; see `Keyed`."""
+    left_due: Collection[int] = ()
+    """The partitions of its keys of which the current epoch's step has left work that was due, for the next epoch."""
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
         """Return the delta of the output for the deltas of the inputs.
 
-        Nothing else is set on an operator for a step: the iteration and all other circumstances are in `context`.
+        Nothing else is set on an operator for a step: iteration, times and all other circumstances are in `context`.
         """
         raise NotImplementedError
 
@@ -76,13 +88,18 @@ class Operator:
         """
         return _NOTHING_HELD
 
-    def wakes_at(self) -> Wake | None:
+    def wakes_at(self) -> Wake | Tick | Watermark | None:
         """The moment at which it wants a step without input, None for none.
 
         A function of the operator's states, and of the partitions that this worker owns. Asked between epochs, and in
         an epoch at the operator's turn. Its transaction commits whatever the step has used.
         """
         return None
+
+    @property
+    def reads(self) -> Clocks:
+        """The clocks that it reads from its context: only these are kept."""
+        return NO_CLOCKS
 
     @property
     def tells_failures(self) -> bool:

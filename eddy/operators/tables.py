@@ -31,13 +31,7 @@ class Upsert(Keyed):
     def step(self, context: Context, *inputs: Batch) -> Batch:
         """Apply a batch of records to the table; only the last record of each key counts."""
         (batch,) = inputs
-        try:
-            latest = dict(batch.rows)
-        except TypeError as error:
-            raise DataError(
-                f"table '{self.name}': {error}; keys have to be hashable. "
-                "Use a serde of scalars or of a frozen struct: eddy.Struct(Key)"
-            ) from error
+        latest = self.latest(batch)
         if None in latest:
             batch = self.with_keys(batch)
             latest = dict(batch.rows)
@@ -48,6 +42,16 @@ class Upsert(Keyed):
             return Batch(batch.rows, [1] * len(keys), batch.time, batch.times, batch.headers)
         self.table.put_many(latest, olds)
         return replacement(latest, olds, batch.time, by_key(batch, batch.times), by_key(batch, batch.headers))
+
+    def latest(self, batch: Batch) -> dict[Any, Any]:
+        """The last value of each key. Raises: DataError for a key that cannot be hashed."""
+        try:
+            return dict(batch.rows)
+        except TypeError as error:
+            raise DataError(
+                f"table '{self.name}': {error}; keys have to be hashable. "
+                "Use a serde of scalars or of a frozen struct: eddy.Struct(Key)"
+            ) from error
 
     def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """A record with a key that the table cannot write is left out; one with such a value withholds its key."""

@@ -20,7 +20,7 @@ class Cuts:
     def __init__(self, positions: Positions, circuit: Circuit, interval_s: float, clock: Callable[[], float]) -> None:
         self._positions, self._circuit, self._interval_s, self._clock = positions, circuit, interval_s, clock
         self._last = clock()
-        self._inputs: dict[str, list[int]] = {}
+        self._cut: Cut | None = None
         self._owed = False
 
     @property
@@ -44,7 +44,7 @@ class Cuts:
             return None
         self._last = self._clock()
         cut = self._positions.quiescent_cut()
-        return None if cut is None or cut.inputs == self._inputs else cut
+        return None if cut == self._cut else cut
 
     def owed(self, entry: Entry) -> bool:
         """Whether the last epoch before an idle time has left no cut."""
@@ -54,7 +54,7 @@ class Cuts:
         """Called after a transaction has committed, with `cut` or without one."""
         self._owed = cut is None
         if cut is not None:
-            self._last, self._inputs = self._clock(), cut.inputs
+            self._last, self._cut = self._clock(), cut
 
     def lose(self) -> None:
         """It is not known whether the last transaction has committed: a cut is owed."""

@@ -16,6 +16,8 @@ from eddy.config import Config
 from eddy.connectors.log import Consumer, Log, Producer, Records, TopicPartition
 from eddy.dropping import Dropping
 from eddy.operators.circuit import Circuit
+from eddy.operators.context import Context
+from eddy.runtime.clocks import Clocks
 from eddy.runtime.cuts import Cuts
 from eddy.runtime.decoding import Decoder, Rejected
 from eddy.runtime.encoding import Encoder, SinkTopic
@@ -71,6 +73,7 @@ class Parts:
     positions: Positions
     recovery: Recovery
     rejections: Rejections
+    clocks: Clocks
     cuts: Cuts
     holding: Holding
     purging: Purging
@@ -95,6 +98,7 @@ class Epoch:
         self._rejected: list[Rejected] = []
         self._changes: Mapping[str, Changes] = {}
         self._time = self._cut_rows = 0
+        self._clocks: Context | None = None
         self.computed = self.committed = False
 
     def compute(self, part: Part, settling: bool) -> None:
@@ -110,12 +114,15 @@ class Epoch:
             raise self._rejected[0].error()
         parts.stopwatch.restart()
         circuit.ownership.draining = parts.positions.draining(part.records)
+        divisible = len(part.numbers() if part.left_out else part) > 1
+        context = parts.clocks.context(part, self._rejected, divisible=divisible)
         if circuit.care.on:
-            parts.rejections.trace(circuit, parts.decoder, parts.sinks, part)
-        circuit.step(batches, divisible=len(part.numbers() if part.left_out else part) > 1, settling=settling)
+            parts.rejections.trace(circuit, parts.decoder, parts.sinks, part, context)
+        circuit.step(batches, context, settling)
         parts.observe("stepped")
         self._changes = circuit.changes()
-        self._time = max((batch.time for batch in batches.values()), default=0)
+        self._time = max((batch.time for batch in batches.values()), default=context.tick or 0)
+        self._clocks = context if parts.clocks.read else None
 
     def commit(self, records: Sequence[Records], cut: Cut | None = None) -> None:
         """Send and commit everything; only then write the store. `cut` is that of a quiescent moment.
@@ -128,7 +135,8 @@ class Epoch:
         observe("begun")
         written = sum(out.sink(sink, parts.circuit.outputs[name]) for name, sink in parts.sinks.items())
         observe("outputs sent")
-        entry = parts.positions.after(records, self._send_exchanges(out, records), parts.circuit.constants_sent)
+        sent, circuit = self._send_exchanges(out, records), parts.circuit
+        entry = parts.positions.after(records, sent, circuit.constants_sent, self._clocks, circuit.left_due)
         observe("exchanges sent")
         self._send_changelogs(out)
         set_aside = parts.rejections.send(producer, out, self._rejected, parts.circuit.asides, records)

@@ -1,7 +1,7 @@
 """The positions and counters of a worker, and those after its next commit.
 
     positions   the next offset of each partition owned
-    counters    rows sent to and read from each internal topic, stored as metadata of its positions
+    counters    rows sent to and read from each internal topic, and clocks, stored as metadata of its positions
     ends        the ends of outputs and changelogs, for cuts
     sent        the offsets of internal topics to be read before rows may bypass the topic
 
@@ -10,11 +10,12 @@ topic are counted on the lowest partition of it that the worker owns, whose posi
 owns none, on the lowest of all its partitions.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from eddy.connectors.log import Log, Position, Records, TopicPartition
 from eddy.errors import InvariantError
+from eddy.operators.context import Context
 from eddy.runtime.quiescence import Counters, Cut, lags, quiescent_at
 
 __all__ = ["Entry", "Positions"]
@@ -29,8 +30,18 @@ class Entry:
 
     @property
     def in_loops(self) -> int:
-        """Rows sent to internal topics and not yet read from them, as counted on these partitions."""
+        """Rows sent to internal topics and not yet read from them, and overdue work, as counted on these partitions."""
         return sum(count.under_way for count in self.counters.values())
+
+    @property
+    def event_time(self) -> dict[tuple[str, int], int]:
+        """The event times of the partitions that have one."""
+        return {tp: count.event_time for tp, count in self.counters.items() if count.event_time >= 0}
+
+    @property
+    def tick(self) -> int:
+        """The greatest tick of these partitions, -1 if they have none."""
+        return max((count.tick for count in self.counters.values()), default=-1)
 
 
 class Positions:
@@ -50,6 +61,7 @@ class Positions:
     ) -> None:
         self._log, self._group, self._anchors = log, group, anchors
         self._sources, self._exchanges, self._outputs = sources, exchanges, outputs
+        self._partitions = {**sources, **exchanges}
         self._ends: dict[TopicPartition, int] = {}
         self._sent: dict[TopicPartition, int] = {}
         self.entry = Entry({}, {})
@@ -81,10 +93,18 @@ class Positions:
         self._ends = self._log.end_offsets(partitions_of(self._outputs))
         self._sent = self._log.end_offsets(partitions_of(self._exchanges))
 
-    def after(self, records: Sequence[Records], sent: Mapping[str, int], constants: Iterable[str] = ()) -> Entry:
+    def after(
+        self,
+        records: Sequence[Records],
+        sent: Mapping[str, int],
+        constants: Iterable[str] = (),
+        clocks: Context | None = None,
+        left_due: Collection[tuple[int, int]] = (),
+    ) -> Entry:
         """The entry after processing `records` and sending so many rows to internal topics.
 
-        `constants` are the topics of constants that were sent; each counts as one row, sent and read.
+        `constants` are the topics of constants that were sent; each counts as one row, sent and read. `clocks` are
+        those of the epoch, if an operator reads one; `left_due` is that of `Circuit`.
         """
         positions = self.entry.positions | {TopicPartition(r.topic, r.partition): r.next_offset for r in records}
         counters = {tp: count.copy() for tp, count in self.entry.counters.items()}
@@ -100,6 +120,12 @@ class Positions:
                 elsewhere[topic] = elsewhere.get(topic, 0) + rows
                 if not elsewhere[topic]:  # as many tries that a loop owed have been made
                     del elsewhere[topic]
+        for tp, count in counters.items():
+            if clocks is not None:
+                count.event_time = clocks.event_time.get(tp, count.event_time)
+                count.tick = count.tick if clocks.tick is None else clocks.tick
+            if left_due or count.overdue:
+                count.overdue = int((self._partitions[tp.topic], tp.partition) in left_due)
         for topic in constants:
             anchor = counters[TopicPartition(topic, 0)]
             anchor.emitted, anchor.consumed = anchor.emitted + 1, anchor.consumed + 1
@@ -121,8 +147,8 @@ class Positions:
     def quiescent_cut(self) -> Cut | None:
         """The cut of a quiescent moment, or None.
 
-        If the log is quiescent at the same positions before and after, nothing was written in between, so the ends of
-        outputs read in between are exactly those of these inputs.
+        If the log is quiescent at the same positions before and after, with the same clocks, nothing was written in
+        between, so the ends of outputs read in between are exactly those of these inputs.
         """
         before = self._quiescent_at()
         if before is None:
@@ -130,10 +156,10 @@ class Positions:
         ends = self._log.end_offsets(partitions_of(self._outputs))
         if self._quiescent_at() != before:
             return None
-        inputs = {tp: offset for tp, offset in before.items() if tp.topic in self._sources}
+        inputs = {tp: position.offset for tp, position in before.items() if tp.topic in self._sources}
         return Cut(Cut.by_topic(inputs), Cut.by_topic(ends))
 
-    def _quiescent_at(self) -> dict[TopicPartition, int] | None:
+    def _quiescent_at(self) -> dict[TopicPartition, Position] | None:
         inputs, internal = partitions_of(self._sources), partitions_of(self._exchanges)
         return quiescent_at(self._log, self._group, inputs, internal, self._anchors)
 

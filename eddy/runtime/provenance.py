@@ -17,6 +17,7 @@ from dataclasses import replace
 from eddy.errors import DataError, RecordRefusedError
 from eddy.operators.batch import Batch
 from eddy.operators.circuit import Circuit
+from eddy.operators.context import Context
 from eddy.runtime.decoding import Decoder
 from eddy.runtime.encoding import SinkTopic
 from eddy.runtime.isolation import Part
@@ -27,9 +28,11 @@ _NO_NUMBER = 0
 
 
 def records_to_blame(
-    circuit: Circuit, decoder: Decoder, sinks: Mapping[str, SinkTopic], part: Part, error: DataError
+    circuit: Circuit, decoder: Decoder, sinks: Mapping[str, SinkTopic], part: Part, error: DataError, context: Context
 ) -> dict[int, DataError]:
     """The failing records, by number in `part`, each with its error; empty if they cannot be determined.
+
+    `context` is that of the failed epoch.
 
     Called after the failed epoch was rolled back; the circuit is rolled back again.
     """
@@ -37,14 +40,14 @@ def records_to_blame(
         return {}
     rejected = decoder.rejected
     try:
-        return dict(_failures(circuit, numbered(decoder, part), sinks))
+        return dict(_failures(circuit, numbered(decoder, part), sinks, by_number(context, part)))
     finally:
         circuit.rollback()
         decoder.rejected = rejected
 
 
 def rows_set_aside(
-    circuit: Circuit, decoder: Decoder, sinks: Mapping[str, SinkTopic], part: Part
+    circuit: Circuit, decoder: Decoder, sinks: Mapping[str, SinkTopic], part: Part, context: Context
 ) -> dict[tuple[str, bytes], set[int]]:
     """By step and row, the numbers of the records that rows which are set aside come from, where they can be told.
 
@@ -52,7 +55,7 @@ def rows_set_aside(
     """
     rejected = decoder.rejected
     try:
-        circuit.step(numbered(decoder, part))
+        circuit.step(numbered(decoder, part), by_number(context, part))
         for name, sink in sinks.items():
             output = circuit.outputs[name]
             if output.aside is not None:
@@ -82,11 +85,17 @@ def numbered(decoder: Decoder, part: Part) -> dict[str, Batch]:
     return batches
 
 
+def by_number(context: Context, part: Part) -> Context:
+    """The context of an epoch in which times are numbers of records. Not divisible: a loop queues what is too much."""
+    stamps = [stamp for records in part.records for stamp in records.timestamps]
+    return context._replace(divisible=False, timestamps=stamps)
+
+
 def _failures(
-    circuit: Circuit, batches: Mapping[str, Batch], sinks: Mapping[str, SinkTopic]
+    circuit: Circuit, batches: Mapping[str, Batch], sinks: Mapping[str, SinkTopic], context: Context
 ) -> Iterable[tuple[int, DataError]]:
     try:
-        circuit.step(batches)
+        circuit.step(batches, context)
     except DataError:
         if circuit.failed is not None:
             yield from _of_records(circuit.failed.inputs[0], circuit.failed.rows())

@@ -29,15 +29,27 @@ class Counters(msgspec.Struct):
     """Rows sent to and read from an internal topic since it was created, as counted on one partition.
 
     `elsewhere` are rows sent to other internal topics, by topic, of which the sender owned no partition.
+
+    With them are the clocks at the position, where an operator reads them: `event_time` is the greatest timestamp of
+    the partition's records before it, `tick` the wall-clock time of the last epoch, in milliseconds, -1 for none.
+    `overdue` is 1 while work of this partition number is due that the last epoch has left.
     """
 
     emitted: int = 0
     consumed: int = 0
     elsewhere: dict[str, int] = {}
+    event_time: int = -1
+    tick: int = -1
+    overdue: int = 0
 
     def note(self) -> str:
-        """The metadata of the partition's position: `emitted consumed topic=emitted …`."""
-        return " ".join([f"{self.emitted} {self.consumed}", *(f"{t}={n}" for t, n in sorted(self.elsewhere.items()))])
+        """The metadata of the partition's position: `emitted consumed topic=emitted … @clock=milliseconds …`.
+
+        No topic's name begins with `@`.
+        """
+        clocks = [("@event", self.event_time), ("@tick", self.tick), ("@overdue", self.overdue or -1)]
+        others = [*sorted(self.elsewhere.items()), *((name, value) for name, value in clocks if value >= 0)]
+        return " ".join([f"{self.emitted} {self.consumed}", *(f"{name}={value}" for name, value in others)])
 
     @classmethod
     def of(cls, position: Position | None) -> "Counters":
@@ -45,17 +57,19 @@ class Counters(msgspec.Struct):
         if position is None or not position.metadata:
             return cls()
         emitted, consumed, *others = position.metadata.split(" ")
-        elsewhere = {topic: int(rows) for topic, rows in (other.split("=") for other in others)}
-        return cls(int(emitted), int(consumed), elsewhere)
+        elsewhere = {name: int(value) for name, value in (other.split("=") for other in others)}
+        event_time, tick = elsewhere.pop("@event", -1), elsewhere.pop("@tick", -1)
+        overdue = elsewhere.pop("@overdue", 0)
+        return cls(int(emitted), int(consumed), elsewhere, event_time, tick, overdue)
 
     def copy(self) -> "Counters":
         """An independent copy."""
-        return Counters(self.emitted, self.consumed, dict(self.elsewhere))
+        return msgspec.structs.replace(self, elsewhere=dict(self.elsewhere))
 
     @property
     def under_way(self) -> int:
-        """Rows sent and not read, as counted on this partition."""
-        return self.emitted + sum(self.elsewhere.values()) - self.consumed
+        """Rows sent and not read, and overdue work, as counted on this partition."""
+        return self.emitted + sum(self.elsewhere.values()) - self.consumed + self.overdue
 
 
 def tally(committed: Mapping[TopicPartition, Position]) -> dict[str, Counters]:
@@ -64,7 +78,7 @@ def tally(committed: Mapping[TopicPartition, Position]) -> dict[str, Counters]:
     for partition, position in committed.items():
         here = Counters.of(position)
         for topic, sent, taken in [
-            (partition.topic, here.emitted, here.consumed),
+            (partition.topic, here.emitted + here.overdue, here.consumed),
             *((other, rows, 0) for other, rows in here.elsewhere.items()),
         ]:
             sum_ = sums.setdefault(topic, Counters())
@@ -142,8 +156,8 @@ def quiescent_at(
     inputs: Iterable[TopicPartition],
     internal: Iterable[TopicPartition],
     anchors: Iterable[TopicPartition] = (),
-) -> dict[TopicPartition, int] | None:
-    """The group's positions at a quiescent moment during this call, None if there was none.
+) -> dict[TopicPartition, Position] | None:
+    """The group's positions, with their metadata, at a quiescent moment during this call, None if there was none.
 
     `anchors` are internal partitions of constants: they have no records, and a position once their constants were sent.
     """
@@ -153,7 +167,8 @@ def quiescent_at(
     ends = log.end_offsets(partitions)
     if not all(anchor in committed for anchor in anchors):
         return None
-    positions = {tp: committed[tp].offset if tp in committed else begins[tp] for tp in partitions}
-    if positions != ends or any(counters.under_way for counters in tally(committed).values()):
+    positions = {tp: committed.get(tp) or Position(begins[tp]) for tp in partitions}
+    offsets = {tp: position.offset for tp, position in positions.items()}
+    if offsets != ends or any(counters.under_way for counters in tally(committed).values()):
         return None
     return positions

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from eddy.connectors.log import Producer, Records
 from eddy.operators.circuit import Circuit
+from eddy.operators.context import Context
 from eddy.operators.fixpoint import Fixpoint
 from eddy.operators.set_aside import Aside, Found, written
 from eddy.runtime.decoding import Decoder, Rejected
@@ -34,9 +35,11 @@ class Rejections:
         self._internal, self._restorable, self._letters, self._senders = internal, restorable, letters, senders
         self._traced: dict[tuple[str, bytes], Origins] = {}
 
-    def trace(self, circuit: Circuit, decoder: Decoder, sinks: Mapping[str, SinkTopic], part: Part) -> None:
+    def trace(
+        self, circuit: Circuit, decoder: Decoder, sinks: Mapping[str, SinkTopic], part: Part, context: Context
+    ) -> None:
         """Find out which records the rows come from that an epoch sets aside: it is computed once more for that."""
-        for name, numbers in rows_set_aside(circuit, decoder, sinks, part).items():
+        for name, numbers in rows_set_aside(circuit, decoder, sinks, part, context).items():
             found = [self._senders.of_record(*part.where(number)) for number in sorted(numbers)]
             self._traced[name] = Origins(one for origins in found for one in origins.ranges)
 

@@ -18,6 +18,7 @@ from eddy.connectors.log import Consumer, Log, Records
 from eddy.dropping import Dropping
 from eddy.errors import ConnectorError, DataError, FencedError, IndeterminateCommitError, SlotTakenError
 from eddy.runtime.assembly import Assembly, assemble, open_store
+from eddy.runtime.clocks import Clocks
 from eddy.runtime.cuts import Cuts
 from eddy.runtime.epoch import Epoch, Parts, Stopwatch
 from eddy.runtime.holding import Holding
@@ -97,6 +98,7 @@ class Worker:
         self.circuit, self.internal, self.positions = made.circuit, made.internal, made.positions
         self._decoder, self._sinks, self._partitions = made.decoder, made.sinks, made.partitions
         self.recovery = Recovery(log, self.local_store, self.group, self.internal.plan, made.incarnation, wall)
+        self._clocks = Clocks(self.circuit, self.positions, wall)
         self._cuts = Cuts(self.positions, self.circuit, self.config.cut_interval_s, clock)
         self._holding = Holding(self.circuit, self.internal.plan, made.stops, self._cuts.leads)
         restorable = {state.spec.source for state in self.circuit.states.values()} - {None}
@@ -114,6 +116,7 @@ class Worker:
             positions=self.positions,
             recovery=self.recovery,
             rejections=Rejections(self.internal, restorable, letters, self._decoder.senders),
+            clocks=self._clocks,
             cuts=self._cuts,
             holding=self._holding,
             purging=Purging(self.internal, log, self.group, self.config.purge_interval_s, clock, statistics),
@@ -179,6 +182,9 @@ class Worker:
         if (part := self._next_part()) is not None:
             return self._process(part)
         self.doing = "poll"
+        self._clocks.polled()
+        if self.state is State.PROCESSING:
+            timeout_s = self._clocks.wait_s(timeout_s)
         polled = self._consumer.poll(self._room, 0.0 if self._busy else timeout_s, self.config.max_epoch_bytes)
         if polled.assigned or polled.revoked:
             self.statistics.rebalances += 1
@@ -265,7 +271,7 @@ class Worker:
             busy = (
                 taken
                 or self._catches_up
-                or self._constants_wait
+                or self._due
                 or self.circuit.unsettled
                 or (self._parts.new_plan and self.positions.entry.positions)
             )
@@ -295,7 +301,7 @@ class Worker:
         """Compute and commit the records of a poll, or a part of them that is isolated."""
         taken, owns = len(part), bool(self.positions.entry.positions)
         settling = not taken and owns and self.circuit.unsettled and self.positions.quiescent()
-        if not taken and not settling and not self._constants_wait:
+        if not taken and not settling and not self._due:
             self._idle(part.records)
             return 0
         began, epoch = self._clock(), self._begin()
@@ -354,13 +360,17 @@ class Worker:
                 return
         numbers = part.numbers()
         alone = {numbers[0]: error} if len(numbers) == 1 else None
-        blamed = alone or records_to_blame(self.circuit, self._decoder, self._sinks, part, error)
+        blamed = alone or self._blamed(part, error)
         internal = any(part.where(number)[0].topic in self.internal.exchanges for number in blamed)
         if isolation.narrow(blamed, self.config.on_error != "fail" and not internal):
             return
         if alone is None:
             raise error
         raise self._decoder.refusal(*part.where(numbers[0]), error) from error
+
+    def _blamed(self, part: Part, error: DataError) -> dict[int, DataError]:
+        context = self._clocks.context(part, part.left_out.values())
+        return records_to_blame(self.circuit, self._decoder, self._sinks, part, error, context)
 
     def _advance(self) -> None:
         """Continue after a committed part: with the next part, or a poll."""
@@ -452,9 +462,9 @@ class Worker:
         return self.recovery.left
 
     @property
-    def _constants_wait(self) -> bool:
-        """Whether constants still have to be sent from here."""
-        return bool(self.positions.entry.positions) and self.circuit.due
+    def _due(self) -> bool:
+        """Whether there is something to do here without records: constants to be sent, or a moment that has come."""
+        return bool(self.positions.entry.positions) and self._clocks.due()
 
     def _idle(self, records: list[Records]) -> None:
         """Without input: commit positions moved by control records, cut, purge consumed rows.

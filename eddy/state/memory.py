@@ -44,6 +44,14 @@ class MemoryStore:
         rows = self._open_rows()
         return [(key, rows[key]) for key in islice(self._ordered().irange(start, stop, inclusive=(True, False)), limit)]
 
+    def snapshot(self, prefix: bytes) -> "MemoryStore":
+        """The pairs whose key starts with `prefix`, as they are now. Cost: all of them are copied."""
+        made, rows = MemoryStore(), self._open_rows()
+        keys = self._keys(prefix)
+        made._rows = {key: rows[key] for key in keys}
+        made._order = SortedList(keys)
+        return made
+
     def write(self, changes: Iterable[tuple[bytes, bytes | None]]) -> None:
         """Put or delete each key. `changes` is read to its end before the first one is applied."""
         rows = self._open_rows()

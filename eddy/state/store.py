@@ -7,7 +7,20 @@ one, never half of one.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol, runtime_checkable
 
-__all__ = ["Store"]
+__all__ = ["Store", "StoreSnapshot"]
+
+
+class StoreSnapshot(Protocol):
+    """Pairs of a store at one moment. For another thread than that of the store."""
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """As `Store.get_many`."""
+
+    def scan_between(self, start: bytes, stop: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        """As `Store.scan_between`."""
+
+    def close(self) -> None:
+        """Let go of it."""
 
 
 @runtime_checkable
@@ -35,6 +48,9 @@ class Store(Protocol):
 
         Raises: StateError as `scan` does.
         """
+
+    def snapshot(self, prefix: bytes) -> StoreSnapshot:
+        """The pairs whose key starts with `prefix`, as they are now: later writes are not seen."""
 
     def write(self, changes: Iterable[tuple[bytes, bytes | None]]) -> None:
         """Put each value, delete each key whose value is None: all of them or none, in the order given.

@@ -69,10 +69,10 @@ class LoopCompiler:
         bound, iterations, seeded, guard = loop.bound, loop.iterations, loop.seeded, self.guard
         encoders = [self._encoder(*pair) for pair in zip(loop.variables, loop.results, strict=True)]
         if self._depth > 1:
-            limit = InnerLimit() if bound.on_limit == "rows" else None
+            limit = InnerLimit() if loop.error_limit is not None else None
             return Fixpoint(loop.name, names, body, self._depth, iterations, bound, guard, limit, seeded, encoders)
         operator = Outermost(loop.name, names, body, 1, iterations, bound, guard, None, seeded, encoders)
-        limits = self._limit_barrier() if bound.on_limit == "rows" or self._errors else None
+        limits = self._limit_barrier() if loop.error_limit is not None or self._errors else None
         return operator.keep(self._queue(), self._given(), limits, self._outside.ownership)
 
     def _queue(self) -> Queue:

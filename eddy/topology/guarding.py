@@ -1,7 +1,7 @@
-"""Which steps set rows aside: exchanges, and those after an exchange, a loop or a constant.
+"""Which steps set rows aside: exchanges, and those after an exchange, a loop, a constant or rows that expire.
 
-A row there may come of many records, and of another worker's, so that no record can be left out in its place. Steps
-that rows reach straight from a source leave the record out instead (docs/adr/0006).
+A row there may come of many records, of another worker's, or of none, so that no record can be left out in its place.
+Steps that rows reach straight from a source leave the record out instead (docs/adr/0006).
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ __all__ = ["Guarding", "after_exchange", "unmerged"]
 
 
 def after_exchange(plan: Plan) -> set[Node]:
-    """The exchanges, and the steps that rows reach through one."""
+    """The exchanges and others that make rows of no record of the epoch, and the steps that rows reach through one."""
     after: set[Node] = set()
     for node in plan.nodes:
         if node.crosses or not after.isdisjoint(node.inputs):

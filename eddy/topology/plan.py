@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from eddy.errors import TopologyError
+from eddy.topology.expiring_table import ExpiringTable
 from eddy.topology.graph import Reachable, TreeTotals
 from eddy.topology.joins import Join, StreamTableJoin, TableJoin
 from eddy.topology.node import Kind, Node
@@ -29,6 +30,7 @@ __all__ = [
     "Constant",
     "Count",
     "Exchange",
+    "ExpiringTable",
     "HeldErrors",
     "Join",
     "Kind",

@@ -1,14 +1,17 @@
 """KStream: facts that happened. Names and meaning are those of Kafka Streams, in snake_case."""
 
 from collections.abc import Callable, Iterable
+from datetime import timedelta
 from typing import Any, Generic, Literal, TypeVar
 
 from eddy.errors import TopologyError
 from eddy.operators.body import Bound
+from eddy.operators.expiring_table import ExpiryClock
 from eddy.serde import Serde
 from eddy.topology import plan
 from eddy.topology.arguments import check_flag, check_function, check_kind, check_serdes, check_whole, name_or
 from eddy.topology.builder import Builder, same_topology, serdes
+from eddy.topology.expiring_table import check_expiry
 from eddy.topology.grouped import KGroupedStream
 from eddy.topology.recursive import close_recursion
 from eddy.topology.table import KTable, add_sink
@@ -142,11 +145,34 @@ class KStream(Generic[K, V]):
         """Write each record to `topic`, a topic of the user's that has to exist."""
         add_sink(self._builder, self._node, topic, key, value)
 
-    def to_table(self, name: str | None = None) -> KTable[K, V]:
-        """The table of the latest values; None deletes. Its store is `name`."""
+    def to_table(
+        self,
+        name: str | None = None,
+        expire_after: timedelta | None = None,
+        expire_by: ExpiryClock | None = None,
+    ) -> KTable[K, V]:
+        """The table of the latest values; None deletes. Its store is `name`.
+
+        With `expire_after` a row is there until so long after the timestamp of its record. A later record of the key
+        begins anew, also one with the same value.
+
+        Args:
+            name: of the table.
+            expire_after: a span of a millisecond or more.
+            expire_by: `event time`: the greatest timestamp read from the row's source partition, so that the rows are a
+                function of the input; `wall clock`: the time at which the worker runs, also without input.
+
+        Raises: TopologyError where rows have no timestamp of a record or, by event time, are no longer where their
+        source has them.
+        """
         name = name_or(name, f"{self._node.label}-table")
-        source = self._builder.by_key(self._node, name)
-        node = self._builder.add(plan.Upsert, name, kind="table", inputs=(source,), **serdes(source))
+        kind: type[plan.Node] = plan.Upsert
+        fields: dict[str, Any] = {}
+        if expire_after is not None or expire_by is not None:
+            source = check_expiry(f"to_table '{name}'", self._node, expire_after, expire_by)
+            kind, fields = plan.ExpiringTable, {"after": expire_after, "clock": expire_by, "source": source}
+        facts = self._builder.by_key(self._node, name)
+        node = self._builder.add(kind, name, kind="table", inputs=(facts,), **serdes(facts), **fields)
         return KTable(self._builder, node)
 
     def group_by_key(self, key: Serde[K] | None = None, value: Serde[V] | None = None) -> KGroupedStream[K, V]:

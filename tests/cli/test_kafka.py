@@ -175,3 +175,38 @@ def test_login_comes_from_a_file_for_java_and_is_never_shown(
     monkeypatch.setenv("PASSWORD", "hunter2")
     failed = run("topics", "--config", "client.properties", status=78)
     assert "hunter2" not in failed.output
+
+
+LIVE = """
+from datetime import timedelta
+
+import eddy
+
+topology = eddy.Topology("{name}")
+signs = topology.stream("{name}-in", key=eddy.String, value=eddy.String)
+signs.to_table("live", expire_after=timedelta(seconds={after_s}), expire_by="wall clock").to("{name}-out")
+"""
+
+
+def test_rows_expire_by_tick_without_any_input_though_one_of_two_workers_is_killed(
+    start: Start, run: Command, name: str, folder: pathlib.Path
+) -> None:
+    (folder / "live.py").write_text(LIVE.format(name=name, after_s=20))
+    run("topics", "create", f"{name}-in", f"{name}-out", "--partitions", "4")
+    supervisor = start("run", "live.py", "--processes", "2", "--member", "a", *QUICK)
+    said = "".join(lines_until(supervisor, {"[0] ", "[1] "}))
+    victim = next(int(process) for number, process in STARTED.findall(said) if number == "1")
+    run("produce", f"{name}-in", stdin="".join(f"u{n}\there\n" for n in range(20)))
+    run("wait", "live.py", "--timeout", str(PATIENCE_S))  # a tick in the future is no work that is left
+    there = {f"u{n}\there" for n in range(20)}
+    assert set(run("consume", f"{name}-out", "--latest").stdout.splitlines()) == there
+    os.kill(victim, signal.SIGKILL)
+    deadline = Deadline(3 * PATIENCE_S)
+    while left := run("consume", f"{name}-out", "--latest").stdout:
+        deadline.check(left)
+        time.sleep(0.2)
+    written = run("consume", f"{name}-out", "--format", "jsonl").stdout.splitlines()
+    assert len(written) == 40, "each row has come once and gone once"
+    run("wait", "live.py", "--timeout", str(PATIENCE_S))
+    supervisor.send_signal(signal.SIGTERM)
+    finish(supervisor)

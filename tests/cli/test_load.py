@@ -29,6 +29,15 @@ def test_aliases_of_one_topology_are_one(run: Command, folder: pathlib.Path) -> 
     run("describe", "alias.py")
 
 
+def test_several_queries_are_refused_only_where_they_are_served(run: Command, folder: pathlib.Path) -> None:
+    (folder / "q.py").write_text(
+        "import eddy\ntopology = eddy.Topology('q')\ntopology.table('in')\na, b = eddy.Queries(), eddy.Queries()\n"
+    )
+    run("describe", "q.py")
+    told = run("serve", "q.py", "--data", "data", "--http", "0", status=2).stderr
+    assert "'q.py' defines 2 Queries; one for all is needed." in told
+
+
 def test_file_may_import_its_neighbours(run: Command, folder: pathlib.Path) -> None:
     (folder / "neighbour_of_a_test.py").write_text("NAME = 'near'\n")
     (folder / "app.py").write_text(

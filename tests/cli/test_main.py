@@ -4,6 +4,7 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
 from collections.abc import Callable
 
 import click
@@ -14,24 +15,25 @@ import eddy
 from eddy.cli import main
 from eddy.cli.exits import exit_status
 from eddy.errors import ConfigurationError, IndeterminateCommitError, InvariantError, SlotTakenError
+from tests.commandline import commands_of
 
 Command = Callable[..., Result]
 
 DOCUMENT = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
 
 
-def commands_of(group: click.Group, name: str = "") -> dict[str, click.Command]:
+def all_of(group: click.Group, name: str = "") -> dict[str, click.Command]:
     """The commands of a group by their full names; those of a group in it follow it."""
     found: dict[str, click.Command] = {}
-    for part, command in group.commands.items():
+    for part, command in commands_of(group).items():
         full = f"{name} {part}".strip()
         found[full] = command
         if isinstance(command, click.Group):
-            found |= commands_of(command, full)
+            found |= all_of(command, full)
     return found
 
 
-COMMANDS = commands_of(main)
+COMMANDS = all_of(main)
 every_command = pytest.mark.parametrize("name", COMMANDS)
 
 
@@ -52,8 +54,15 @@ def test_document_has_a_section_with_every_option(name: str) -> None:
     assert [spelling for spelling in spellings if not re.search(rf"`{spelling}\b", section)] == []
 
 
+def test_a_command_imports_no_other() -> None:
+    said = "import sys\nfrom eddy.cli import main\nmain(['version'], standalone_mode=False)\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
+    imported = {".".join(name.split(".")[:2]) for name in done.stdout.split() if name.startswith("eddy.")}
+    assert imported <= {"eddy.cli", "eddy.connectors", "eddy.errors"}
+
+
 def test_document_names_no_command_that_does_not_exist() -> None:
-    assert re.findall(r"^## eddy (\w+)$", DOCUMENT, re.MULTILINE) == list(main.commands)
+    assert re.findall(r"^## eddy (\w+)$", DOCUMENT, re.MULTILINE) == list(commands_of(main))
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,8 @@ def test_tables_are_served_shown_and_watched(eddy_: Eddy) -> None:
     traced = done(eddy_("trace", "family.py", "descendants", "ann"))
     assert '  ⋈ "bob" = "ann"   nodes (row of topic nodes)' in traced
     assert traced.endswith("served at this version: 2, as computed here from the inputs\n")
+    unknown = eddy_("trace", "family.py", "sons", "ann")
+    assert "no step 'sons'; a table (descendants, nodes), or another step" in unknown.communicate(timeout=PATIENCE_S)[1]
 
     server = eddy_("serve", "family.py", "--http", "0")
     assert server.stderr is not None

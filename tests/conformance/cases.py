@@ -2,6 +2,7 @@
 of records without a key or a value in `nulls`.
 """
 
+from datetime import timedelta
 from typing import Any
 
 import eddy
@@ -455,3 +456,18 @@ def fixpoint_of_simple_paths(t: eddy.Topology) -> None:
 )
 def totals_of_a_tree_that_moves_and_goes_round(t: eddy.Topology) -> None:
     t.table("nodes", S, S).tree_totals("totals", value=N).to("totals")
+
+
+@case(
+    [
+        of("signs", ("ann", "here"), ("ann", "there"), ("ann", "tick")),
+        of("signs", *[("ann", "tick")] * 9, ("bob", "here"), ("bob", "tick")),
+    ],
+    live={"bob": "here"},
+    users={"here": 1},
+)
+def rows_that_expire(t: eddy.Topology) -> None:
+    signs = t.stream("signs", S, S).filter(lambda user, sign: sign != "tick")
+    live = signs.to_table("live", timedelta(milliseconds=7), "event time")
+    live.to("live")
+    live.group_by(lambda user, sign: (sign, user), key=S).count("users").to("users", value=N)

@@ -14,6 +14,7 @@ import sys
 import traceback
 from typing import Any
 
+import eddy.cli.run
 import eddy.runtime.worker
 from eddy.cli import main
 from eddy.runtime.restore import Restore

@@ -89,17 +89,18 @@ class Rig:
         self._sources = {source.topic: source for source in plan.sources()}
         topics = [*self._sources, *(sink.topic for sink in plan.sinks())]
         self.log.create_topics(TopicSpec(topic, PARTITIONS) for topic in topics if topic not in self.log.topics())
-        self.kills = 0
+        self.kills = self.time_ms = 0
 
     def produce(self, events: int) -> None:
         """Write records in one transaction."""
         producer = self.log.producer(None)
         producer.begin()
         for topic, key, value in [self.program.event(self.rng) for _ in range(events)]:
+            self.time_ms += 1
             source = self._sources[topic]
             data = source.key.encode(key)
             body = None if value is None else source.value.encode(value)
-            producer.send(topic, partition_of(data, PARTITIONS), [data], [body], [0])
+            producer.send(topic, partition_of(data, PARTITIONS), [data], [body], [self.time_ms])
         producer.commit({}, None)
 
     def run(

@@ -5,4 +5,5 @@ from tests.simulation import programs
 countdown = programs.countdown()
 materials = programs.materials()
 permissions = programs.permissions()
+sessions = programs.sessions()
 family = programs.family()

@@ -6,7 +6,7 @@ from eddy.errors import DataError
 from eddy.operators.aggregate import Count
 from eddy.operators.batch import EMPTY, Batch
 from eddy.operators.circuit import Output
-from eddy.operators.context import Context, Wake
+from eddy.operators.context import OUTSIDE, Context, Tick, Wake, Watermark
 from eddy.operators.operator import Operator
 from eddy.operators.stateless import Map, MapValues
 from eddy.operators.tables import Upsert
@@ -75,10 +75,10 @@ class Sleeper(Operator):
 
     name = "s"
 
-    def __init__(self, moment: Wake) -> None:
-        self.moment: Wake | None = moment
+    def __init__(self, moment: Wake | Tick | Watermark) -> None:
+        self.moment: Wake | Tick | Watermark | None = moment
 
-    def wakes_at(self) -> Wake | None:
+    def wakes_at(self) -> Wake | Tick | Watermark | None:
         return self.moment
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
@@ -89,11 +89,38 @@ class Sleeper(Operator):
 @pytest.mark.parametrize("moment", Wake)
 def test_an_operator_is_woken_at_its_moment_and_then_no_more(moment: Wake) -> None:
     bench = Bench(built(lambda wiring: wiring.add(Sleeper(moment), wiring.source("in"))))
-    assert (bench.circuit.due, bench.circuit.unsettled) == (moment is Wake.AT_ONCE, moment is Wake.AT_REST)
+    assert (bench.circuit.due(), bench.circuit.unsettled) == (moment is Wake.AT_ONCE, moment is Wake.AT_REST)
     assert bench.epoch() == ({("woken", 1): 1} if moment is Wake.AT_ONCE else {})
     bench.step({}, settling=True)
     assert bench.end().get("out", {}) == ({("woken", 1): 1} if moment is Wake.AT_REST else {})
-    assert (bench.circuit.due, bench.circuit.unsettled) == (False, False)
+    assert (bench.circuit.due(), bench.circuit.unsettled) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("moment", "early", "due"),
+    [
+        (Tick(10), Context(tick=9), Context(tick=10)),
+        (
+            Watermark("in", {0: 10, 1: 5}),
+            Context(event_time={("in", 0): 9, ("in", 1): 4, ("other", 1): 99}),
+            Context(event_time={("in", 1): 5}),
+        ),
+    ],
+)
+def test_an_operator_is_woken_when_a_clock_has_come_to_its_moment(
+    moment: Tick | Watermark, early: Context, due: Context
+) -> None:
+    bench = Bench(built(lambda wiring: wiring.add(Sleeper(moment), wiring.source("in"))))
+    circuit = bench.circuit
+    assert circuit.next_tick == (10 if isinstance(moment, Tick) else None)
+    for context in (OUTSIDE, early):
+        assert not circuit.due(context)
+        circuit.step({}, context)
+        assert bench.end()["out"] == {}
+    assert circuit.due(due)
+    circuit.step({}, due)
+    assert bench.end()["out"] == {("woken", 1): 1}
+    assert (circuit.due(due), circuit.next_tick) == (False, None)
 
 
 def test_forget_reads_states_anew_from_the_store() -> None:

@@ -5,7 +5,9 @@ from typing import Any
 
 import eddy
 from eddy.operators.views.patch import Buckets, Op
+from eddy.operators.views.stored_map import StoredMap
 from eddy.operators.views.values import flat_key
+from eddy.state.spaces import Spaces
 from eddy.topology.queries.engine import LiveQueries
 from eddy.topology.queries.nested import nested
 from eddy.topology.queries.planning import View
@@ -34,12 +36,20 @@ class Followed:
 class Rig:
     """An engine with tables, and the same rows by themselves."""
 
-    def __init__(self, keys: Mapping[str, Iterable[str]], tables: Mapping[str, Iterable[Row]]) -> None:
+    def __init__(
+        self, keys: Mapping[str, Iterable[str]], tables: Mapping[str, Iterable[Row]], spaces: Spaces | None = None
+    ) -> None:
+        """With `spaces` the tables are not in memory."""
         self.key_of = {name: flat_key(list(columns)) for name, columns in keys.items()}
         self.plain = {name: {self.key_of[name](row): row for row in rows} for name, rows in tables.items()}
         self.engine = LiveQueries()
         for name, rows in self.plain.items():
-            self.engine.load(name, dict(rows))
+            if spaces is None:
+                self.engine.load(name, dict(rows))
+            else:
+                stored: StoredMap[Row] = StoredMap(spaces.make())
+                stored.fill(rows.items())
+                self.engine.load_stored(name, stored, spaces)
         self.followed: list[Followed] = []
 
     def follow(self, query: eddy.Query, *, shared: bool = True) -> Followed:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import eddy
-from eddy.operators.views.action import values_of_key
+from eddy.operators.views.values import key_of, values_of
 from tests.queries.random_queries import KEYS, random_changes, random_query, random_row
 from tests.queries.rig import Followed, Rig
 
@@ -55,7 +55,7 @@ def test_rows_of_a_bucket_are_those_before_with_the_actions(seed: int) -> None:
 
     def rows(each: Followed) -> dict[Any, set[Any]]:
         return {
-            bucket: {values_of_key(bucket.level.ordered.key_of(position)) for position in bucket.positions()}
+            bucket: {values_of(key_of(position)) for position in bucket.positions()}
             for bucket in each.view.operator.buckets()
         }
 

@@ -157,7 +157,7 @@ def check_empty(rig: Rig) -> None:
             assert callable(value) or not value
         for bucket in getattr(operator, "buckets", {}).values():
             assert bucket.windows
-            assert not bucket.positions
+            assert not bucket
 
 
 def follow_to_the_end(rig: Rig, draw: random.Random) -> None:

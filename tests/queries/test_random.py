@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import eddy
+from eddy.operators.views import positions
 from eddy.topology.queries.naive import evaluate
 from tests.queries.random_queries import KEYS, random_changes, random_query, random_row
 from tests.queries.rig import Followed, Rig
@@ -48,6 +49,13 @@ def play(seed: Any, *, batches: int = 8) -> None:
 @pytest.mark.parametrize("seed", range(150))
 def test_view_of_patches_is_the_naive_answer(seed: int) -> None:
     play(seed)
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_it_is_with_sorted_rows_in_short_runs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(positions, "_RUN", 2)
+    monkeypatch.setattr(positions, "_FEW", 1)
+    play(f"runs {seed}")
 
 
 @pytest.mark.long

@@ -103,7 +103,7 @@ def evaluated(plan: Plan, tables: Tables) -> dict[str, Bag]:
 
 def settle(rig: Rig) -> None:
     for _ in range(200):
-        if not rig.circuit.due:
+        if not rig.circuit.due():
             return
         rig.epoch([])
     raise AssertionError("tries are owed for ever")

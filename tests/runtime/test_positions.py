@@ -37,6 +37,17 @@ def commit(log: LocalLog, consumer: Consumer, moves: dict[TopicPartition, Positi
     producer.close()
 
 
+def test_clocks_are_in_the_note_of_a_position() -> None:
+    for counters, note in [
+        (Counters(3, 2), "3 2"),
+        (Counters(3, 2, {"loop": 1}, 7), "3 2 loop=1 @event=7"),
+        (Counters(0, 0, {}, 0, 9, 1), "0 0 @event=0 @tick=9 @overdue=1"),
+    ]:
+        assert counters.note() == note
+        assert Counters.of(Position(0, note)) == counters
+        assert counters.under_way == counters.emitted + len(counters.elsewhere) - counters.consumed + counters.overdue
+
+
 def polled(at: TopicPartition, first: int, count: int) -> Records:
     column = [b"x"] * count
     return Records(*at, range(first, first + count), [0] * count, column, column, None, first + count)

@@ -11,6 +11,7 @@ import runpy
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cache
 from typing import Any
 
@@ -45,7 +46,7 @@ class Program:
     """`partitions` maps each source topic to the one whose number of partitions it has.
 
     `poison` are events that the program's functions cannot process, `bad_rows` those of which rows fail after an
-    exchange.
+    exchange. `timed`: its inputs are rows (key, value, partition, timestamp).
     """
 
     name: str
@@ -55,6 +56,7 @@ class Program:
     expect: Callable[[Inputs], Expected]
     poison: tuple[Event, ...] = ()
     bad_rows: tuple[Event, ...] = ()
+    timed: bool = False
 
     def good(self, topic: str, rows: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
         """The rows of a topic that its functions can process."""
@@ -462,6 +464,55 @@ def by_round(bags: list[Counter[Any]]) -> dict[Any, int]:
     return {row: weight for row, weight in differences.items() if weight}
 
 
+# Sessions: a table whose rows expire by the time of their partition
+
+SESSION_MS = 2
+
+
+def sessions() -> eddy.Topology:
+    """The latest sign of life by user, for a while; and how many users are in each room."""
+    topology = eddy.Topology("sessions")
+    signs = topology.stream("signs", key=eddy.String, value=eddy.Int64)  # user -> room
+    live = signs.filter(_is_room).to_table("live", timedelta(milliseconds=SESSION_MS), "event time")
+    live.to("live", key=eddy.String, value=eddy.Int64)
+    rooms = live.group_by(lambda user, room: (str(room), user), key=eddy.String, value=eddy.String)
+    rooms.count("in-room").to("in-room", key=eddy.String, value=eddy.Int64)
+    return topology
+
+
+def _is_room(user: str, room: int | None) -> bool:
+    if room is not None and room < 0:
+        raise ValueError("nothing is below 0")
+    return room != 9
+
+
+def sessions_event(rng: random.Random) -> Event:
+    """A user comes to a room, often to the one where it is, or leaves; room 9 only lets time pass."""
+    return "signs", f"u{rng.randrange(8)}", None if rng.random() < 0.1 else rng.choice([1, 1, 2, 9])
+
+
+def sessions_expect(inputs: Inputs) -> Expected:
+    """The last record of each user, unless a record of its partition was so much later."""
+    now: dict[int, int] = {}
+    last: dict[str, tuple[int | None, int, int]] = {}
+    for user, room, partition, time in inputs["signs"]:
+        now[partition] = max(now.get(partition, 0), time)
+        if room != 9:
+            last[user] = room, partition, time + SESSION_MS
+    there = {
+        user: (room, end) for user, (room, partition, end) in last.items() if room is not None and now[partition] < end
+    }
+    live = {user: room for user, (room, _) in there.items()}
+    counts = {str(room): n for room, n in Counter(live.values()).items()}
+    states = {
+        "live": live,
+        "live-deadlines": {user: end for user, (_, end) in there.items()},
+        "live-calendar": {(user, end): 1 for user, (_, end) in there.items()},
+        "in-room": counts,
+    }
+    return Expected({"live": live, "in-room": counts}, states)
+
+
 PROGRAMS = [
     Program("family", family, {"nodes": "nodes"}, family_event, family_expect),
     Program("circles", circles, {"nodes": "nodes"}, circles_event, circles_expect),
@@ -487,4 +538,9 @@ PROGRAMS = [
         poison=(("readings", "s1", -1), ("readings", "s4", -2)),
     ),
     Program(*("nearest", nearest, {"links": "links"}, nearest_event, nearest_expect), poison=(("links", "l1", "p0"),)),
+    Program(
+        *("sessions", sessions, {"signs": "signs"}, sessions_event, sessions_expect),
+        poison=(("signs", "u1", -1), ("signs", "u2", -2)),
+        timed=True,
+    ),
 ]

@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import eddy
 from eddy.connectors.local import LocalLog
 from eddy.connectors.local import group as local_group
-from eddy.connectors.log import TopicPartition
+from eddy.connectors.log import Position, TopicPartition
 from eddy.operators.aggregate import Aggregate
 from eddy.operators.circuit import Circuit
 from eddy.operators.held_waves import HeldWaves
@@ -28,6 +29,7 @@ from eddy.runtime.internal_topics import InternalTopics
 from eddy.runtime.isolation import Part
 from eddy.runtime.lifecycle import TRANSITIONS, Event, Lifecycle, State
 from eddy.runtime.positions import Entry, Positions
+from eddy.runtime.quiescence import Counters
 from eddy.state.spec import Changes
 from tests.seeds import of_today
 from tests.simulation.programs import PROGRAMS
@@ -182,10 +184,10 @@ def call_it_done_by_counters_alone(patch: pytest.MonkeyPatch) -> None:
 
     def by_counters(
         log: LocalLog, group: str, inputs: Iterable[TopicPartition], internal: Iterable[TopicPartition], anchors: object
-    ) -> dict[TopicPartition, int] | None:
+    ) -> dict[TopicPartition, Position] | None:
         committed = log.committed(group, [*inputs, *internal])
         done = not any(counters.under_way for counters in quiescence.tally(committed).values())
-        return {tp: at.offset for tp, at in committed.items()} if done else None
+        return dict(committed) if done else None
 
     patch.setattr("eddy.runtime.quiescence.quiescent_at", by_counters)
     patch.setattr("eddy.runtime.positions.quiescent_at", by_counters)
@@ -264,8 +266,8 @@ def blame_the_next_record(patch: pytest.MonkeyPatch) -> None:
     """A good neighbour is left out as well."""
     found = provenance.records_to_blame
 
-    def neighbours(circuit: Circuit, decoder: Decoder, sinks: Any, part: Part, error: Any) -> dict[int, Any]:
-        blamed = found(circuit, decoder, sinks, part, error)
+    def neighbours(circuit: Circuit, decoder: Decoder, sinks: Any, part: Part, *others: Any) -> dict[int, Any]:
+        blamed = found(circuit, decoder, sinks, part, *others)
         return blamed | {number + 1: blamed[number] for number in blamed if number + 1 < len(part)}
 
     patch.setattr("eddy.runtime.worker.records_to_blame", neighbours)
@@ -323,7 +325,20 @@ def cut_before_workers_agree(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Circuit, "unsettled", False)
 
 
+def forget_the_event_time(patch: pytest.MonkeyPatch) -> None:
+    """The time of a partition begins anew with a takeover."""
+    of = Counters.of
+    patch.setattr(Counters, "of", lambda position: msgspec.structs.replace(of(position), event_time=-1))
+
+
+def call_it_done_while_rows_are_due(patch: pytest.MonkeyPatch) -> None:
+    """What a step has left for the next epoch is not counted."""
+    patch.setattr(Circuit, "left_due", frozenset())
+
+
 FOUND_BY: dict[Plant, list[int]] = {
+    forget_the_event_time: [39],
+    call_it_done_while_rows_are_due: [109],
     overtake_rows_on_their_way: [554],
     sleep_through_a_rebalance: [372],
     keep_the_parts_of_an_undone_epoch: [276],
@@ -358,6 +373,8 @@ FOUND_BY: dict[Plant, list[int]] = {
         overlook_a_mended_cycle,
         lose_what_waits_at_an_opened_stop,
         cut_before_workers_agree,
+        forget_the_event_time,
+        call_it_done_while_rows_are_due,
     ],
 )
 def test_a_planted_bug_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:

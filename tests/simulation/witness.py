@@ -60,6 +60,11 @@ class Witness:
             records = self._records(partition, ends)
             yield from zip(records.keys, records.values, strict=True)  # type: ignore[misc]
 
+    def _places(self, topic: str, ends: Ends | None = None) -> Iterator[tuple[int, int]]:
+        """The partition and the timestamp of each record."""
+        for partition in self._partitions[topic]:
+            yield from ((partition.partition, time) for time in self._records(partition, ends).timestamps)
+
     # What should be
 
     def expected(self, ends: Ends | None = None) -> Expected:
@@ -68,6 +73,11 @@ class Witness:
         for topic, source in self._sources.items():
             decode_key, decode_value = source.key.decode, source.value.decode
             rows = [(decode_key(k), None if v is None else decode_value(v)) for k, v in self._rows(topic, ends)]
+            if self.program.timed:
+                places = self._places(topic, ends)
+                timed = zip(rows, places, strict=True)
+                inputs[topic] = [(*row, *place) for row, place in timed if self.program.good(topic, [row])]
+                continue
             rows = self.program.good(topic, rows)
             inputs[topic] = rows if source.kind == "stream" else latest(rows)
         return self.program.expect(inputs)
@@ -92,6 +102,8 @@ class Witness:
         spec = self._states[name].spec
         if spec.kind == "table":
             return spec.key.decode(key), spec.value.decode(value)
+        if spec.kind == "calendar":
+            return (spec.key.decode(key[8:]), struct.unpack_from(">q", key)[0]), len(value)
         length = struct.unpack_from(">I", key)[0]
         row = spec.key.decode(key[4 : 4 + length]), spec.value.decode(key[4 + length :])
         if spec.kind == "trace":
@@ -230,7 +242,7 @@ class Witness:
         for partition, position in positions.items():
             if position.metadata and partition not in self.internal.anchors:
                 here, taken, *others = position.metadata.split()
-                emitted += int(here) + sum(int(other.split("=")[1]) for other in others)
+                emitted += int(here) + sum(int(other.split("=")[1]) for other in others if other[0] != "@")
                 consumed += int(taken)
         assert emitted == consumed, f"emitted {emitted}, consumed {consumed}"
         assert seen in (None, emitted), f"emitted {emitted}, seen {seen}"
@@ -257,6 +269,8 @@ def seen_by(state: State, row: Any) -> Any:
     if state.spec.kind == "trace":
         key, time, value = row
         return dict((state.get_many([key])[0] or {}).get(value, ())).get(time)  # type: ignore[attr-defined]
+    if state.spec.kind == "calendar":
+        return dict(state.items()).get(row)  # type: ignore[attr-defined]
     return state.get(row) if state.spec.kind == "table" else state.weights([row])[0]  # type: ignore[attr-defined]
 
 

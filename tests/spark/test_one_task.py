@@ -37,7 +37,7 @@ def determined() -> Iterator[Case]:
             yield case
 
 
-@pytest.mark.parametrize("case", [*in_turn(determined(), 6)], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*in_turn(determined(), 12)], ids=lambda case: case.name)
 def test_every_state_is_the_one_that_a_worker_holds(case: Case, tmp_path: Path, spark: Any) -> None:
     log = LocalLog(tmp_path / "log")
     run = Run(case, log, 2)

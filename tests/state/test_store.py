@@ -243,3 +243,20 @@ def test_scan_between_gives_the_first_rows_from_start_to_before_stop(store: Stor
     assert [key[0] for key, _ in store.scan_between(b"\x02", b"\x07", 100)] == [2, 3, 4, 5, 6]
     assert [key[0] for key, _ in store.scan_between(b"\x02\x00", b"\x07", 2)] == [3, 4]
     assert store.scan_between(b"\x07", b"\x02", 5) == []
+
+
+def test_a_snapshot_has_the_pairs_of_its_prefix_as_they_were(store: Store) -> None:
+    store.write([(b"a1", b"1"), (b"a2", b"2"), (b"b", b"3")])
+    snapshot = store.snapshot(b"a")
+    store.write([(b"a1", None), (b"a2", b"new"), (b"a3", b"4")])
+    assert snapshot.get_many([b"a1", b"a2", b"a3"]) == [b"1", b"2", None]
+    assert snapshot.scan_between(b"a", b"b", 10) == [(b"a1", b"1"), (b"a2", b"2")]
+    assert snapshot.scan_between(b"a", b"b", 1) == [(b"a1", b"1")]
+    snapshot.close()
+    with pytest.raises(StateError, match="closed"):
+        snapshot.get_many([b"a1"])
+    kept = store.snapshot(b"")
+    store.close()  # nothing outlives it that would keep its directory locked
+    if isinstance(store, RocksDBStore):
+        with pytest.raises(StateError, match="closed"):
+            kept.scan_between(b"a", b"b", 1)

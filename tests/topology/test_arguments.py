@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -52,6 +53,7 @@ WRONG: dict[str, list[Any]] = {
     "choice": ["perhaps", 7, None, ["error"]],
     "collection": [7, None, "rows", lambda: None, eddy.Topology("other")],
     "rows": [7, "rows", [7], [("a", 1, 2)], [["a", 1]], {"a": 1}, [("a", [1])]],
+    "span": [7, None, "1 h", timedelta(0), timedelta(microseconds=999), timedelta(-1), timedelta.max],
     "text": [7, None, b"SELECT 1", ["SELECT 1"]],
     "tables": [7, ["t"], {7: 7}],
     "columns": [7, "nowhere", [7]],
@@ -129,6 +131,12 @@ CALLS = [
     Call("stream", "repartition", {}, {"partitions": "whole", **STREAM}),
     Call("stream", "to", {"topic": ("out", "topic")}, {"key": "serde", "value": "serde"}),
     Call("stream", "to_table", {}, {"name": "name"}),
+    Call(
+        "stream",
+        "to_table",
+        {"expire_after": (timedelta(hours=1), "span"), "expire_by": ("wall clock", "choice")},
+        {"name": "name"},
+    ),
     Call("stream", "group_by_key", {}, {"key": "serde", "value": "serde"}),
     Call("stream", "group_by", {"function": (arguments(2), F2)}, {"key": "serde", "value": "serde"}),
     Call("stream", "join", {"table": TABLE, "joiner": JOINER}, {"name": "name", "value": "serde"}),

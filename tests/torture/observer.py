@@ -64,7 +64,7 @@ class Observer:
             return
         self.declared += 1
         with self._feed.gate:
-            self._check(positions, acknowledged)
+            self._check({tp: position.offset for tp, position in positions.items()}, acknowledged)
 
     def _check(self, positions: dict[TopicPartition, int], acknowledged: dict[TopicPartition, int]) -> None:
         for tp, end in acknowledged.items():

@@ -291,7 +291,8 @@ class Admin:
         Raises: SlotTakenError if the session does not end: another worker has the name.
         """
         told = False
-        deadline = time.monotonic() + session_s + _REQUEST_S
+        patience_s = session_s + _REQUEST_S
+        deadline = time.monotonic() + patience_s
         while True:
             owned = self._ask(f"list group '{group}'", lambda: self._shares(group))
             if name not in owned or shares_out(owned.values(), counts):
@@ -299,7 +300,8 @@ class Admin:
             if time.monotonic() > deadline:
                 raise SlotTakenError(
                     f"{self._where}: group '{group}': '{name}' runs with other topics or numbers of partitions than "
-                    "these; each worker needs a name of its own. Stop it, or give this one another: --member NAME"
+                    f"these, and has not ended within {patience_s:g} s; each worker needs a name of its own. Stop it, "
+                    "or give this one another: --member NAME"
                 )
             if not told:
                 _log.info("group '%s': '%s' had other topics; waiting until its session is over", group, name)

@@ -20,7 +20,7 @@ from eddy.connectors.spark.history import History
 from eddy.connectors.spark.inputs import RAW, OffsetRange, OpenLog, facts_of, topics_to_read
 from eddy.connectors.spark.one_task import OneTask
 from eddy.connectors.spark.session import ONE_TASK
-from eddy.errors import ConfigurationError
+from eddy.errors import ConfigurationError, TopologyError
 from eddy.operators.circuit import Circuit
 from eddy.runtime.compiled import UserTopics
 from eddy.runtime.internal_topics import DEAD_LETTER, InternalTopics, metadata_topic
@@ -57,6 +57,12 @@ class Application:
         """
         plan, name = topology.plan, topology.name
         check_reads(plan)
+        for node in plan.nodes:
+            if node.refused_on_spark:
+                raise TopologyError(
+                    f"application '{name}': {node.refused_on_spark}; Spark computes what the topics alone decide. A "
+                    "worker can compute it, from the beginning of its topics"
+                )
         topics = UserTopics.of(topology, log)
         metadata = read_metadata(log, metadata_topic(name))
         before = metadata.plan if metadata.backfill is None else metadata.backfill.plan

@@ -118,7 +118,7 @@ class OneTask:
         else:
             self._rows(batches, inputs)
         circuit = self.circuit()
-        if not inputs and not circuit.due:
+        if not inputs and not circuit.due():
             return
         circuit.step(inputs)
         _check_ends(circuit)

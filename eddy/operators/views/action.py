@@ -14,9 +14,9 @@ from typing import Any, Literal
 import msgspec
 
 from eddy.operators.views.dataflow import TableRows
-from eddy.operators.views.values import Flat, restored
+from eddy.operators.views.values import values_of
 
-__all__ = ["Action", "ActionName", "unseen", "values_of_key"]
+__all__ = ["Action", "ActionName", "unseen"]
 
 ActionName = Literal["insert", "update", "move", "remove", "nothing", "recompute"]
 
@@ -34,11 +34,6 @@ class Action(msgspec.Struct, frozen=True):
     own: bool = True
 
 
-def values_of_key(key: Flat) -> tuple[Any, ...]:
-    """The values of a key."""
-    return tuple(restored(key[i], key[i + 1]) for i in range(0, len(key), 2))
-
-
 def unseen(seen: Iterable[Action], tables: Iterable[TableRows]) -> list[Action]:
     """The changed rows of tables that none of the actions is of."""
     known = {(each.table, each.key) for each in seen}
@@ -46,5 +41,5 @@ def unseen(seen: Iterable[Action], tables: Iterable[TableRows]) -> list[Action]:
         Action("nothing", table.name, values)
         for table in tables
         for key, _, _ in table.out
-        if (table.name, values := values_of_key(key)) not in known
+        if (table.name, values := values_of(key)) not in known
     ]

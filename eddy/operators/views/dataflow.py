@@ -8,10 +8,12 @@ Operators are shared: one that is asked for again by an equal identity is the sa
 """
 
 import heapq
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, MutableMapping
 from typing import TypeVar, cast
 
+from eddy.operators.views.stored_map import StoredMap
 from eddy.operators.views.values import Flat, Row, same_row
+from eddy.state.spaces import Spaces
 
 __all__ = ["Change", "Dataflow", "Operator", "Schedule", "TableRows"]
 
@@ -50,40 +52,66 @@ class Operator:
             if isinstance(value, Operator):
                 setattr(self, name, found.get(value, value))
 
+    def discard(self) -> None:
+        """Nobody uses it any more: remove what it has on disk."""
+        for value in vars(self).values():
+            if isinstance(value, StoredMap):
+                value.close()
+
 
 class TableRows(Operator):
-    """The rows of a table by key: they come from outside. `olds` are former rows of keys that the batch changes."""
+    """The rows of a table by key: they come from outside.
 
-    def __init__(self, rows: dict[Flat, Row], name: str = "") -> None:
+    `spaces` are where operators over it keep their rows, None for memory; `rows` are there already.
+    """
+
+    def __init__(self, rows: MutableMapping[Flat, Row], name: str = "", spaces: Spaces | None = None) -> None:
         super().__init__()
-        self.rows, self.name = rows, name
-        self.olds: dict[Flat, Row | None] = {}
+        self.rows, self.name, self.spaces = rows, name, spaces
+        self._olds: dict[Flat, Row | None] | None = None
         self.journals: list[dict[Flat, Row | None]] = []
         """To each of them all changes are added: the new rows by key."""
 
     def take(self, delta: Mapping[Flat, Row | None]) -> None:
         """Apply a delta. Rows that stay as they are make no change."""
-        rows, olds, out = self.rows, self.olds, self.out
+        rows, out, self._olds = self.rows, self.out, None
+        if isinstance(rows, StoredMap):
+            rows.fetch(delta)
         for key, new in delta.items():
             old = rows.get(key)
             if old == new and same_row(old, new):
                 continue
-            olds[key] = old
             if new is None:
                 del rows[key]
             else:
                 rows[key] = new
             out.append((key, old, new))
-        for journal in self.journals:
-            journal.update((key, new) for key, _, new in out)
+        if self.journals:
+            for journal in self.journals:
+                journal.update((key, new) for key, _, new in out)
+
+    @property
+    def olds(self) -> dict[Flat, Row | None]:
+        """The former rows of keys that the batch changes."""
+        if self._olds is None:
+            self._olds = {key: old for key, old, _ in self.out}
+        return self._olds
+
+    @property
+    def stored(self) -> StoredMap[Row]:
+        """The rows of a table that is on disk."""
+        assert isinstance(self.rows, StoredMap)
+        return self.rows
 
     def was(self, key: Flat) -> Row | None:
         """The row of a key before the batch."""
-        return self.olds[key] if key in self.olds else self.rows.get(key)
+        olds = self.olds
+        return olds[key] if key in olds else self.rows.get(key)
 
     def end(self) -> None:
         """The batch is over."""
-        self.out, self.olds = [], {}
+        self.out = []
+        self._olds = None
 
 
 Op = TypeVar("Op", bound=Operator)
@@ -152,6 +180,7 @@ class Dataflow:
         operator.users -= 1
         if operator.users <= 0 and operator.identity is not None:
             del self._shared[operator.identity]
+            operator.discard()
             for source in operator.inputs:
                 source.dependents.pop(operator, None)
                 self.release(source)
@@ -159,21 +188,26 @@ class Dataflow:
     def step(self, deltas: Mapping[str, Mapping[Flat, Row | None]]) -> list[Operator]:
         """One batch. Returns the outputs that were called; call `end` after they are read."""
         queue, schedule, called = self._queue, self._schedule, self._called
+        push, pop = heapq.heappush, heapq.heappop
         for name, delta in deltas.items():
             table = self.tables[name]
             table.take(delta)
             called.append(table)
             if table.out:
                 for dependent in table.dependents:
-                    schedule(dependent)
+                    if not dependent.is_scheduled:
+                        dependent.is_scheduled = True
+                        push(queue, (dependent.rank, dependent))
         while queue:
-            operator = heapq.heappop(queue)[1]
+            operator = pop(queue)[1]
             operator.is_scheduled = False
             operator.step(schedule)
             called.append(operator)
             if operator.out:
                 for dependent in operator.dependents:
-                    schedule(dependent)
+                    if not dependent.is_scheduled:
+                        dependent.is_scheduled = True
+                        push(queue, (dependent.rank, dependent))
         outputs = self._outputs
         if outputs:
             self._outputs = []

@@ -11,12 +11,19 @@ A filter that begins evaluates the condition for every row of its table (parent-
 `exists` leads to which has to hold (child-first), where the exact counts say that those are fewer.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from itertools import islice
+from typing import Any
 
 from eddy.operators.views.dataflow import Change, Operator, Schedule, TableRows
+from eddy.operators.views.stored_map import StoredMap, map_in
 from eddy.operators.views.values import Flat, Row, flat_key, join_key
 
 __all__ = ["Filter", "MatchCount", "RowIndex", "rows_of"]
+
+_PAGE, _ALL = 1_000, 1 << 62
+_SHARE = 20
+"""To look for a key on disk takes as long as to read and evaluate so many rows in turn, at most."""
 
 
 class Filter(Operator):
@@ -39,32 +46,47 @@ class Filter(Operator):
         required: Sequence[int] = (),
     ) -> None:
         super().__init__([table, *(each for pair in matches for each in pair)])
-        self.table, self._test, self.matches = table, test, matches
+        self.table, self._test, self.matches, self.spaces = table, test, matches, table.spaces
         self.start: int | None = None
-        self.evaluated = 0 if matches else len(table.rows)
-        self._passing = self._first(required) if matches else set()
+        self.evaluated = len(table.rows)
+        self._passing = map_in(self.spaces if matches else None)
+        self._count = 0
+        if matches:
+            self._begin(required)
 
-    def _first(self, required: Sequence[int]) -> set[Flat]:
-        """The keys of the rows that pass at the beginning."""
+    def _begin(self, required: Sequence[int]) -> None:
+        """Find the rows that pass at the beginning."""
         rows, test = self.table.rows, self._test
-        candidates: Collection[Flat] = rows.keys()
+        found: Iterable[tuple[Flat, Row]] = rows.items()
         for number in required:
             count, index = self.matches[number]
-            if count.led_to(index) < len(candidates):
-                found = [key for value in count.counts for key in index.keys.get(value, ())]
-                self.start, candidates = number, found
-        self.evaluated = len(candidates)
-        return {key for key in candidates if test(rows[key])}
+            led_to = count.led_to(index, self.evaluated)
+            if led_to is not None and led_to < self.evaluated:
+                self.start, self.evaluated = number, led_to
+        if self.start is not None:
+            count, index = self.matches[self.start]
+            found = ((key, rows[key]) for value in count.counts for key in index.of(value))
+        _fill(self._passing, ((key, True) for key, row in found if test(row)))
 
     def row_count(self) -> int:
-        """The number of rows that pass. Cost: without `exists` each row is evaluated."""
-        return len(self._passing) if self.matches else sum(map(self._test, self.table.rows.values()))
+        """The number of rows that pass. Cost: without `exists` each row in memory is evaluated."""
+        if self.matches:
+            return len(self._passing)
+        return self._count if self.spaces is not None else sum(map(self._test, self.table.rows.values()))
 
-    def rows(self) -> Iterable[tuple[Flat, Row]]:
+    def rows(self) -> Iterator[tuple[Flat, Row]]:
         """The rows with their keys."""
         if self.matches:
-            return [(key, self.table.rows[key]) for key in self._passing]
-        return [(key, row) for key, row in self.table.rows.items() if self._test(row)]
+            return ((key, self.table.rows[key]) for key in self._passing)
+        return self._evaluated()
+
+    def _evaluated(self) -> Iterator[tuple[Flat, Row]]:
+        count = 0
+        for key, row in self.table.rows.items():
+            if self._test(row):
+                count += 1
+                yield key, row
+        self._count = count
 
     def step(self, schedule: Schedule) -> None:
         """Changes of rows that were or are there."""
@@ -79,12 +101,14 @@ class Filter(Operator):
                 out.append(change if was else (key, None, new))
             elif was:
                 out.append((key, old, None))
+        if self.spaces is not None:
+            self._count += sum((new is not None) - (old is not None) for _, old, new in out)
 
     def _step_matches(self) -> None:
         touched: dict[Flat, Change] = {change[0]: change for change in self.table.out}
         for count, index in self.matches:
             for value in count.flipped:
-                for key in index.keys.get(value, ()):
+                for key in index.of(value):
                     if key not in touched:
                         row = self.table.rows[key]
                         touched[key] = (key, row, row)
@@ -95,10 +119,10 @@ class Filter(Operator):
                 if old is not new:
                     out.append((key, old, new))
             elif now:
-                passing.add(key)
+                passing[key] = True
                 out.append((key, None, new))
             elif was:
-                passing.discard(key)
+                del passing[key]
                 out.append((key, old, None))
 
 
@@ -108,19 +132,35 @@ class MatchCount(Operator):
     def __init__(self, source: "TableRows | Filter", columns: Sequence[str]) -> None:
         super().__init__([source])
         self.source, self._key = source, join_key(columns)
-        self.counts: dict[Flat, int] = {}
+        self.counts = map_in(source.spaces)
         self.flipped: set[Flat] = set()
-        for _, row in rows_of(source):
-            key = self._key(row)
-            if key is not None:
+        found = (self._key(row) for _, row in rows_of(source))
+        while page := list(islice(found, _PAGE)):
+            keys = [key for key in page if key is not None]
+            if isinstance(self.counts, StoredMap):
+                self.counts.fetch(keys)
+            for key in keys:
                 self._add(key, 1)
 
-    def led_to(self, index: "RowIndex") -> int:
-        """The number of rows of an index that have a match, counted over the fewer keys."""
+    def led_to(self, index: "RowIndex", most: int) -> int | None:
+        """The number of rows of an index that have a match, counted over the fewer keys.
+
+        On disk they are counted where that takes little beside reading `most` rows; None where it does not.
+        """
         one, two = self.counts, index.keys
+        if isinstance(one, StoredMap) or isinstance(two, StoredMap):
+            return None if len(one) > most // _SHARE else self._few_led_to(index, most)
         if len(one) < len(two):
             return sum(len(two[key]) for key in one if key in two)
         return sum(len(keys) for key, keys in two.items() if key in one)
+
+    def _few_led_to(self, index: "RowIndex", most: int) -> int | None:
+        count = 0
+        for key in self.counts:
+            count += sum(1 for _ in islice(index.of(key), most - count))
+            if count >= most:
+                return None
+        return count
 
     def _add(self, key: Flat, weight: int) -> None:
         count = self.counts.get(key, 0) + weight
@@ -157,26 +197,52 @@ class RowIndex(Operator):
     def __init__(self, table: TableRows, columns: Sequence[str]) -> None:
         super().__init__([table])
         self._table, self._key = table, flat_key(columns)
-        self.keys: dict[Flat, dict[Flat, None]] = {}
+        self.keys: Any = map_in(table.spaces)
+        """The keys by the values, or on disk the values with the key after them."""
+        if isinstance(self.keys, StoredMap):
+            self.keys.fill((self._key(row) + key, True) for key, row in table.rows.items())
+            return
         for key, row in table.rows.items():
             self.keys.setdefault(self._key(row), {})[key] = None
 
+    def of(self, value: Flat) -> Iterable[Flat]:
+        """The keys of the rows with these values."""
+        if isinstance(self.keys, StoredMap):
+            return (found[len(value) :] for found in self.keys.beginning(value, limit=_ALL))
+        found: Iterable[Flat] = self.keys.get(value, ())
+        return found
+
     def step(self, schedule: Schedule) -> None:
         """Move keys to where their rows are now."""
+        keys = self.keys
         for key, old, new in self._table.out:
             one = None if old is None else self._key(old)
             two = None if new is None else self._key(new)
             if one == two:
                 continue
+            if isinstance(keys, StoredMap):
+                if one is not None:
+                    keys.remove(one + key)
+                if two is not None:
+                    keys.add(two + key, True)
+                continue
             if one is not None:
-                bucket = self.keys[one]
+                bucket = keys[one]
                 del bucket[key]
                 if not bucket:
-                    del self.keys[one]
+                    del keys[one]
             if two is not None:
-                self.keys.setdefault(two, {})[key] = None
+                keys.setdefault(two, {})[key] = None
 
 
 def rows_of(source: "TableRows | Filter") -> Iterable[tuple[Flat, Row]]:
     """The rows of an operator with their keys."""
     return source.rows.items() if isinstance(source, TableRows) else source.rows()
+
+
+def _fill(found: MutableMapping[Flat, Any], items: Iterable[tuple[Flat, Any]]) -> None:
+    """Put items into an empty map."""
+    if isinstance(found, StoredMap):
+        found.fill(items)
+    else:
+        found.update(items)

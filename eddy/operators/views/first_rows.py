@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from eddy.operators.views.dataflow import Operator, Schedule, TableRows
 from eddy.operators.views.ordered import Ordered
-from eddy.operators.views.values import Flat, Row, flat_key, order_key, order_of, same_row
+from eddy.operators.views.values import EMPTY, Flat, Row, flat_key, key_of, order_key, order_of, same_row
 from eddy.operators.views.window import Bounds, BucketDelta, Owner, SortedBucket, Window
 
 __all__ = ["FirstRows", "PassingRows", "slack_of"]
@@ -46,8 +46,7 @@ class PassingRows(TableRows):
 
     def take(self, delta: "dict[Flat, Row | None]") -> None:  # type: ignore[override]
         """Let changes pass."""
-        self.olds = dict.fromkeys(delta)
-        self.out = [(key, None, new) for key, new in delta.items()]
+        self.out, self._olds = [(key, None, new) for key, new in delta.items()], None
         for journal in self.journals:
             journal.update(delta)
 
@@ -71,17 +70,16 @@ class FirstRows(Ordered):
         self.source = self.table = table
         self._test, self._order, self._from = test, order_of(order), bounds.start
         self.position = order_key(order, flat_key(key_columns))
-        self._tail = 2 * len(key_columns)
         self.needed = _needed(bounds)
         self.scanned = 0
         found = heapq.nsmallest(self.needed + _MOST_SLACK + 1, self._passing(table.scan()))
         self._slack = slack_of(bounds.limit, self.scanned)
         self._size = max(1, self.needed + self._slack)
-        self._kept = {position[-self._tail :]: row for position, row in found[: self._size]}
+        self._kept = {key_of(position): row for position, row in found[: self._size]}
         self._olds: dict[Flat, Row | None] = {}
         self.bucket = SortedBucket([position for position, _ in found[: self._size]])
         self._end = found[self._size - 1][0] if len(found) > self._size else None
-        self.buckets = {(): self.bucket}
+        self.buckets = {EMPTY: self.bucket}
 
     def _passing(self, rows: Iterable[tuple[Flat, Row]]) -> Iterator[tuple[Flat, Row]]:
         for key, row in rows:
@@ -97,11 +95,11 @@ class FirstRows(Ordered):
 
     def row(self, position: Flat) -> Row:
         """The row at a position, as it is now."""
-        return self._kept[position[-self._tail :]]
+        return self._kept[key_of(position)]
 
     def was(self, position: Flat) -> Row:
         """The row at a position, as it was before the batch."""
-        key = position[-self._tail :]
+        key = key_of(position)
         row = self._olds[key] if key in self._olds else self._kept[key]
         assert row is not None
         return row
@@ -112,13 +110,11 @@ class FirstRows(Ordered):
 
     def open(self, values: Flat, bounds: Bounds, owner: Owner) -> Window:
         """A window that is told of changes until it is closed. The values are part of the test."""
-        window = Window(self.bucket, bounds, owner)
-        self.bucket.windows[window] = None
-        return window
+        return self.bucket.open(bounds, owner)
 
     def close(self, values: Flat, window: Window) -> None:
         """Tell it of no more changes."""
-        del self.bucket.windows[window]
+        self.bucket.close(window)
 
     def exhaust(self) -> None:
         """They are of no use any more, nor are the windows."""
@@ -126,7 +122,7 @@ class FirstRows(Ordered):
 
     def step(self, schedule: Schedule) -> None:
         """Move positions, and tell the windows."""
-        delta = BucketDelta([], [], [])
+        delta = BucketDelta()
         for key, _, new in self.table.out:
             self._change(key, new, delta)
         left = len(self._kept) - self.needed
@@ -135,10 +131,8 @@ class FirstRows(Ordered):
             return
         if self._end is not None and left < self._slack // 2 and not self.is_spent:
             self._warn(schedule, is_short=False)
-        for window in self.bucket.windows if delta.removed or delta.added or delta.changed else ():
-            found = window.step(delta)
-            if found:
-                window.owner.told(found, schedule)
+        if delta:
+            self.bucket.tell(delta, schedule)
 
     def _warn(self, schedule: Schedule, *, is_short: bool) -> None:
         self.is_spent = True
@@ -158,14 +152,7 @@ class FirstRows(Ordered):
             del self._kept[key]
         else:
             self._kept[key] = new
-        if before is not None and after is not None:
-            self.bucket.move(before, after, delta)
-        elif before is not None:
-            self.bucket.remove(before)
-            delta.removed.append(before)
-        elif after is not None:
-            self.bucket.add(after)
-            delta.added.append(after)
+        self.bucket.change(before, after, delta)
 
     def _place(self, key: Flat, row: Row | None) -> Flat | None:
         """The position of a row among those that are kept; None where it is not one of them."""
@@ -180,12 +167,12 @@ class FirstRows(Ordered):
         """The batch is over: of too many rows the last ones are beyond from now on."""
         super().end()
         self._olds = {}
-        positions = self.bucket.positions
-        if len(positions) > self._size + self._slack:
-            for position in list(positions[self._size :]):
+        count = len(self._kept)
+        if count > self._size + self._slack:
+            for position in self.bucket.between(self._size, count):
                 self.bucket.remove(position)
-                del self._kept[position[-self._tail :]]
-            self._end = self.bucket.positions[-1]
+                del self._kept[key_of(position)]
+            self._end = self.bucket.at(self._size - 1)
 
 
 def _needed(bounds: Bounds) -> int:

@@ -1,7 +1,7 @@
 """Groups with aggregates: a table of its own, of one row for each combination of the columns that it groups by.
 
     count     Σ weights                     sum, avg   Σ weight · value, exactly: the order of changes does not matter
-    min, max  the ends of a sorted list of the values
+    min, max  the ends of a sorted list of the values, which is on disk where the rows are
 
 Sums are integers in units of 2^-1074, of which every finite float is a whole number: what is taken back leaves nothing.
 Values that are no finite numbers do not count for sums and means; null counts for nothing. Without values all but
@@ -9,14 +9,19 @@ Values that are no finite numbers do not count for sums and means; null counts f
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, MutableMapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from sortedcontainers import SortedList
 
 from eddy.operators.views.dataflow import Schedule, TableRows
 from eddy.operators.views.filter import Filter, rows_of
-from eddy.operators.views.values import Flat, Row, ascending, flat_key, restored
+from eddy.operators.views.flat_numbers import INVERTED
+from eddy.operators.views.stored_map import StoredMap, map_in
+from eddy.operators.views.values import Flat, Row, ascending, flat, flat_key, restored
+from eddy.state.spaces import Spaces
 
 __all__ = ["Groups", "hidden"]
 
@@ -37,32 +42,85 @@ class Groups(TableRows):
     def __init__(
         self, source: "TableRows | Filter", by: Sequence[str], group: Sequence[str], measures: Sequence[Measure]
     ) -> None:
-        super().__init__({}, f"groups of {source.table.name if isinstance(source, Filter) else source.name}")
+        name = f"groups of {source.table.name if isinstance(source, Filter) else source.name}"
+        super().__init__(map_in(source.spaces), name, source.spaces)
         self.inputs = [source]
         self.source, self._measures = source, measures
         self._names = [*((column, hidden(column)) for column in by), *((column, column) for column in group)]
         columns = [*by, *group]
-        self._key = flat_key(columns) if columns else lambda row: ()
-        self._groups: dict[Flat, _Group] = {}
-        for _, row in rows_of(source):
-            self._add(self._key(row), row, 1)
-        self.rows = {key: self._row(group) for key, group in self._groups.items()}
+        self._key = flat_key(columns)
+        self._groups: MutableMapping[Flat, _Group] = {}
+        self._values: StoredMap[tuple[int, int, Any]] | None = None
+        if self.spaces is None:
+            for _, row in rows_of(source):
+                self._add(self._key(row), row, 1)
+            self.rows = {key: self._row(group) for key, group in self._groups.items()}
+        else:
+            self._values = StoredMap(self.spaces.make())
+            self._begin_on_disk(self.spaces)
+
+    def _begin_on_disk(self, spaces: Spaces) -> None:
+        """Make the groups one after the other, from rows that are sorted by their groups first."""
+        groups = self._groups = StoredMap(spaces.make(), _Group.frozen, self._thawed)
+        rows: StoredMap[Row] = self.stored
+        columns = {column for column, _ in self._names} | {column for _, _, column in self._measures if column}
+        ordered: StoredMap[tuple[Flat, Row]] = StoredMap(spaces.make())
+        ordered.fill(
+            ((of := self._key(row)) + key, (of, {column: row.get(column) for column in columns}))
+            for key, row in rows_of(self.source)
+        )
+        for key, found in groupby(ordered.values(), itemgetter(0)):
+            group: _Group | None = None
+            for _, row in found:
+                group = group or self._new(key, row)
+                self._count(group, row, 1)
+            assert group is not None
+            groups.add(key, group)
+            rows.add(key, self._row(group))
+        ordered.close()
 
     @property
     def key_columns(self) -> list[str]:
         """The columns of its rows that are their key."""
         return [shown for _, shown in self._names]
 
-    def _add(self, key: Flat, row: Row, weight: int) -> None:
-        group = self._groups.get(key)
-        if group is None:
-            named = {shown: row.get(column) for column, shown in self._names}
-            group = self._groups[key] = _Group(named, self._measures)
+    def _new(self, key: Flat, row: Row) -> "_Group":
+        return _Group(key, {shown: row.get(column) for column, shown in self._names}, self._totals(key))
+
+    def _count(self, group: "_Group", row: Row, weight: int) -> None:
         group.rows += weight
         for total, (_, _, column) in zip(group.totals, self._measures, strict=True):
             total.add(1 if column is None else row.get(column), weight)
-        if not group.rows:
+
+    def _add(self, key: Flat, row: Row, weight: int) -> None:
+        group = self._groups.get(key) or self._new(key, row)
+        self._count(group, row, weight)
+        if group.rows:
+            self._groups[key] = group
+        else:
             del self._groups[key]
+
+    def _fetch(self, keys: Iterable[Flat]) -> None:
+        """Read groups that are on disk, as they are needed next."""
+        if isinstance(self._groups, StoredMap):
+            self._groups.fetch(keys)
+
+    def _totals(self, key: Flat) -> list[Any]:
+        """A total for each aggregate of a group; on disk the values of a group are beside those of all others."""
+        if self._values is None:
+            return [_TOTALS[function]() for _, function, _ in self._measures]
+        return [
+            _STORED[function](self._values, flat(number) + key) if function in _STORED else _TOTALS[function]()
+            for number, (_, function, _) in enumerate(self._measures)
+        ]
+
+    def _thawed(self, cell: tuple[Flat, Row, int, list[Any]]) -> "_Group":
+        key, named, rows, states = cell
+        group = _Group(key, named, self._totals(key))
+        group.rows = rows
+        for total, state in zip(group.totals, states, strict=True):
+            total.resume(state)
+        return group
 
     def _row(self, group: "_Group") -> Row:
         found = {name: total.value() for total, (name, _, _) in zip(group.totals, self._measures, strict=True)}
@@ -71,6 +129,8 @@ class Groups(TableRows):
     def step(self, schedule: Schedule) -> None:
         """The rows of the groups that changed."""
         touched: dict[Flat, None] = {}
+        if self.spaces is not None:
+            self._fetch(self._key(row) for _, old, new in self.source.out for row in (old, new) if row is not None)
         for _, old, new in self.source.out:
             for row, weight in ((new, 1), (old, -1)):  # first what comes: a group that stays keeps its name
                 if row is not None:
@@ -82,20 +142,29 @@ class Groups(TableRows):
 
 
 class _Group:
-    """A group: its columns, the number of its rows, and a total for each aggregate."""
+    """A group: its key and columns, the number of its rows, and a total for each aggregate."""
 
-    __slots__ = ("named", "rows", "totals")
+    __slots__ = ("key", "named", "rows", "totals")
 
-    def __init__(self, named: Row, measures: Sequence[Measure]) -> None:
-        self.named, self.rows = named, 0
-        self.totals = [_TOTALS[function]() for _, function, _ in measures]
+    def __init__(self, key: Flat, named: Row, totals: list[Any]) -> None:
+        self.key, self.named, self.totals, self.rows = key, named, totals, 0
+
+    def frozen(self) -> Any:
+        """It as plain data."""
+        return self.key, self.named, self.rows, [total.state() for total in self.totals]
 
 
 class _Count:
-    """The number of values."""
+    """The number of values. `state` is plain data, from which `resume` goes on; likewise for the others."""
 
     def __init__(self) -> None:
         self._count = 0
+
+    def state(self) -> Any:
+        return self._count
+
+    def resume(self, state: Any) -> None:
+        self._count = state
 
     def add(self, value: Any, weight: int) -> None:
         self._count += weight * (value is not None)
@@ -109,6 +178,12 @@ class _Sum:
 
     def __init__(self) -> None:
         self._sum = self._count = self._floats = 0
+
+    def state(self) -> Any:
+        return self._sum, self._count, self._floats
+
+    def resume(self, state: Any) -> None:
+        self._sum, self._count, self._floats = state
 
     def add(self, value: Any, weight: int) -> None:
         kind = type(value)
@@ -169,4 +244,49 @@ class _Greatest(_Least):
         return restored(*self._values[-1][:2]) if self._values else None
 
 
+class _StoredLeast:
+    """The same for values on disk: those of a group begin with `group`, and go on with the order of values.
+
+    Invariant: the group has no value before `_first`. So it looks past values that were deleted, which would take long.
+    """
+
+    def __init__(self, values: StoredMap[tuple[int, int, Any]], group: Flat) -> None:
+        self._values, self._group, self._first = values, group, group
+
+    def state(self) -> Any:
+        return self._first
+
+    def resume(self, state: Any) -> None:
+        self._first = state
+
+    def _place(self, value: Any) -> Flat:
+        return self._group + flat(value) + flat(type(value) is float)
+
+    def add(self, value: Any, weight: int) -> None:
+        if value is None:
+            return
+        place = self._place(value)
+        count = self._values.get(place, (0,))[0] + weight
+        if count:
+            self._values[place] = (count, *ascending(value))
+            self._first = min(self._first, place)
+        else:
+            del self._values[place]
+
+    def value(self) -> Any:
+        found = self._values.get(self._first)
+        if found is None:
+            for place in self._values.beginning(self._group, self._first[len(self._group) :], limit=1):
+                self._first, found = place, self._values[place]
+        return None if found is None else restored(*found[1:])
+
+
+class _StoredGreatest(_StoredLeast):
+    """The greatest value: the first one in the opposite order."""
+
+    def _place(self, value: Any) -> Flat:
+        return self._group + (flat(value) + flat(type(value) is float)).translate(INVERTED)
+
+
+_STORED: dict[str, Any] = {"min": _StoredLeast, "max": _StoredGreatest}
 _TOTALS: dict[str, Any] = {"count": _Count, "sum": _Sum, "avg": _Mean, "min": _Least, "max": _Greatest}

@@ -19,11 +19,11 @@ from dataclasses import dataclass, field
 import msgspec
 
 from eddy.errors import QueryError
-from eddy.operators.views.action import Action, ActionName, values_of_key
+from eddy.operators.views.action import Action, ActionName
 from eddy.operators.views.dataflow import Operator, Schedule
 from eddy.operators.views.ordered import Ordered
 from eddy.operators.views.patch import Drop, Insert, Move, Op, Remove, Set
-from eddy.operators.views.values import Flat, Row, flat_key, has_null, plain, same_row
+from eddy.operators.views.values import EMPTY, Flat, Row, join_key, key_of, plain, same_row, values_of
 from eddy.operators.views.window import Bounds, Window, WindowDelta
 
 __all__ = ["Bucket", "Level", "Nesting", "TooManyRowsError", "ViewOperator"]
@@ -52,10 +52,10 @@ class Nesting:
     begins: tuple[str, int] | None = None
     again: tuple[str, int] | None = None
     kept: frozenset[str] | None = None
-    key: Callable[[Row], Flat] = field(init=False)
+    key: Callable[[Row], Flat | None] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.key = flat_key(self.columns)
+        self.key = join_key(self.columns)
 
     def levels(self, levels: Levels) -> Levels | None:
         """The levels of a bucket below; None where the bound is met."""
@@ -110,6 +110,11 @@ class Bucket:
         self.view.is_short |= is_short
         schedule(self.view)
 
+    @property
+    def most_rows(self) -> int:
+        """The rows that its view may have."""
+        return self.view.max_rows
+
     def positions(self) -> Sequence[Flat]:
         """The positions of its rows."""
         return self.window.rows()
@@ -118,8 +123,8 @@ class Bucket:
 class ViewOperator(Operator):
     """One query: its active buckets, and the patch of the batch in `ops`.
 
-    `max_rows` bounds the rows that it holds, in all buckets. One that is exceeded makes `failure` of it, and the view
-    stays as it is until it is opened anew.
+    `max_rows` bounds the rows that it holds, in all buckets, with those that windows skip where these are held for
+    them alone. One that is exceeded makes `failure` of it, and the view stays as it is until it is opened anew.
     """
 
     is_output = True
@@ -134,14 +139,14 @@ class ViewOperator(Operator):
         self.failure: QueryError | None = None
         self.is_low = self.is_short = False
         """Whether it has to be opened anew, and whether it changes no more until then."""
-        self.rows = 0
+        self.rows = self._held = 0
         self._buckets: dict[tuple[int, Flat, Levels], Bucket] = {}
         self._suspects: dict[Bucket, None] = {}
         self._news: list[tuple[Bucket, Sequence[Flat]]] = []
         self.root = self._activate(root, values, ())
         is_whole = self._route_news(max_rows)
         self.ops = []
-        if not is_whole or self.rows > max_rows:
+        if not is_whole or self.rows + self._held > max_rows:
             self.close()
             raise self._too_many()
 
@@ -154,11 +159,14 @@ class ViewOperator(Operator):
 
     def snapshot(self) -> list[Op]:
         """Patches that make the view of nothing."""
-        return [op for bucket in self._buckets.values() for op in self._inserts(bucket, bucket.positions())]
+        return [
+            op for bucket in self._buckets.values() for op in self._inserts(bucket, bucket.positions(), self._below)
+        ]
 
     def move_window(self, bounds: Bounds, schedule: Schedule) -> None:
         """Show the rows through another window at the root."""
         root = self.root
+        root.level.ordered.widen(root.window, bounds)
         delta = root.window.moved(bounds)
         if delta:
             self.pending.append((root, delta))
@@ -170,14 +178,20 @@ class ViewOperator(Operator):
         if self.failure is not None or self.is_short:
             return
         gone: list[tuple[Bucket, Row]] = []
-        bound = self.rows + self.max_rows  # those that go are still counted when others come
+        bound = self.rows + self._held + self.max_rows  # those that go are still counted when others come
         for bucket, delta in pending:
-            self._show(bucket, delta, gone)
-        is_whole = self._route_news(bound)
+            if delta.left or delta.entered:
+                self._show_moved(bucket, delta, gone)
+            elif self.actions is not None:
+                self._note(bucket, (), (), (), delta)
+            for index, position in delta.changed:
+                self._set(bucket, index, position, gone)
+        is_whole = not self._news or self._route_news(bound)
         for bucket, row in gone:
             self._unroute(bucket, row)
-        self._settle()
-        if not is_whole or self.rows > self.max_rows:
+        if self._suspects:
+            self._settle()
+        if not is_whole or self.rows + self._held > self.max_rows:
             self.fail(self._too_many())
 
     def _too_many(self) -> QueryError:
@@ -193,7 +207,7 @@ class ViewOperator(Operator):
         for bucket in self._buckets.values():
             bucket.level.ordered.close(bucket.values, bucket.window)
         self._buckets.clear()
-        self.rows, self.pending, self.ops = 0, [], []
+        self.rows, self._held, self.pending, self.ops = 0, 0, [], []
 
     def end(self) -> None:
         """The batch is over."""
@@ -201,24 +215,19 @@ class ViewOperator(Operator):
         if self.actions:
             self.actions = []
 
-    def _show(self, bucket: Bucket, delta: WindowDelta, gone: list[tuple[Bucket, Row]]) -> None:
-        """The patch of one window, and its routes: those that come at once, those that go into `gone`."""
-        if delta.left or delta.entered:
-            self._show_moved(bucket, delta, gone)
-        elif self.actions is not None:
-            self._note(bucket, (), (), (), delta)
-        for index, position in delta.changed:
-            self._set(bucket, index, position, gone)
-
     def _show_moved(self, bucket: Bucket, delta: WindowDelta, gone: list[tuple[Bucket, Row]]) -> None:
-        """The same for the rows that left or entered; those that did both are moved, and perhaps set."""
-        ordered = bucket.level.ordered
-        key_of, ops = ordered.key_of, self.ops
-        left = {key_of(position): (index, position) for index, position in delta.left}
+        """The patch of rows that left or entered one window; those that did both are moved, and perhaps set.
+
+        Routes that come are made at once, those that go are added to `gone`.
+        """
+        ops = self.ops
+        left: dict[Flat, tuple[int, Flat]] = {}
+        for each in delta.left:
+            left[key_of(each[1])] = each
         stayed: list[tuple[int, int, Flat]] = []
         come: list[tuple[int, Flat]] = []
         for index, position in delta.entered:
-            before = left.pop(key_of(position), None)
+            before = left.pop(key_of(position), None) if left else None
             if before is None:
                 come.append((index, position))
             else:
@@ -228,15 +237,17 @@ class ViewOperator(Operator):
             self._note(bucket, left, stayed, come, delta)
         for index, _ in left.values():
             ops.append(Remove(bucket.id, index))
-        if come:
-            ops += self._inserts(bucket, (), come)
+        level = bucket.level
+        for index, position in come:
+            row = level.ordered.row(position)
+            ops.append(Insert(bucket.id, index, level.shown(row), self._routed(bucket, row)))
         if stayed:
             ops += [Move(bucket.id, before, index) for before, index in _moves(stayed, delta)]
             for _, index, position in stayed:
                 self._set(bucket, index, position, gone)
-        if bucket.level.nests:
+        if level.nests:
             for _, position in left.values():
-                gone.append((bucket, ordered.was(position)))
+                gone.append((bucket, level.ordered.was(position)))
 
     def _note(
         self,
@@ -252,16 +263,16 @@ class ViewOperator(Operator):
         table, changed = ordered.table.name, ordered.table.olds
 
         def note(action: ActionName, key: Flat) -> None:
-            actions.append(Action(action, table, values_of_key(key), bucket.id, key in changed))
+            actions.append(Action(action, table, values_of(key), bucket.id, key in changed))
 
         for key in left:
             note("remove", key)
         for _, position in come:
-            note("insert", ordered.key_of(position))
+            note("insert", key_of(position))
         for before, now, position in stayed:
-            note("update" if before == now else "move", ordered.key_of(position))
+            note("update" if before == now else "move", key_of(position))
         for _, position in delta.changed:
-            note("update", ordered.key_of(position))
+            note("update", key_of(position))
 
     def _set(self, bucket: Bucket, index: int, position: Flat, gone: list[tuple[Bucket, Row]]) -> None:
         level = bucket.level
@@ -277,16 +288,14 @@ class ViewOperator(Operator):
         self.ops.append(Set(bucket.id, index, shown, below))
 
     def _inserts(
-        self, bucket: Bucket, positions: Iterable[Flat], indexed: Iterable[tuple[int, Flat]] | None = None
+        self, bucket: Bucket, positions: Iterable[Flat], below: Callable[[Bucket, Row], dict[str, str | None]]
     ) -> list[Op]:
-        """Inserts of rows: of `indexed`, which are routed, or of all positions, whose routes are there already."""
-        level, row = bucket.level, bucket.level.ordered.row
-        if indexed is None:
-            found = enumerate(positions)
-            return [Insert(bucket.id, i, level.shown(row(p)), self._below(bucket, row(p))) for i, p in found]
-        return [Insert(bucket.id, i, level.shown(row(p)), self._routed(bucket, row(p))) for i, p in indexed]
+        """Inserts of all rows of a bucket: `below` is `_routed` where their routes are to be made, else `_below`."""
+        level = bucket.level
+        rows = map(level.ordered.row, positions)
+        return [Insert(bucket.id, i, level.shown(row), below(bucket, row)) for i, row in enumerate(rows)]
 
-    def _targets(self, bucket: Bucket, row: Row) -> Iterable[tuple[Nesting, Flat, Levels]]:
+    def _targets(self, bucket: Bucket, row: Row) -> Iterable[tuple[Nesting, Flat | None, Levels]]:
         for nest in bucket.level.nests:
             levels = nest.levels(bucket.levels)
             if levels is not None:
@@ -295,15 +304,17 @@ class ViewOperator(Operator):
     def _below(self, bucket: Bucket, row: Row) -> dict[str, str | None]:
         """The ids of the buckets below a row."""
         return {
-            nest.name: None if has_null(values) else _id(nest.below, values, levels)
+            nest.name: None if values is None else _id(nest.below, values, levels)
             for nest, values, levels in self._targets(bucket, row)
         }
 
     def _routed(self, bucket: Bucket, row: Row) -> dict[str, str | None]:
         """The same, and each of them has a route more."""
         below: dict[str, str | None] = {}
+        if not bucket.level.nests:
+            return below
         for nest, values, levels in self._targets(bucket, row):
-            if has_null(values):
+            if values is None:
                 below[nest.name] = None
                 continue
             found = self._buckets.get((id(nest.below), values, levels))
@@ -318,6 +329,7 @@ class ViewOperator(Operator):
     def _activate(self, level: Level, values: Flat, levels: Levels) -> Bucket:
         made = self._buckets[id(level), values, levels] = Bucket(self, level, values, levels)
         self.rows += made.window.size
+        self._held += level.ordered.held_before(level.bounds)
         if made.window.size:
             self._news.append((made, made.positions()))
         return made
@@ -326,16 +338,16 @@ class ViewOperator(Operator):
         """Show the rows of new buckets, and of those that they lead to; False where there are more than `bound`."""
         while self._news:
             bucket, positions = self._news.pop()
-            if self.rows > bound:
+            if self.rows + self._held > bound:
                 self._news.clear()
                 return False
-            self.ops += self._inserts(bucket, (), list(enumerate(positions)))
+            self.ops += self._inserts(bucket, positions, self._routed)
         return True
 
     def _unroute(self, bucket: Bucket, row: Row) -> None:
         """The row leads nowhere from this bucket any more."""
         for nest, values, levels in self._targets(bucket, row):
-            found = self._buckets.get((id(nest.below), values, levels))
+            found = None if values is None else self._buckets.get((id(nest.below), values, levels))
             if found is None or bucket not in found.routes:
                 continue
             found.routes[bucket] -= 1
@@ -411,7 +423,7 @@ class ViewOperator(Operator):
         row = bucket.level.ordered.row
         for position in bucket.positions() if bucket.level.nests else ():
             for nest, values, levels in self._targets(bucket, row(position)):
-                found = self._buckets.get((id(nest.below), values, levels))
+                found = None if values is None else self._buckets.get((id(nest.below), values, levels))
                 if found is not None and found is not self.root:
                     yield found
 
@@ -421,6 +433,7 @@ class ViewOperator(Operator):
             if below not in dropped:
                 below.routes.pop(bucket, None)
         self.rows -= bucket.window.size
+        self._held -= bucket.level.ordered.held_before(bucket.level.bounds)
         bucket.level.ordered.close(bucket.values, bucket.window)
         del self._buckets[id(bucket.level), bucket.values, bucket.levels]
         self.ops.append(Drop(bucket.id))
@@ -432,6 +445,8 @@ def _moves(stayed: list[tuple[int, int, Flat]], delta: WindowDelta) -> list[tupl
     A row stays in place where as many untouched rows are ahead of it as before; of these, the longest run of rows that
     keep their order among one another.
     """
+    if len(delta.left) == len(delta.entered) == 1:
+        return [(before, now) for before, now, _ in stayed if before != now]
     befores = [index for index, _ in delta.left]
     nows = [index for index, _ in delta.entered]
     steady = [
@@ -465,8 +480,8 @@ def _rising(numbers: list[int]) -> list[int]:
 
 def _id(level: Level, values: Flat, levels: Levels) -> str:
     """The name of a bucket: the same on each replica, and whichever of equal values, as 1 and 1.0, leads to it."""
-    if not values:
+    if values == EMPTY:
         return level.name
-    shown = [plain(values[i], values[i + 1]) for i in range(0, len(values), 2)]
+    shown = [plain(value) for value in values_of(values)]
     at = "".join(f"@{number}" for _, number in levels)
     return f"{level.name}{at}{msgspec.json.encode(shown).decode()}"

@@ -4,14 +4,14 @@ A position ends with the row's key, so that the order is total and a position le
 bucket's columns are in none: null equals nothing. Queries that differ in the constant of an equality are buckets of one
 arrangement.
 
-Without columns there is one bucket, of the key ().
+Without columns there is one bucket, of the key `EMPTY`.
 """
 
 from collections.abc import Sequence
 
 from eddy.operators.views.dataflow import Operator, Schedule, TableRows
 from eddy.operators.views.filter import Filter, rows_of
-from eddy.operators.views.values import Flat, Row, flat_key, join_key, order_key, order_of
+from eddy.operators.views.values import EMPTY, Flat, Row, flat_key, join_key, key_of, order_key, order_of
 from eddy.operators.views.window import Bounds, BucketDelta, Owner, SortedBucket, Window, in_order
 
 __all__ = ["Ordered"]
@@ -30,54 +30,53 @@ class Ordered(Operator):
     ) -> None:
         super().__init__([source])
         self.source, self.table = source, table
-        self._bucket, self._order = join_key(by), order_of(order)
+        self._bucket = join_key(by) if by else None
+        self._order = order_of(order)
         self.position = order_key(order, flat_key(key_columns))
-        self._tail = 2 * len(key_columns)
+        self._delta = BucketDelta()
         self.buckets: dict[Flat, SortedBucket] = {}
         filled: dict[Flat, list[Flat]] = {}
         for key, row in rows_of(source):
-            values = self._bucket(row)
+            values = EMPTY if self._bucket is None else self._bucket(row)
             if values is not None:
                 filled.setdefault(values, []).append(self._order(row) + key)
         for values, positions in filled.items():
-            positions = in_order(positions)
-            self.buckets[values] = SortedBucket(positions)
+            self.buckets[values] = SortedBucket(in_order(positions))
 
     def row_count(self) -> int:
         """The number of positions, in all buckets."""
-        return sum(len(bucket.positions) for bucket in self.buckets.values())
-
-    def key_of(self, position: Flat) -> Flat:
-        """The key of the row at a position."""
-        return position[-self._tail :]
+        return sum(len(bucket) for bucket in self.buckets.values())
 
     def row(self, position: Flat) -> Row:
         """The row at a position, as it is now."""
-        return self.table.rows[position[-self._tail :]]
+        return self.table.rows[key_of(position)]
 
     def was(self, position: Flat) -> Row:
         """The row at a position, as it was before the batch."""
-        row = self.table.was(position[-self._tail :])
+        row = self.table.was(key_of(position))
         assert row is not None
         return row
 
     def open(self, values: Flat, bounds: Bounds, owner: Owner) -> Window:
         """A window that is told of changes until it is closed."""
-        bucket = self._opened(values)
-        window = Window(bucket, bounds, owner)
-        bucket.windows[window] = None
-        return window
+        return self._opened(values).open(bounds, owner)
 
     def close(self, values: Flat, window: Window) -> None:
         """Tell it of no more changes."""
         bucket = window.bucket
-        del bucket.windows[window]
-        if not bucket.positions and not bucket.windows:
-            del self.buckets[values]
+        bucket.close(window)
+        self._close_if_empty(values, bucket)
 
     def covers(self, bounds: Bounds) -> bool:
         """Whether a window can be moved to these bounds."""
         return True
+
+    def widen(self, window: Window, bounds: Bounds) -> None:
+        """Make ready for a window that will be moved."""
+
+    def held_before(self, bounds: Bounds) -> int:
+        """The rows that a window does not show, and that are in memory for it alone."""
+        return 0
 
     def _opened(self, values: Flat) -> SortedBucket:
         bucket = self.buckets.get(values)
@@ -85,36 +84,54 @@ class Ordered(Operator):
             bucket = self.buckets[values] = SortedBucket([])
         return bucket
 
+    def _close_if_empty(self, values: Flat, bucket: SortedBucket) -> None:
+        if not bucket and not bucket.windows:
+            del self.buckets[values]
+
     def step(self, schedule: Schedule) -> None:
         """Move positions, and tell the windows of buckets that changed."""
-        deltas: dict[SortedBucket, BucketDelta] = {}
         values_of, order_of = self._bucket, self._order
+        if values_of is None:
+            self._step_whole(schedule)
+            return
+        deltas: dict[SortedBucket, BucketDelta] = {}
         for key, old, new in self.source.out:
             one = None if old is None else values_of(old)
             two = None if new is None else values_of(new)
             before = None if old is None or one is None else order_of(old) + key
             after = None if new is None or two is None else order_of(new) + key
-            if one is not None and before is not None:
+            if one is not None and one == two:
                 bucket = self.buckets[one]
-                delta = deltas.get(bucket) or _delta(deltas, bucket)
-                if one == two and after is not None:
-                    bucket.move(before, after, delta)
-                    continue
-                bucket.remove(before)
-                delta.removed.append(before)
-                if not bucket.positions and not bucket.windows:
-                    del self.buckets[one]
-            if two is not None and after is not None:
+                bucket.change(before, after, deltas.get(bucket) or _delta(deltas, bucket))
+                continue
+            if one is not None:
+                bucket = self.buckets[one]
+                bucket.change(before, None, deltas.get(bucket) or _delta(deltas, bucket))
+                self._close_if_empty(one, bucket)
+            if two is not None:
                 bucket = self._opened(two)
-                bucket.add(after)
-                (deltas.get(bucket) or _delta(deltas, bucket)).added.append(after)
+                bucket.change(None, after, deltas.get(bucket) or _delta(deltas, bucket))
         for bucket, delta in deltas.items():
-            for window in bucket.windows:
-                found = window.step(delta)
-                if found:
-                    window.owner.told(found, schedule)
+            if delta:
+                bucket.tell(delta, schedule)
+
+    def _step_whole(self, schedule: Schedule) -> None:
+        """The same where all rows are in one bucket."""
+        order_of, bucket, delta = self._order, self._opened(EMPTY), self._delta
+        change = bucket.change
+        for key, old, new in self.source.out:
+            before = None if old is None else order_of(old) + key
+            after = None if new is None else order_of(new) + key
+            change(before, after, delta)
+        if delta.removed or delta.added or delta.changed:
+            self._delta = BucketDelta()
+            bucket.tell(delta, schedule)
+        if not bucket.windows:
+            self._close_if_empty(EMPTY, bucket)
 
 
 def _delta(deltas: dict[SortedBucket, BucketDelta], bucket: SortedBucket) -> BucketDelta:
-    made = deltas[bucket] = BucketDelta([], [], [])
-    return made
+    """That of a bucket, made where there is none."""
+    if bucket not in deltas:
+        deltas[bucket] = BucketDelta()
+    return deltas[bucket]

@@ -10,7 +10,7 @@ A bucket that is dropped has no other change in the patch.
 """
 
 from collections.abc import Iterable
-from typing import Any
+from operator import itemgetter
 
 import msgspec
 
@@ -58,9 +58,15 @@ class Drop(msgspec.Struct, frozen=True, tag="drop"):
     bucket: str
 
 
+_place = itemgetter(0)
+
 Op = Insert | Remove | Set | Move | Drop
 Entry = tuple[Row, dict[str, str | None]]
 """A row, and the buckets below it."""
+
+
+_Changes = tuple[dict[int, int | None], list[tuple[int, Entry]], list[Set]]
+"""Of one bucket: the indexes of rows that leave, with where they go, rows that arrive, and rows that are others."""
 
 
 class Buckets:
@@ -71,32 +77,30 @@ class Buckets:
 
     def apply(self, ops: Iterable[Op]) -> None:
         """Apply one patch."""
-        by_bucket: dict[str, list[Op]] = {}
+        changes: dict[str, _Changes] = {}
         for op in ops:
+            bucket = op.bucket
             if isinstance(op, Drop):
-                self.entries.pop(op.bucket, None)
+                self.entries.pop(bucket, None)
+                continue
+            leaving, arriving, setting = changes.get(bucket) or changes.setdefault(bucket, ({}, [], []))
+            if isinstance(op, Insert):
+                arriving.append((op.index, (op.row, op.below)))
+            elif isinstance(op, Remove):
+                leaving[op.index] = None
+            elif isinstance(op, Set):
+                setting.append(op)
             else:
-                by_bucket.setdefault(op.bucket, []).append(op)
-        for bucket, found in by_bucket.items():
-            _apply(self.entries.setdefault(bucket, []), found)
-
-
-def _apply(entries: list[Entry], ops: list[Op]) -> None:
-    leaving: dict[int, int | None] = {}
-    arriving: list[tuple[int, Any]] = []
-    for op in ops:
-        if isinstance(op, Remove):
-            leaving[op.index] = None
-        elif isinstance(op, Move):
-            leaving[op.before] = op.index
-        elif isinstance(op, Insert):
-            arriving.append((op.index, (op.row, op.below)))
-    for before in sorted(leaving, reverse=True):
-        entry, index = entries.pop(before), leaving[before]
-        if index is not None:
-            arriving.append((index, entry))
-    for index, entry in sorted(arriving, key=lambda pair: pair[0]):
-        entries.insert(index, entry)
-    for op in ops:
-        if isinstance(op, Set):
-            entries[op.index] = (op.row, op.below)
+                leaving[op.before] = op.index
+        for bucket, (leaving, arriving, setting) in changes.items():
+            entries = self.entries.setdefault(bucket, [])
+            for before in sorted(leaving, reverse=True):
+                entry, index = entries.pop(before), leaving[before]
+                if index is not None:
+                    arriving.append((index, entry))
+            if len(arriving) > 1:
+                arriving.sort(key=_place)
+            for index, entry in arriving:
+                entries.insert(index, entry)
+            for op in setting:
+                entries[op.index] = (op.row, op.below)

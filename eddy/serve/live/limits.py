@@ -24,7 +24,7 @@ class Limits(msgspec.Struct, frozen=True):
         connections, client_connections: streams at a time, of all and of one client.
         connection_queries, client_queries, queries: queries of one stream, of one client, of all.
         rows: rows of one query, with its nests.
-        table_rows: rows of a table that queries have in memory; beyond it only windows of it can be asked for.
+        table_rows: rows of a table that queries have in memory; those of a larger one are on disk.
         heartbeat_s: seconds without an event after which a comment is sent.
         slow_s: seconds that one event may take to be sent; then the stream ends.
     """

@@ -1,5 +1,8 @@
 """The tables that live queries read: loaded into the engine whole, from a snapshot; the feed keeps their changes.
 
+The rows of a large table are loaded onto the disk, into spaces of the queries' own: those of the view server are ahead
+of the queries, and have no former rows.
+
 A table may be loaded several times: once as it is, and once for each function that admits some of its rows.
 """
 
@@ -10,27 +13,33 @@ from itertools import pairwise
 from typing import Any
 
 from eddy.errors import NotReadyError, QueryError
+from eddy.operators.views.stored_map import StoredMap
 from eddy.operators.views.values import Flat, Row
 from eddy.serve.live.feed import Feed
 from eddy.serve.live.naming import Naming, check_columns
 from eddy.serve.views.catalog import Catalog, ServedTable
 from eddy.serve.views.rows import Rows, Snapshot
 from eddy.serve.views.version import Version
+from eddy.state.spaces import Spaces
 from eddy.topology.queries.aside import Scan
 from eddy.topology.queries.columns_read import columns_read
 from eddy.topology.queries.engine import LiveQueries
-from eddy.topology.queries.planning import View, is_window, tables_of
+from eddy.topology.queries.planning import View, is_window, selects_of, tables_of
 from eddy.topology.queries.renaming import renamed
 from eddy.topology.queries.syntax import Select, Table
 
-__all__ = ["TABLE_ROWS", "Deltas", "LoadedTables"]
+__all__ = ["TABLE_ROWS", "Deltas", "LoadedTables", "StoredTableLostError"]
 
 Allowed = Callable[[Any, Any], object]
 Deltas = dict[str, dict[Flat, Row | None]]
 
 
-TABLE_ROWS = 5_000_000
-"""The rows of a table that are held in memory at most."""
+class StoredTableLostError(Exception):
+    """A table that queries have on disk is read anew: how its rows have changed is not known."""
+
+
+TABLE_ROWS = 1_000_000
+"""The rows of a table that are held in memory at most; those of a larger one are on disk."""
 _LARGE, _WINDOWS = 100_000, 8
 """A table of so many rows is not loaded for a window, unless so many different windows of it are open already."""
 _PASSING = "~"
@@ -77,9 +86,9 @@ class LoadedTables:
     `loading` is held while a table is loaded, by one that needs several tables until it has opened its query.
     """
 
-    def __init__(self, catalog: Catalog, rows: Rows, lock: threading.RLock, most_rows: int = TABLE_ROWS) -> None:
+    def __init__(self, catalog: Catalog, rows: Rows, lock: threading.RLock, most_rows: int, spaces: Spaces) -> None:
         self._catalog, self._rows, self._lock = catalog, rows, lock
-        self.most_rows = most_rows
+        self.most_rows, self._spaces = most_rows, spaces
         self.renewed: list[View] = []
         """Views that have to be opened anew, since the last time that the list was emptied."""
         self.loading = threading.Lock()
@@ -174,15 +183,42 @@ class LoadedTables:
             if name.endswith(_PASSING):
                 self._load_passing(table)
                 return
+            engine = self.engine
         naming = self._naming(table)
         try:
-            rows = dict(naming.rows(self._watch(name)))
+            found = naming.rows(self._watch(name))
+            stored = self._stored(found) if self._row_count(name) > self.most_rows else None
+            rows = {} if stored is not None else dict(found)
         except BaseException:
             self.feed.unwatch(name)
             raise
         with self._lock:
+            if stored is not None and engine is not self.engine:  # its space went with the former engine
+                self.feed.unwatch(name)
+                raise NotReadyError(f"live query: table '{name}' has to be read anew. Try again")
             self._namings[name] = naming
-            self.engine.load(name, rows)
+            if stored is None:
+                self.engine.load(name, rows)
+            else:
+                self.engine.load_stored(name, stored, self._spaces)
+
+    def _stored(self, rows: Iterable[tuple[Flat, Row]]) -> StoredMap[Row]:
+        """Rows on disk. Raises: StateError."""
+        made: StoredMap[Row] = StoredMap(self._spaces.make())
+        try:
+            made.fill(rows)
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+    def _row_count(self, name: str) -> int:
+        """The rows of a table of the view server, of which this may be a part."""
+        return self._rows.counts[self.served(name).name]
+
+    def _is_stored(self, name: str) -> bool:
+        """Whether a table is loaded, and on disk."""
+        return name in self._namings and self.engine.tables[name].spaces is not None
 
     def _naming(self, table: Table) -> Naming:
         known = self._filters.get(_base(table.name))
@@ -191,29 +227,36 @@ class LoadedTables:
     def chosen(self, select: Select, *, may_pass: bool) -> Select:
         """The query over the passing rows of its table, if it may, where that is large and need not be in memory.
 
-        Raises: QueryError for a table that the query needs in memory, and that has more than `most_rows` rows.
+        Raises: QueryError for a window that skips more than `most_rows` rows of a table that is on disk.
         """
         with self._lock:
             name = select.table.name
-            passing = renamed(select, {name: name + _PASSING})
-            may_pass = may_pass and name not in self._namings and self._is_small_window(select)
-            passes = may_pass and self._prefers_passing(name, passing)
-            for each in tables_of(select) - {name if passes else ""}:
-                count = self._rows.counts[self.served(each).name]
-                if each not in self._namings and count > self.most_rows:
-                    raise QueryError(
-                        f"table '{each}': it has {count:,} rows, and at most {self.most_rows:,} (table_rows) of a "
-                        "table that a query reads are held in memory. Write a query with a skip and limit of fewer, "
-                        "without exists and aggregates, that reads the table once, or raise table_rows"
-                    )
-            return passing if passes else select
+            may_pass = may_pass and (name not in self._namings or self._is_stored(name))
+            if may_pass and self._is_small_window(select):
+                passing = renamed(select, {name: name + _PASSING})
+                if self._prefers_passing(name, passing):
+                    return passing
+            for each in selects_of(select):
+                self._check_skip(each)
+            return select
+
+    def _check_skip(self, select: Select) -> None:
+        """The rows that a window skips are counted in memory."""
+        name = select.table.name
+        is_on_disk = self._is_stored(name) or (name not in self._namings and self._row_count(name) > self.most_rows)
+        if is_on_disk and select.skip > self.most_rows:
+            raise QueryError(
+                f"table '{name}': its {self._row_count(name):,} rows are on disk, and a skip of {select.skip:,} has to "
+                f"keep the places of so many in memory; at most {self.most_rows:,} (table_rows) are kept. Write a "
+                "start instead of the skip, or raise table_rows"
+            )
 
     def _is_small_window(self, select: Select) -> bool:
         """Whether no more rows have to be kept for a query than of a table; those that it skips are kept too."""
         return is_window(select) and select.skip + (select.bound or 0) <= self.most_rows
 
     def _prefers_passing(self, name: str, passing: Select) -> bool:
-        count = self._rows.counts[self.served(name).name]
+        count = self._row_count(name)
         if count > self.most_rows or count < _LARGE:
             return count > self.most_rows
         known = self.engine.tables.get(name + _PASSING)
@@ -263,13 +306,20 @@ class LoadedTables:
     def unload_all(self) -> None:
         """Begin with a new engine."""
         self.engine = LiveQueries()
+        self._spaces.clear()
         self.renewed = []
         for name in self._namings:
             self.feed.unwatch(name)
         self._namings.clear()
 
     def take(self) -> tuple[Deltas, dict[str, QueryError], Version]:
-        """The changes since the last time, of all tables at once, and those whose rows cannot be read."""
+        """The changes since the last time, of all tables at once, and those whose rows cannot be read.
+
+        Raises: StoredTableLostError.
+        """
+        for name in sorted(self.feed.stale & self._namings.keys()):
+            if self._is_stored(name):
+                raise StoredTableLostError(f"table '{name}', which is on disk for them, is read anew")
         self._watch_again()
         deltas, failed = self._reload()
         changes, version = self.feed.take(self._namings.keys() - failed.keys())
@@ -312,8 +362,9 @@ class LoadedTables:
         return found, failed
 
     def close(self) -> None:
-        """Keep no changes any more."""
+        """Keep no changes any more, and nothing on disk."""
         self.feed.close()
+        self._spaces.clear()
 
 
 def _tables_named(select: Select) -> list[Table]:

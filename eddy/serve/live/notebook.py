@@ -57,8 +57,12 @@ def keep_shown(
     drawn: Callable[[], str],
     is_open: Callable[[], bool],
     listen: Callable[[Callable[[Any], None]], Callable[[], None]],
+    has_failed: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Show HTML in the cell that runs, and draw it again after each patch that `listen` tells of, while `is_open`."""
+    """Show HTML in the cell that runs, and draw it again after each patch that `listen` tells of, while `is_open`.
+
+    Then it stays, but for the error where it `has_failed`.
+    """
     display = importlib.import_module("IPython.display")
     changed = threading.Event()
     stop = listen(lambda patch: changed.set())
@@ -75,5 +79,7 @@ def keep_shown(
                 handle.update(display.HTML(drawn()))
                 pause.wait(_PAUSE_S)
         stop()
+        if has_failed():
+            handle.update(display.HTML(drawn()))
 
     threading.Thread(target=follow, name="eddy-notebook", daemon=True).start()

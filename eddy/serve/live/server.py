@@ -13,21 +13,23 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from eddy.errors import EddyError, NotReadyError, QueryError
+from eddy.errors import EddyError, NotReadyError, QueryError, StateError
 from eddy.operators.views.action import Action
 from eddy.operators.views.patch import Buckets, Op
 from eddy.serve.live.check import check_answer
 from eddy.serve.live.difference import difference
-from eddy.serve.live.loading import TABLE_ROWS, Deltas, LoadedTables
+from eddy.serve.live.follower import Follower
+from eddy.serve.live.loading import TABLE_ROWS, Deltas, LoadedTables, StoredTableLostError
 from eddy.serve.live.renewals import Renewals, Restarts
 from eddy.serve.live.view import LiveView
 from eddy.serve.views.catalog import Catalog
 from eddy.serve.views.rows import Rows
 from eddy.serve.views.version import Version, Wanted
+from eddy.state.spaces import Spaces
 from eddy.topology.queries.aside import Aside, is_long
 from eddy.topology.queries.engine import LiveQueries
 from eddy.topology.queries.explain import QueryPlan, explain
@@ -38,21 +40,11 @@ __all__ = ["LiveServer"]
 
 _log = logging.getLogger("eddy.live")
 
-
-class Follower(Protocol):
-    """Is told of versions, with the lock of the live server held."""
-
-    def moved(self, version: Version, state: Any) -> None:
-        """All views are of this version; "unknown" while tables are read anew."""
-
-    def stopped(self) -> None:
-        """No version will come any more."""
-
-
 _LOOK_S = 0.5
 _PATIENCE_S, _AGAIN_S = 30.0, 0.05
 _AT_ONCE = 20_000
 """Rows of a view that are read at a time, while others wait; a view of more begins aside."""
+_ANEW = "live query: all queries have begun anew meanwhile. Try again"
 _RESTARTS, _WITHIN_S = 3, 600.0
 """So often within so many seconds all queries begin anew after an unexpected error; then they end."""
 
@@ -61,14 +53,19 @@ class LiveServer:
     """Live queries over the rows of a catalog's tables. Tables that a query has read stay loaded until it is closed."""
 
     def __init__(
-        self, catalog: Catalog, rows: Rows, wanted: Callable[[Any], Wanted], table_rows: int = TABLE_ROWS
+        self,
+        catalog: Catalog,
+        rows: Rows,
+        wanted: Callable[[Any], Wanted],
+        table_rows: int = TABLE_ROWS,
+        spaces: Spaces | None = None,
     ) -> None:
-        """`table_rows` is the number of rows of a table that are held in memory at most."""
+        """Tables of more than `table_rows` rows are not held in memory, but in `spaces`."""
         self._rows, self._wanted = rows, wanted
         self.lock = threading.RLock()
         self._moved = threading.Condition(self.lock)
         self._beginning = threading.Lock()  # held by a query that begins aside: equal ones wait, and share it
-        self.tables = LoadedTables(catalog, rows, self.lock, table_rows)
+        self.tables = LoadedTables(catalog, rows, self.lock, table_rows, Spaces() if spaces is None else spaces)
         self._followers: list[Follower] = []
         self._views: dict[LiveView, View] = {}
         self._lives: dict[View, dict[LiveView, None]] = {}
@@ -112,10 +109,17 @@ class LiveServer:
 
     def _open(self, live: LiveView) -> None:
         """The same, once. Raises: NotReadyError where a table was not whole, or has gone meanwhile."""
-        if self._open_now(live, begin_long=False):
-            return
-        with self._beginning:
-            self._open_now(live, begin_long=True)
+        engine = self._engine
+        try:
+            if not self._open_now(live, begin_long=False):
+                with self._beginning:
+                    self._open_now(live, begin_long=True)
+        except StateError as error:
+            with self.lock:
+                self.check()
+                if engine is not self._engine:
+                    raise NotReadyError(_ANEW) from error
+            raise QueryError(f"live query: its rows cannot be kept on disk: {error}") from error
 
     def _open_now(self, live: LiveView, *, begin_long: bool) -> bool:
         """Open a query; one that takes long only if it may begin now. Returns whether it is open."""
@@ -151,18 +155,18 @@ class LiveServer:
             buckets = Buckets()
             buckets.entries = {bucket: list(rows) for bucket, rows in other.entries.items()}
             return buckets
-        return _filled(view)
+        return view.filled()
 
     def _open_aside(self, live: LiveView, aside: Aside) -> None:
         """Make the rows of a query without the lock, so that others go on meanwhile."""
         try:
             view = aside.open(live.max_rows)
-            buckets = _filled(view)
+            buckets = view.filled()
             with self.lock:
                 self._take_whole()  # its tables were read at the version that was the latest then
                 self.check()
                 if aside.engine is not self._engine:
-                    raise NotReadyError("live query: all queries have begun anew meanwhile. Try again")
+                    raise NotReadyError(_ANEW)
                 buckets.apply(aside.join())
                 self._begin(live, view, buckets)
                 if view.operator.is_low:
@@ -226,7 +230,7 @@ class LiveServer:
         self._renewals.discard(live)
         if live in self._views:
             self._engine.close(self._unfollow(live))
-        self.tables.leave(_names_of(live))
+        self.tables.leave(live.tables)
 
     def follow(self, follower: Follower) -> None:
         """Tell it of versions from now on. The caller holds the lock."""
@@ -276,10 +280,13 @@ class LiveServer:
         live.select = replace(live.select, skip=skip, limit=limit)
         try:
             own = self._engine.open(self._views[live].shape.select, max_rows=live.max_rows, shared=False)
-        except NotReadyError:  # the rows that are kept are few: others are read from the table
+        except (NotReadyError, StateError):  # too few rows are kept, or the disk failed: they are read from the table
             self._renewals.add(live, frozen=True)
             return
-        ops = self._engine.move_window(own, skip, limit)
+        try:
+            ops = self._engine.move_window(own, skip, limit)
+        except StateError:
+            ops = None
         if ops is None:  # these rows are not kept
             self._engine.close(own)
             self._renewals.add(live, frozen=True)
@@ -355,6 +362,9 @@ class LiveServer:
         """Take changes in; after an unexpected error all queries begin anew. The caller has the lock."""
         try:
             self._take()
+        except StoredTableLostError as error:
+            _log.info("live queries begin anew: %s", error)
+            self._begin_anew()
         except Exception as error:
             self._break(error)
 
@@ -365,6 +375,9 @@ class LiveServer:
             self._fail(_shown(error))
             return
         _log.error("live queries begin anew, as a change could not be applied", exc_info=error)
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
         lives = [*self._views, *(live for live in self._renewals if live not in self._views)]
         self._forget_all()
         self._state = "unknown"
@@ -390,7 +403,7 @@ class LiveServer:
                 if table is None:
                     self._renewals.discard(live)
                     live._fail(error)
-                elif table in _names_of(live):
+                elif table in live.tables:
                     self._end(live, error)
             if table is None:
                 self._failure = error
@@ -480,18 +493,6 @@ class LiveServer:
             self._publisher, self._showing = outer
         if live.error is not None:
             self.close(live)
-
-
-def _names_of(live: LiveView) -> set[str]:
-    """The tables of a query by the names that they are loaded by."""
-    return tables_of(live.select if live.view is None else live.view.shape.select)
-
-
-def _filled(view: View) -> Buckets:
-    """The rows of a view as they are now."""
-    buckets = Buckets()
-    buckets.apply(view.operator.snapshot())
-    return buckets
 
 
 def _shown(error: Exception, where: str = "live queries") -> Exception:

@@ -27,7 +27,7 @@ from eddy.serve.live.notebook import frame_of, html_of, keep_shown
 from eddy.serve.views.version import Version
 from eddy.topology.queries.explain import QueryPlan
 from eddy.topology.queries.nested import nested
-from eddy.topology.queries.planning import View
+from eddy.topology.queries.planning import View, tables_of
 from eddy.topology.queries.query import Query, R, kind_of
 from eddy.topology.queries.syntax import Select
 from eddy.topology.queries.typed import typed
@@ -114,6 +114,11 @@ class LiveView(Generic[R]):
         self._listeners: list[Callable[[Patch], None]] = []
         self._rows: Any = None
         self._number = 0  # of changes of its rows
+
+    @property
+    def tables(self) -> set[str]:
+        """The tables that it reads, by the names that they are loaded by."""
+        return tables_of(self.select if self.view is None else self.view.shape.select)
 
     @property
     def version(self) -> Version:
@@ -333,7 +338,8 @@ class LiveView(Generic[R]):
 
     def _ipython_display_(self) -> None:
         """In a notebook: shows the rows, and keeps showing them while it is open."""
-        keep_shown(self._repr_html_, lambda: not self._closed and self.error is None, self.listen)
+        is_open = lambda: not self._closed and self.error is None  # noqa: E731
+        keep_shown(self._repr_html_, is_open, self.listen, lambda: self.error is not None)
 
     def open(self) -> "LiveView[R]":
         """Begin; `with` does it. Raises: QueryError for a query that does not fit the tables; NotReadyError."""

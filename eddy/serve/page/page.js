@@ -105,7 +105,7 @@ function parseFigures(text) {
     if (!match) continue;
     const labels = {};
     for (const [, name, value] of (match[2] ?? "").matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g))
-      labels[name] = value.replace(/\\n/g, "\n").replace(/\\(.)/g, "$1");
+      labels[name] = value.replace(/\\(.)/g, (_, of) => (of === "n" ? "\n" : of));
     if (!found.has(match[1])) found.set(match[1], []);
     found.get(match[1]).push({ labels, value: Number(match[3]) });
   }

@@ -54,7 +54,7 @@ def trace(views: Views, plan: Plan, name: str, key: str, limit: int = 500, max_r
 
     Raises: QueryError, NotReadyError.
     """
-    node = _step(plan, name)
+    node = _step(plan, views, name)
     with views.snapshot() as snapshot:
         evaluation = Evaluation(plan, node, _Tables(plan, views, snapshot, max_rows), max_rows)
         served = views.catalog.tables.get(name)
@@ -71,11 +71,15 @@ def trace(views: Views, plan: Plan, name: str, key: str, limit: int = 500, max_r
     return made
 
 
-def _step(plan: Plan, name: str) -> Node:
+def _step(plan: Plan, views: Views, name: str) -> Node:
     found: dict[str, Node] = {sink.topic: sink for sink in plan.sinks()}
     found |= {node.name: node for node in plan.nodes if node.is_collection}
     if name not in found:
-        raise QueryError(f"trace: there is no step '{name[:200]}'; one of {', '.join(sorted(found))} is needed")
+        tables = ", ".join(sorted(views.catalog.tables))
+        raise QueryError(
+            f"trace: there is no step '{name[:200]}'; a table ({tables}), or another step that `eddy describe` shows, "
+            "is needed"
+        )
     return found[name]
 
 

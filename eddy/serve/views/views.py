@@ -30,6 +30,7 @@ from eddy.serve.views.tables import TableView
 from eddy.serve.views.version import Version, Wanted, wanted_of
 from eddy.state.memory import MemoryStore
 from eddy.state.rocksdb import RocksDBStore
+from eddy.state.spaces import Spaces
 from eddy.topology.queries.explain import QueryPlan
 from eddy.topology.queries.named import Queries
 from eddy.topology.queries.planning import MAX_ROWS
@@ -75,11 +76,12 @@ class Views:
     Args:
         topology: the application.
         log: where its topics are; a client of its own is opened.
-        state_dir: where rows are kept on disk, to go on from after a restart; None keeps them in memory.
+        state_dir: where rows are kept on disk, to go on from after a restart, and those that live queries need of large
+            tables, until it is closed; None keeps them in memory.
         max_wait_s: seconds that committed records wait for a cut before they are shown without one.
         cache_bytes: memory for blocks of the store on disk.
         queries: the named queries that clients may ask for.
-        table_rows: the rows of a table that live queries have in memory; of a larger one they can show windows alone.
+        table_rows: the rows of a table that live queries have in memory; those of a larger one are on disk.
 
     Raises: ConfigurationError where topics of the user's do not exist; StateError; TopologyError.
     """
@@ -105,6 +107,8 @@ class Views:
                 if state_dir is None
                 else RocksDBStore(Path(state_dir) / topology.name / "~views", topology.name, cache_bytes)
             )
+            live_dir = None if state_dir is None else Path(state_dir) / topology.name / "~queries"
+            self._spaces = Spaces(live_dir, topology.name, cache_bytes)
         except BaseException:
             self._close_log()
             raise
@@ -252,7 +256,7 @@ class Views:
         """The server of live queries over these tables, begun by the first call."""
         with self._live_lock:
             if self._live is None:
-                self._live = LiveServer(self.catalog, self.rows, self.wanted, self._table_rows)
+                self._live = LiveServer(self.catalog, self.rows, self.wanted, self._table_rows, self._spaces)
             return self._live
 
     @property

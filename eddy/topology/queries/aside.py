@@ -53,11 +53,15 @@ class Aside:
         self._scans = scans or {}
         self._losses = {name: _losses(table) for name, table in self._tables.items()}
         self._own = LiveQueries()
+        self._view: View | None = None
         for name, table in self._tables.items():
             if isinstance(table, PassingRows):
                 self._own.load_passing(name, self._scans[name].rows, table.name)
+            elif table.spaces is not None:
+                self._own.load_stored(name, table.stored.snapshot(), table.spaces)
             else:
                 self._own.load(name, dict(table.rows))
+        for name, table in self._tables.items():
             table.journals.append(self._journals[name])
 
     @property
@@ -72,7 +76,7 @@ class Aside:
 
     def open(self, max_rows: int) -> View:
         """Make the operators. Raises: QueryError."""
-        self.view = self._own.open(self._select, max_rows=max_rows)
+        self._view = self.view = self._own.open(self._select, max_rows=max_rows)
         return self.view
 
     def join(self) -> list[Op]:
@@ -91,6 +95,7 @@ class Aside:
             raise self.view.operator.failure
         found: dict[Operator, Operator] = {self._own.tables[name]: table for name, table in self._tables.items()}
         self._main.adopt(self._own, self.view, found)
+        self._view = None
         return patches.get(self.view, [])
 
     def close(self) -> None:
@@ -99,6 +104,10 @@ class Aside:
             table.journals = [journal for journal in table.journals if journal is not self._journals[name]]
         for scan in self._scans.values():
             scan.close()
+        if self._view is not None:  # it has not joined
+            self._own.close(self._view)
+        for table in self._own.tables.values():
+            table.discard()
 
 
 def _losses(table: TableRows) -> int:

@@ -19,7 +19,9 @@ from eddy.operators.views.dataflow import Dataflow, Operator, TableRows
 from eddy.operators.views.first_rows import FirstRows, PassingRows
 from eddy.operators.views.nest import TooManyRowsError, ViewOperator
 from eddy.operators.views.patch import Op
+from eddy.operators.views.stored_map import StoredMap
 from eddy.operators.views.values import Flat, Row
+from eddy.state.spaces import Spaces
 from eddy.topology.queries.planning import MAX_ROWS, View, bounds_of, open_view, plan_view, tables_of
 from eddy.topology.queries.syntax import Select
 
@@ -54,6 +56,10 @@ class LiveQueries:
         """Add a table with its rows by key, in the form of `flat_key` of the key's columns."""
         self._dataflow.tables[name] = TableRows(rows, name)
 
+    def load_stored(self, name: str, rows: StoredMap[Row], spaces: Spaces) -> None:
+        """Add a table whose rows are on disk, as those of its queries will be, in `spaces`."""
+        self._dataflow.tables[name] = TableRows(rows, name, spaces)
+
     def load_passing(self, name: str, scan: Callable[[], Iterable[tuple[Flat, Row]]], shown: str) -> None:
         """Add a table whose rows are not in memory, with its name for readers. Only windows at the root can read it."""
         self._dataflow.tables[name] = PassingRows(scan, shown)
@@ -75,9 +81,11 @@ class LiveQueries:
 
     def unload(self, name: str) -> None:
         """Forget a table. Raises: QueryError while a query reads it."""
-        if self._dataflow.tables[name].dependents:
+        table = self._dataflow.tables[name]
+        if table.dependents:
             raise QueryError(f"table '{name}': a query reads it; close the query first")
         del self._dataflow.tables[name]
+        table.discard()
 
     def open(self, select: Select, *, max_rows: int = MAX_ROWS, shared: bool = True) -> View:
         """The view of a query; `close` it for each call. One that is not shared has a window of its own to move.
@@ -153,7 +161,8 @@ class LiveQueries:
         A view whose bound is exceeded has an empty patch and an `operator.failure`.
         """
         outputs = self._dataflow.step(deltas)
-        self.actions = {view: self._actions(view) for view in self._logged}
+        if self._logged or self.actions:
+            self.actions = {view: self._actions(view) for view in self._logged}
         found = []
         self.spent = []
         for operator in outputs:

@@ -21,6 +21,9 @@ from eddy.topology.queries.written import condition_text
 
 __all__ = ["QueryPlan", "explain"]
 
+_COUNTED = 10_000
+"""Rows on disk that are counted at most for a note."""
+
 
 class QueryPlan(msgspec.Struct, frozen=True):
     """One step of a plan. `str` shows it with the steps that it reads, each in a line of its own.
@@ -133,7 +136,8 @@ class _Explanation:
         source = self._source(exists.query.table.name, exists.query.where, count.source)
         on = " and ".join(f"{own} = {parent}" for parent, own in exists.on)
         keys = len(count.counts)
-        note = f"leads to {count.led_to(index):,} rows"
+        led_to = count.led_to(index, _COUNTED)
+        note = "on disk, not counted" if led_to is None else f"leads to {led_to:,} rows"
         return QueryPlan(
             f"count {exists.query.table.name} by {on}", keys, self._cost(count, source.rows), note, (source,)
         )

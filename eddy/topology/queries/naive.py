@@ -17,7 +17,6 @@ from eddy.operators.views.values import (
     Row,
     ascending,
     flat_key,
-    has_null,
     like_pattern,
     order_key,
 )
@@ -60,7 +59,7 @@ class _Evaluation:
         if select.table.name not in self._tables:
             raise QueryError(f"query: there is no table '{select.table.name}'; {', '.join(self._tables)} are there")
         wanted = [(column, ascending(value)) for column, value in equal]
-        if has_null(tuple(part for _, pair in wanted for part in pair)):
+        if any(value is None for _, value in equal):
             return []
         rows = [
             row
@@ -107,8 +106,8 @@ class _Evaluation:
         return (rows[0] if rows else None) if select.one else rows
 
     def _groups(self, select: Select, rows: list[Row]) -> Any:
-        groups: dict[Flat, list[Row]] = {} if select.group else {(): []}
-        key = flat_key(select.group) if select.group else lambda row: ()
+        key = flat_key(select.group)
+        groups: dict[Flat, list[Row]] = {} if select.group else {key({}): []}
         for row in rows:
             groups.setdefault(key(row), []).append(row)
         made = [

@@ -8,7 +8,7 @@ arrangement, and a change is found in it by its value, however many queries ther
 """
 
 import operator as comparisons
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,8 @@ from eddy.operators.views.first_rows import FirstRows, PassingRows
 from eddy.operators.views.groups import Groups, hidden
 from eddy.operators.views.nest import Level, Nesting, ViewOperator
 from eddy.operators.views.ordered import Ordered
+from eddy.operators.views.patch import Buckets
+from eddy.operators.views.stored_order import StoredOrdered
 from eddy.operators.views.values import Flat, Row, ascending, flat_key, like_pattern, order_key
 from eddy.operators.views.window import Bounds
 from eddy.topology.queries.syntax import And, Compare, Condition, Exists, Nest, Or, Ref, Select
@@ -34,6 +36,7 @@ __all__ = [
     "is_window",
     "open_view",
     "plan_view",
+    "selects_of",
     "tables_of",
 ]
 
@@ -69,6 +72,12 @@ class View:
     begun: set[Operator]
     users: int = 0
 
+    def filled(self) -> Buckets:
+        """Its rows as they are now."""
+        found = Buckets()
+        found.apply(self.operator.snapshot())
+        return found
+
     def close(self) -> None:
         """Keep it up to date no more."""
         self.operator.close()
@@ -78,15 +87,19 @@ class View:
         self.begun = set()
 
 
-def tables_of(select: Select) -> set[str]:
-    """The names of the tables that a query reads."""
-    found = {select.table.name}
+def selects_of(select: Select) -> Iterator[Select]:
+    """A query with the queries of its nests and of its conditions, at any depth."""
+    yield select
     for nest in select.nests:
         if isinstance(nest.query, Select):
-            found |= tables_of(nest.query)
+            yield from selects_of(nest.query)
     for exists in exists_in(select.where):
-        found |= tables_of(exists.query)
-    return found
+        yield from selects_of(exists.query)
+
+
+def tables_of(select: Select) -> set[str]:
+    """The names of the tables that a query reads."""
+    return {each.table.name for each in selects_of(select)}
 
 
 def exists_in(condition: Condition | None) -> list[Exists]:
@@ -127,9 +140,8 @@ def open_view(select: Select, dataflow: Dataflow, max_rows: int = MAX_ROWS) -> V
     """Make the operators of a query, and its rows. Raises: QueryError."""
     planner = plan_view(select, dataflow)
     try:
-        equal = planner.constants
-        root = planner.root
-        values = tuple(part for _, value in equal for part in ascending(value))
+        equal, root = dict(planner.constants), planner.root
+        values = flat_key(list(equal))(equal)
         operator = ViewOperator(root, values, max_rows)
     except BaseException:
         for each in reversed(planner.operators):
@@ -201,8 +213,9 @@ class _Planner:
             keys, by = tuple(groups.key_columns), tuple(map(hidden, by))
             columns = columns or (*select.group, *(each.name for each in select.aggregates))
         order = tuple((each.column, each.descending) for each in select.order)
+        kind = Ordered if table.spaces is None else StoredOrdered
         ordered: Ordered = self._shared(
-            ("ordered", *identity, keys, by, order), lambda: Ordered(source, table, keys, by, order)
+            ("ordered", *identity, keys, by, order), lambda: kind(source, table, keys, by, order)
         )
         return self._planned(name, select, ordered, around, bounded, columns)
 

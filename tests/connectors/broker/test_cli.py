@@ -12,9 +12,10 @@ from click.testing import CliRunner, Result
 from eddy.cli import main
 from eddy.connectors.broker import Broker, free_port, kafka_version
 from eddy.connectors.broker.process import PID
+from tests.commandline import commands_of
 
 DOCUMENT = (Path(__file__).resolve().parents[3] / "docs" / "cli.md").read_text(encoding="utf-8")
-COMMANDS = main.commands["broker"].commands  # type: ignore[attr-defined]
+COMMANDS = commands_of(main)["broker"].commands  # type: ignore[attr-defined]
 
 Command = Callable[..., Result]
 

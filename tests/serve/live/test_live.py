@@ -3,9 +3,12 @@
 import asyncio
 import random
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,10 +18,12 @@ import eddy.serve.live.server as server_module
 import eddy.serve.live.view
 import eddy.serve.live.view as view_module
 import eddy.topology.queries.aside
-from eddy.operators.views import first_rows
+from eddy.errors import StateError
+from eddy.operators.views import first_rows, stored_map, stored_order
 from eddy.operators.views.nest import Level
 from eddy.operators.views.patch import Buckets, Insert
 from eddy.serve.live import loading, naming
+from eddy.serve.live.loading import LoadedTables
 from eddy.serve.live.renewals import Restarts
 from eddy.serve.live.server import LiveServer
 from eddy.serve.live.view import Checks, LiveView
@@ -27,6 +32,8 @@ from eddy.serve.views.ordering import encode_key
 from eddy.serve.views.rows import Rows
 from eddy.serve.views.version import Version
 from eddy.state.memory import MemoryStore
+from eddy.state.rocksdb import RocksDBStore
+from eddy.state.spaces import Space, Spaces
 from eddy.topology.queries.aside import Aside
 from eddy.topology.queries.engine import LiveQueries
 from eddy.topology.queries.nested import nested
@@ -277,13 +284,15 @@ def test_every_query_ends_when_the_views_are_closed(running: Running) -> None:
 class Loaded:
     """A server of live queries over rows that the test writes itself, from version to version."""
 
-    def __init__(self, running: Running, stack: ExitStack) -> None:
+    def __init__(self, running: Running, stack: ExitStack, spaces: Spaces | None = None) -> None:
+        """With `spaces` tables of two rows and more are on disk."""
         self._served = {name: running.views.catalog.table(name) for name in ("nodes", "descendants")}
         self.rows = Rows(MemoryStore(), list(self._served))
         stack.callback(self.rows.close)
         self._number = 0
         self.show({})
-        self.server = LiveServer(running.views.catalog, self.rows, running.views.wanted)
+        bound = {} if spaces is None else {"table_rows": 1, "spaces": spaces}
+        self.server = LiveServer(running.views.catalog, self.rows, running.views.wanted, **bound)
         stack.callback(self.server.stop)
 
     def show(self, names: dict[str, str | None], totals: dict[str, int] | None = None) -> None:
@@ -304,9 +313,17 @@ class Loaded:
 
 
 @pytest.fixture
-def loaded(running: Running) -> Iterator[Loaded]:
+def in_memory(running: Running) -> Iterator[Loaded]:
     with ExitStack() as stack:
         yield Loaded(running, stack)
+
+
+@pytest.fixture(params=["memory", "disk"])
+def loaded(request: pytest.FixtureRequest, running: Running, tmp_path: Path) -> Iterator[Loaded]:
+    folder = tmp_path / "queries"
+    with ExitStack() as stack:
+        yield Loaded(running, stack, None if request.param == "memory" else Spaces(folder, "app", 1 << 20))
+    assert not folder.exists()
 
 
 def test_patches_after_a_table_was_read_anew_are_of_whole_versions(loaded: Loaded) -> None:
@@ -662,11 +679,11 @@ def test_row_that_queries_cannot_have_ends_those_of_its_table_until_it_is_gone(p
 
 
 @pytest.fixture
-def passing(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> Loaded:
+def passing(in_memory: Loaded, monkeypatch: pytest.MonkeyPatch) -> Loaded:
     """No table is small enough to be in memory for a window, and no row is kept beyond one."""
     monkeypatch.setattr(loading, "_LARGE", 0)
     monkeypatch.setattr(first_rows, "slack_of", lambda limit, scanned: 0)
-    return loaded
+    return in_memory
 
 
 def kept(view: eddy.LiveView) -> int:
@@ -713,21 +730,153 @@ def test_window_reads_the_table_for_rows_that_are_not_kept(passing: Loaded) -> N
     wait_for(lambda: "nodes~" not in passing.server._engine.tables, PATIENCE_S)
 
 
-def test_table_beyond_the_bound_is_read_by_windows_alone(passing: Loaded) -> None:
-    passing.show({"a": "root", "b": "a", "c": "a"})
-    passing.server.tables.most_rows = 2
-    with LiveView(passing.server, nodes.order_by(-nodes.id).limit(2), 100) as view:
-        for query in (nodes, nodes.count(), totals.nest(same=lambda row: nodes.where(nodes.id == row.id))):
-            with pytest.raises(eddy.QueryError, match=r"has 3 rows, and at most 2 \(table_rows\)"):
-                LiveView(passing.server, query, 100).open()
-        with pytest.raises(eddy.QueryError, match="at most 2"):
-            LiveView(passing.server, nodes.limit(1), 100, Checks(every=1)).open()
-        with pytest.raises(eddy.QueryError, match="at most 2"):
-            LiveView(passing.server, nodes.skip(2).limit(1), 100).open()
-        assert [row["id"] for row in view.rows] == ["c", "b"]
-        view.window(limit=None)
-        with pytest.raises(eddy.QueryError, match="at most 2"):
-            _ = view.rows
+@pytest.fixture
+def on_disk(running: Running, tmp_path: Path) -> Iterator[Loaded]:
+    with ExitStack() as stack:
+        yield Loaded(running, stack, Spaces(tmp_path / "queries", "app", 1 << 20))
+
+
+def is_on_disk(loaded: Loaded, table: str) -> bool:
+    return loaded.server._engine.tables[table].spaces is not None
+
+
+def test_table_beyond_the_bound_is_on_disk_for_queries_that_are_no_windows(on_disk: Loaded) -> None:
+    on_disk.show({"a": "root", "b": "a", "c": "a", "d": "c"}, {"a": 3})
+    server = on_disk.server
+    given: list[eddy.Query] = [
+        nodes,
+        nodes.count(),
+        totals.nest(same=lambda row: nodes.where(nodes.parent == row.id).order_by(-nodes.id).limit(1)),
+        nodes.where(lambda row: nodes.where(nodes.parent == row.id).exists()),
+        TREE,
+    ]
+    with ExitStack() as stack:
+        window = stack.enter_context(LiveView(server, nodes.order_by(-nodes.id).limit(1), 100))
+        assert (server._engine.tables.keys(), [row["id"] for row in window.rows]) == ({"nodes~"}, ["d"])
+        views = [stack.enter_context(LiveView(server, query, 100, Checks(every=1))) for query in given]
+        assert (is_on_disk(on_disk, "nodes"), is_on_disk(on_disk, "descendants")) == (True, False)
+        other = stack.enter_context(LiveView(server, nodes.limit(1), 100))
+        assert "first rows of nodes" in str(other.explain())  # as before: its rows are few
+        for view in views:
+            assert view.explain().rows > 0
+        with server.lock:
+            on_disk.show({"e": "d", "b": None, "c": "root"}, {"c": 2})
+            server._take_whole()
+        assert [row["id"] for row in views[0].rows] == ["a", "c", "d", "e"]
+        assert views[1].rows == 4
+        assert [(row["id"], [below["id"] for below in row["same"]]) for row in views[2].rows] == [
+            ("a", []),
+            ("c", ["d"]),
+        ]
+        assert [row["id"] for row in views[3].rows] == ["c", "d"]
+        assert [view.state for view in views] == ["complete"] * 5
+        server.tables.most_rows = 2
+        skipping = stack.enter_context(LiveView(server, nodes.skip(2), 100))
+        assert [row["id"] for row in skipping.rows] == ["d", "e"]
+        with pytest.raises(eddy.QueryError, match=r"a skip of 3 has to keep .* at most 2 \(table_rows\)"):
+            LiveView(server, nodes.skip(3).limit(1), 100).open()
+        window.window(limit=None)
+        assert [row["id"] for row in window.rows] == ["e", "d", "c", "a"]
+
+
+@pytest.mark.parametrize("long", [0, 20_000])
+def test_table_on_disk_that_is_read_anew_makes_queries_begin_anew(
+    on_disk: Loaded, monkeypatch: pytest.MonkeyPatch, long: int
+) -> None:
+    monkeypatch.setattr(eddy.topology.queries.aside, "_LONG", long)
+    on_disk.show({"a": "root", "b": "a"}, {"a": 1})
+    server = on_disk.server
+    with LiveView(server, TREE, 100) as view, LiveView(server, totals, 100) as other:
+        before = view.rows
+        on_disk.lose("nodes")
+        with server.lock:
+            server._take_whole()
+            assert (view.state, view.rows, other.state) == ("unknown", before, "unknown")
+        on_disk.rows.say("not whole yet")
+        on_disk.show({"a": "root", "c": "a"})
+        for each in (view, other):
+            each.wait(timeout_s=PATIENCE_S)
+        wait_for(lambda: [view.state, other.state] == ["complete", "complete"], PATIENCE_S)
+        on_disk.show({"d": "c"}, {"c": 1})
+        wait_for(lambda: rows_below(view) == ["a", "c", "d"], PATIENCE_S)
+        wait_for(lambda: len(other.rows) == 2, PATIENCE_S)
+        assert (server.restarts.count, server.failure) == (0, None)
+
+
+def rows_below(view: eddy.LiveView) -> list[str]:
+    """The ids of all rows that a view has."""
+    return sorted({row["id"] for rows in view.entries.values() for row, _ in rows})
+
+
+def test_full_disk_ends_queries_that_need_it_and_others_go_on(on_disk: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_disk.show({"a": "root", "b": "a"}, {"a": 1})
+    server, write = on_disk.server, Space.write
+
+    def refused(*given: Any) -> None:
+        raise StateError("state 'x': a write was refused (no space left)")
+
+    why = r"its rows cannot be kept on disk: state 'x': a write was refused"
+    with LiveView(server, totals, 100) as other:
+        monkeypatch.setattr(Space, "write", refused)
+        with pytest.raises(eddy.QueryError, match=why):
+            LiveView(server, TREE, 100).open()
+        monkeypatch.setattr(Space, "write", write)
+        with LiveView(server, TREE, 100) as view:
+            assert rows_below(view) == ["a", "b"]
+            monkeypatch.setattr(stored_map, "_CELLS", 1)
+            monkeypatch.setattr(Space, "write", refused)
+            on_disk.show({f"n{number}": "a" for number in range(10)}, {"a": 11})
+            with pytest.raises(eddy.QueryError, match=why):
+                view.next(PATIENCE_S)
+        wait_for(lambda: other.rows[0]["count"] == 11, PATIENCE_S)
+        wait_for(lambda: other.state == "complete", PATIENCE_S)
+        monkeypatch.setattr(Space, "write", write)
+        with LiveView(server, TREE, 100) as view:
+            assert len(rows_below(view)) == 12
+        assert (server.restarts.count, server.failure) == (1, None)
+
+
+def test_table_that_is_loaded_while_all_begin_anew_is_loaded_again(
+    on_disk: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_disk.show({"a": "root", "b": "a"})
+    server, stored, calls = on_disk.server, LoadedTables._stored, 0
+
+    def meanwhile(tables: LoadedTables, rows: Any) -> Any:
+        nonlocal calls
+        made = stored(tables, rows)
+        calls += 1
+        if calls == 1:
+            with server.lock:
+                server._begin_anew()
+        return made
+
+    monkeypatch.setattr(LoadedTables, "_stored", meanwhile)
+    with LiveView(server, TREE, 100) as view:
+        assert rows_below(view) == ["a", "b"]
+        on_disk.show({"c": "b"})
+        wait_for(lambda: rows_below(view) == ["a", "b", "c"], PATIENCE_S)
+    assert (calls, server.restarts.count, server.failure) == (2, 0, None)
+
+
+def test_window_that_the_disk_cannot_move_is_opened_anew(on_disk: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored_order, "_SLACK", 1)
+    on_disk.show({f"n{number}": "root" for number in range(9)})
+    server, between, failed = on_disk.server, Space.between, False
+    query = nodes.order_by(nodes.id).limit(1).nest(below=lambda row: nodes.where(nodes.parent == row.id))
+
+    def fails_once(*given: Any) -> Any:
+        nonlocal failed
+        if not failed:
+            failed = True
+            raise StateError("state 'x': cannot be used")
+        return between(*given)
+
+    with LiveView(server, query, 100) as view:
+        monkeypatch.setattr(Space, "between", fails_once)
+        view.window(limit=5)
+        assert ([row["id"] for row in view.rows], failed) == (["n0", "n1", "n2", "n3", "n4"], True)
+        assert (len(server._engine), server.failure) == (1, None)
 
 
 def test_table_stays_while_a_query_begins_over_it(passing: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -860,11 +1009,40 @@ def test_rows_that_are_read_while_others_wait_are_bounded(loaded: Loaded, monkey
         assert views[0].rows == first[0].rows
 
 
-def test_bound_of_rows_in_memory_is_an_option(running: Running) -> None:
+def test_bound_of_rows_in_memory_is_an_option_and_files_are_there_while_they_are_needed(
+    running: Running, tmp_path: Path
+) -> None:
     running.views.wait(running.write({"a": "root", "b": "root"}), timeout_s=PATIENCE_S)
     assert len(running.views.read(nodes)) == 2
-    with eddy.views(running.topology, running.log, table_rows=1) as views:
+    folder = tmp_path / running.topology.name / "~queries"
+    left = RocksDBStore(folder, running.topology.name)  # by a server that was killed
+    left.write([(b"a", b"1")])
+    left.close()
+    with eddy.views(running.topology, running.log, state_dir=tmp_path, table_rows=1) as views:
+        assert not folder.exists()
         views.wait(exact=True, timeout_s=PATIENCE_S)
-        with pytest.raises(eddy.QueryError, match="at most 1"):
-            views.read(nodes)
         assert [row["id"] for row in views.read(nodes.order_by(-nodes.id).limit(1))] == ["b"]
+        assert not folder.exists()
+        assert len(views.read(nodes)) == 2
+        assert folder.exists()
+    assert not folder.exists()
+
+
+def test_rows_leave_a_live_query_when_they_expire_without_any_input() -> None:
+    topology = eddy.Topology("presence")
+    signs = topology.stream("signs", key=eddy.String, value=eddy.String)
+    signs.to_table("online", expire_after=timedelta(seconds=3), expire_by="wall clock")
+    with ExitStack() as stack:
+        log = stack.enter_context(closing(eddy.open_log()))
+        eddy.create_topics(topology, log)
+        stack.enter_context(eddy.run(topology, log))
+        views = stack.enter_context(eddy.views(topology, log))
+        assert views.tables == ["online"]
+        with views.live(eddy.live_table("online")) as view:
+            producer = log.producer(None)
+            producer.begin()
+            producer.send("signs", 0, [b"ada", b"ben"], [b"lobby"] * 2, [round(time.time() * 1000)] * 2)
+            producer.commit({}, None)
+            wait_for(lambda: len(view.rows) == 2, PATIENCE_S, "both rows")
+            wait_for(lambda: len(view.rows) == 0, PATIENCE_S, "that both have expired")
+            assert view.version.exact

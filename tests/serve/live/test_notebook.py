@@ -95,6 +95,13 @@ def test_cell_follows_the_view_while_it_is_open(shelf: Shelf, cell: list[str]) -
         wait_for(lambda: "a new folder" in cell[-1], PATIENCE_S, "the new row in the cell")
 
 
+def test_cell_shows_the_error_that_has_ended_its_view(cell: list[str]) -> None:
+    states = ["rows", "open"]
+    keep_shown(lambda: states[0], lambda: "open" in states, lambda function: int, lambda: True)
+    states[:] = ["live query: the server has stopped"]
+    wait_for(lambda: cell == ["rows", "live query: the server has stopped"], PATIENCE_S, "the error in the cell")
+
+
 def test_patch_that_comes_while_rows_are_drawn_is_shown_too(cell: list[str]) -> None:
     rows, told, is_open = ["first"], list[Callable[[Any], None]](), [True]
 

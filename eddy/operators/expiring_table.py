@@ -1,0 +1,151 @@
+"""From facts to a table whose rows expire.
+
+    deadline(row)      = the timestamp of its record + `after`
+    clock(partition)   = the event time of the source's partition, or the tick of the epoch
+    row of a key       = the value of its last record, while clock < deadline
+
+So the rows are a function of the last record of each key and of the clocks, however the input was cut into epochs.
+Clocks never go back, and a later record of a key decides alone, also one with an earlier timestamp.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from itertools import chain
+from typing import Any, Literal, NamedTuple
+
+from eddy.operators.batch import Batch, keys_of
+from eddy.operators.context import Context, Tick, Watermark
+from eddy.operators.operator import Clocks, State
+from eddy.operators.set_aside import refused
+from eddy.operators.tables import Upsert, by_key, replacement
+from eddy.state.calendar import MOST_MS, Calendar
+from eddy.state.table import Table
+
+__all__ = ["ExpiringTable", "Expiry", "ExpiryClock"]
+
+ExpiryClock = Literal["event time", "wall clock"]
+_MOST_A_STEP = 20_000
+
+
+class Expiry(NamedTuple):
+    """The moment at which rows expire: `after_ms` after their record's timestamp, by a clock. `source` is a topic, for
+    event time.
+    """
+
+    after_ms: int
+    clock: ExpiryClock
+    source: str = ""
+
+    def deadline(self, timestamp: int) -> int:
+        """The first moment at which a row with this timestamp is not there."""
+        return min(max(timestamp + self.after_ms, 0), MOST_MS)
+
+
+class ExpiringTable(Upsert):
+    """Records (K, V or None) in, the delta of the table of their latest values that have not expired out.
+
+    A step takes at most `most` rows out that expire; the next ones are due at once.
+
+    Invariant: `table` has the rows, `deadlines` and `calendar` the deadline of each of them.
+    Cost: O(log n) for each changed or expired row of n.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        table: Table[Any, Any],
+        deadlines: Table[Any, int],
+        calendar: Calendar[Any],
+        expiry: Expiry,
+        owned: Callable[[], Collection[int]],
+        most: int = _MOST_A_STEP,
+    ) -> None:
+        super().__init__(name, table)
+        self.deadlines, self.calendar, self._expiry, self._owned, self.most = deadlines, calendar, expiry, owned, most
+
+    def states(self) -> Sequence[State]:
+        """The rows, their deadlines, and the keys in the order of these."""
+        return (self.table, self.deadlines, self.calendar)
+
+    @property
+    def reads(self) -> Clocks:
+        """The event time of its source, or the wall clock."""
+        if self._expiry.clock == "wall clock":
+            return Clocks(wall=True)
+        return Clocks(frozenset({self._expiry.source}))
+
+    def wakes_at(self) -> Tick | Watermark | None:
+        """At the first deadline."""
+        firsts = {partition: self.calendar.first(partition) for partition in self._owned()}
+        moments = {partition: at_ms for partition, at_ms in firsts.items() if at_ms is not None}
+        if not moments:
+            return None
+        if self._expiry.clock == "wall clock":
+            return Tick(min(moments.values()))
+        return Watermark(self._expiry.source, moments)
+
+    def step(self, context: Context, *inputs: Batch) -> Batch:
+        """Apply the records, of which only the last one of each key counts; then take out the rows that are due."""
+        batch = self.with_keys(inputs[0])
+        latest = self.latest(batch)
+        stamps = batch.times_of_rows()
+        if context.timestamps is not None:  # times are numbers of records
+            stamps = [context.timestamps[number - 1] for number in stamps]
+        deadline = self._expiry.deadline
+        deadlines: dict[Any, int | None] = {
+            key: deadline(stamp) for key, stamp in zip(keys_of(batch.rows), stamps, strict=True)
+        }
+        for (key, value), home in zip(latest.items(), self._homes(latest), strict=True):
+            if value is None or deadlines[key] <= self._clock(context, home):  # type: ignore[operator]
+                latest[key] = deadlines[key] = None
+        self._replace_deadlines(deadlines)
+        expired = self._expired(context)
+        self._replace_deadlines(dict.fromkeys(expired))
+        news = latest | dict.fromkeys(expired)
+        olds = self.table.get_many(list(news))
+        self.table.put_many(news, olds)
+        times = dict(zip(keys_of(batch.rows), batch.times_of_rows(), strict=True))
+        time = max(chain([batch.time], expired.values()))
+        if context.timestamps is None:
+            times |= expired
+        else:  # rows that expire come of no record
+            time, times = batch.time, times | dict.fromkeys(expired, 0)
+        headers = None if batch.headers is None else by_key(batch, batch.headers) | dict.fromkeys(expired, ())  # type: ignore[operator]
+        return replacement(news, olds, time, times, headers)
+
+    def _homes(self, keys: Collection[Any]) -> list[int]:
+        """The partition of each key. Raises: DataError for a key that does not fit its serde."""
+        spec = self.table.spec
+        try:
+            return spec.partitions_of(spec.key.identify_many(list(keys)))
+        except Exception:
+            for key in keys:
+                if error := refused(spec, (key, None)):
+                    raise error from None
+            raise
+
+    def _clock(self, context: Context, partition: int) -> int:
+        if self._expiry.clock == "wall clock":
+            return -1 if context.tick is None else context.tick
+        return context.event_time.get((self._expiry.source, partition), -1)
+
+    def _replace_deadlines(self, news: dict[Any, int | None]) -> None:
+        keys = list(news)
+        olds = self.deadlines.get_many(keys)
+        self.deadlines.put_many(news, olds)
+        self.calendar.move(keys, olds, news.values())
+
+    def _expired(self, context: Context) -> dict[Any, int]:
+        """The first rows that are due, with their deadlines; notes the partitions that have more."""
+        found: dict[Any, int] = {}
+        left_due = []
+        for partition in self._owned():
+            clock, first = self._clock(context, partition), self.calendar.first(partition)
+            if first is None or first > clock:
+                continue
+            left = self.most - len(found)
+            due = self.calendar.due(partition, clock, left + 1)
+            found |= {key: moment for moment, key in due[:left]}
+            if len(due) > left:
+                left_due.append(partition)
+        self.left_due = left_due
+        return found

@@ -1,0 +1,70 @@
+"""The clocks of a worker's epochs: the event time of each source partition, and ticks of the wall clock.
+
+    event time    max of the timestamps of the records before the position, without rejected records
+    tick          max of now and of all ticks committed on the partitions owned
+
+Both are committed with the positions, and only if an operator reads them. So they never go back, whichever worker takes
+the partitions over. A poll has one tick, which all parts of its records have, however often they are tried.
+"""
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from eddy.operators.circuit import Circuit
+from eddy.operators.context import Context
+from eddy.runtime.decoding import Rejected
+from eddy.runtime.isolation import Part
+from eddy.runtime.positions import Positions
+
+__all__ = ["Clocks"]
+
+
+class Clocks:
+    """The clocks of one worker; `wall` returns the seconds since 1970."""
+
+    def __init__(self, circuit: Circuit, positions: Positions, wall: Callable[[], float]) -> None:
+        self._circuit, self._positions, self._wall = circuit, positions, wall
+        self._sources, self._reads_wall = circuit.reads
+        self._tick: int | None = None
+        self.read = bool(self._sources) or self._reads_wall
+
+    def polled(self) -> None:
+        """There are new records, or none: the next epoch has a new tick."""
+        self._tick = None
+
+    def context(self, part: Part, rejected: Collection[Rejected] = (), **others: Any) -> Context:
+        """The context of an epoch with the records of `part`, without those rejected."""
+        if not self.read:
+            return Context(**others)
+        if self._reads_wall and self._tick is None:
+            self._tick = self._now()
+        times: dict[tuple[str, int], int] = {**self._positions.entry.event_time}
+        gone = {record.place for record in rejected}
+        for records in part.records:
+            if records.topic in self._sources:
+                place = (records.topic, records.partition)
+                stamps = zip(records.offsets, records.timestamps, strict=True)
+                read = (
+                    [stamp for offset, stamp in stamps if (*place, offset) not in gone] if gone else records.timestamps
+                )
+                times[place] = max(times.get(place, -1), max(read, default=-1))
+        return Context(event_time=times, tick=self._tick, **others)
+
+    def due(self) -> bool:
+        """Whether an epoch has something to do without records."""
+        if not self.read:
+            return self._circuit.due()
+        tick = self._now() if self._reads_wall else None
+        return self._circuit.due(Context(event_time=self._positions.entry.event_time, tick=tick))
+
+    def wait_s(self, timeout_s: float) -> float:
+        """How long a poll may wait for records: `timeout_s`, or until an operator has something to do."""
+        if not self.read or not self._positions.entry.positions:
+            return timeout_s
+        if self.due():
+            return 0.0
+        tick = self._circuit.next_tick
+        return timeout_s if tick is None else min(timeout_s, max(0.0, tick / 1000 - self._wall()) + 0.001)
+
+    def _now(self) -> int:
+        return max(round(self._wall() * 1000), self._positions.entry.tick)

@@ -1,0 +1,158 @@
+"""A calendar: keys in the order of their moments, in a store.
+
+    calendar    moment (8 bytes, big-endian) key  ->  1
+
+The first keys are read by a short scan, so a calendar is as large as its store. Only the entries changed in the current
+epoch, and the first moment of each partition, are in memory.
+
+Invariant: the entries are those of the store, without `_gone`, with `_come`.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Generic, TypeVar
+
+from eddy.state.memory import MemoryStore
+from eddy.state.spec import Changes, StateSpec
+from eddy.state.store import Store
+
+__all__ = ["MOST_MS", "Calendar"]
+
+K = TypeVar("K")
+
+MOST_MS = (1 << 63) - 1
+"""No moment is later."""
+
+_MOMENT_BYTES = 8
+_ALL = 1 << 62
+_THERE = b"\x01"
+
+
+class Calendar(Generic[K]):
+    """Entries (moment, key), by partition of the key. A moment is a number of milliseconds from 0 to `MOST_MS`.
+
+    Without a store it keeps its rows in memory.
+    """
+
+    def __init__(self, spec: StateSpec, store: Store | None = None) -> None:
+        self.spec = spec
+        self._own = MemoryStore() if store is None else None
+        self._store: Store = store or self._own  # type: ignore[assignment]
+        self._come: dict[int, set[bytes]] = defaultdict(set)
+        self._gone: dict[int, set[bytes]] = defaultdict(set)
+        self._firsts: dict[int, int | None] = {}
+        self._since: dict[int, int] = {}  # no entry is earlier: a scan need not pass over what was deleted before
+
+    def move(self, keys: Sequence[K], olds: Iterable[int | None], news: Iterable[int | None]) -> None:
+        """Replace the old moment of each key by the new one; None is no moment. Cost: constant for each key."""
+        encoded = self.spec.key.identify_many(keys)
+        for home, key, old, new in zip(self.spec.partitions_of(encoded), encoded, olds, news, strict=True):
+            if old == new:
+                continue
+            come, gone = self._come[home], self._gone[home]
+            if old is not None:
+                row = _row(old, key)
+                gone.add(row)
+                come.discard(row)
+            if new is not None:
+                row = _row(new, key)
+                come.add(row)
+                gone.discard(row)
+
+    def first(self, partition: int) -> int | None:
+        """The first moment of a partition as of the last commit, None if it has no entry.
+
+        Cost: one scan of one row after an epoch that has removed the first entry.
+        """
+        if partition not in self._firsts:
+            rows = self._scan(partition, MOST_MS, 1)
+            self._firsts[partition] = found = _moment(rows[0]) if rows else None
+            self._since[partition] = MOST_MS if found is None else found
+        return self._firsts[partition]
+
+    def due(self, partition: int, moment: int, most: int) -> list[tuple[int, K]]:
+        """Up to `most` of the first entries up to `moment`, both as of the last commit, that the epoch has not removed.
+
+        Cost: that of the entries found and of those that the epoch has removed.
+        """
+        gone = self._gone.get(partition, ())
+        rows = [row for row in self._scan(partition, moment, most + len(gone)) if row not in gone][:most]
+        decode = self.spec.key.decode
+        return [(_moment(row), decode(row[_MOMENT_BYTES:])) for row in rows]
+
+    def items(self) -> Iterator[tuple[tuple[K, int], int]]:
+        """Yield ((key, moment), 1) for every entry, including the current epoch, by partition and moment."""
+        for partition in range(self.spec.partitions):
+            rows = {row for row in self._scan(partition, MOST_MS, _ALL) if row not in self._gone.get(partition, ())}
+            for row in sorted(rows | self._come.get(partition, set())):
+                yield (self.spec.key.decode(row[_MOMENT_BYTES:]), _moment(row)), 1
+
+    @property
+    def cells(self) -> int:
+        """None: nothing is cached."""
+        return 0
+
+    def age(self) -> int:
+        """Nothing can be dropped."""
+        return 0
+
+    def changes(self) -> Changes:
+        """The changes of the current epoch, as rows for the store and the changelog."""
+        partitions: list[int] = []
+        keys: list[bytes] = []
+        values: list[bytes | None] = []
+        for changed, value in ((self._gone, None), (self._come, _THERE)):
+            for partition, rows in changed.items():
+                partitions += [partition] * len(rows)
+                keys += rows
+                values += [value] * len(rows)
+        return Changes(partitions, keys, values)
+
+    def commit(self) -> None:
+        """End the current epoch; its changes are in the store."""
+        if self._own is not None:
+            self._own.write(self.spec.stored(self.changes()))
+        for partition, rows in self._come.items():
+            if rows and partition in self._since:
+                self._since[partition] = min(self._since[partition], _moment(min(rows)))
+        for partition in self._firsts.keys() & {*self._come, *self._gone}:
+            self._follow(partition, self._firsts[partition])
+        self.rollback()
+
+    def _follow(self, partition: int, first: int | None) -> None:
+        """Keep the first moment of a partition over a commit, or forget it where its entry may have gone."""
+        come, gone = self._come.get(partition), self._gone.get(partition)
+        if gone and first is not None and _moment(min(gone)) <= first:
+            del self._firsts[partition]
+        elif come:
+            earliest = _moment(min(come))
+            self._firsts[partition] = earliest if first is None else min(first, earliest)
+
+    def rollback(self) -> None:
+        """Return to the last commit."""
+        self._come.clear()
+        self._gone.clear()
+
+    def forget(self) -> None:
+        """Another writer has changed the store."""
+        self._firsts, self._since = {}, {}
+
+    def _scan(self, partition: int, moment: int, most: int) -> list[bytes]:
+        """The first rows up to a moment."""
+        prefix = self.spec.prefix(partition)
+        start, stop = (prefix + _bytes(at) for at in (self._since.get(partition, 0), min(moment, MOST_MS) + 1))
+        if stop <= start:
+            return []
+        return [row[len(prefix) :] for row, _ in self._store.scan_between(start, stop, most)]
+
+
+def _bytes(moment: int) -> bytes:
+    return moment.to_bytes(_MOMENT_BYTES, "big")
+
+
+def _row(moment: int, key: bytes) -> bytes:
+    return _bytes(moment) + key
+
+
+def _moment(row: bytes) -> int:
+    return int.from_bytes(row[:_MOMENT_BYTES], "big")

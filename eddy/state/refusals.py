@@ -1,0 +1,75 @@
+"""What a store on disk says where it cannot be used: with its path, the cause, and the fix."""
+
+from pathlib import Path
+
+from eddy.errors import StateError
+from eddy.state.offsets import RESERVED
+
+__all__ = ["closed", "foreign_files", "foreign_owner", "older", "refused", "reserved", "unreadable"]
+
+
+def closed(path: Path) -> StateError:
+    """A store or a scan is used that is not open."""
+    return StateError(
+        f"state {str(path)!r}: was closed, or opened anew after a refused write; "
+        "an open store and a scan made from it are needed. Open the store, or scan again."
+    )
+
+
+def older(path: Path) -> StateError:
+    """A store lacks writes that it had taken."""
+    return StateError(
+        f"state {str(path)!r}: opened anew after a refused write, it misses writes that were taken; "
+        "whoever uses it must read its offsets again. Restart: it catches up from the changelogs."
+    )
+
+
+def reserved(path: Path, key: bytes) -> StateError:
+    """A key is the store's own."""
+    return StateError(
+        f"state {str(path)!r}: key {key!r} is reserved; keys below {RESERVED!r} are the user's. "
+        "Put the name of a table before the key."
+    )
+
+
+def foreign_files(path: Path, names: list[str]) -> StateError:
+    """A directory has files of others."""
+    return StateError(
+        f"state {str(path)!r}: holds files that eddy did not make ({names[0]!r}, {len(names)} in all); "
+        "a new or an empty directory is needed. Choose another one: nothing in this one was changed."
+    )
+
+
+def foreign_owner(path: Path, found: bytes | None, owner: bytes) -> StateError:
+    """A directory is another application's."""
+    there = (found or b"").decode(errors="replace")
+    return StateError(
+        f"state {str(path)!r}: belongs to application {there!r}, not to {owner.decode()!r}; a directory "
+        "holds the state of one. Choose another directory: nothing in this one was changed."
+    )
+
+
+def refused(path: Path, action: str, error: Exception) -> StateError:
+    """A write had no effect."""
+    return StateError(
+        f"state {str(path)!r}: a {action} was refused ({_line(error)}) and nothing of it applied; room and "
+        "permission to write are needed. Free space and try again: the store opens itself anew."
+    )
+
+
+def unreadable(path: Path, error: Exception) -> StateError:
+    """A store cannot be opened or read."""
+    # Only damage may be answered by deleting: the rest (no permission, too many open files) passes.
+    if "Corruption" in str(error) or "No such file" in str(error):
+        return StateError(
+            f"state {str(path)!r}: is damaged ({_line(error)}); a whole store is needed, and nothing "
+            "was changed. Delete the directory: it is restored from the changelogs."
+        )
+    return StateError(
+        f"state {str(path)!r}: cannot be used ({_line(error)}); the directory must be readable and writable. "
+        "Remove the cause and start again: it is not known to be damaged, and nothing was changed."
+    )
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())

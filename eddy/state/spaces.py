@@ -1,0 +1,176 @@
+"""Spaces: ordered maps of bytes that come and go, all in one store that nobody needs after this process.
+
+    <number, 6 bytes big-endian> <key of the space>
+
+The store is opened for the first space, and goes with its files when the last one does. For any thread: a lock is held
+for each call, since a store is for one thread at a time.
+
+Invariant: a space that is forgotten without `drop`, because the making of its owner failed, is dropped by the next
+`make`.
+"""
+
+import threading
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from eddy.errors import StateError
+from eddy.state.memory import MemoryStore
+from eddy.state.rocksdb import RocksDBStore, remove_store
+from eddy.state.store import Store, StoreSnapshot
+
+__all__ = ["Space", "SpaceSnapshot", "Spaces"]
+
+Pairs = list[tuple[bytes, bytes]]
+
+_NUMBER_BYTES = 6
+
+
+class Spaces:
+    """Makes spaces. `path` is a directory of their own, which is emptied at the beginning; None keeps them in memory.
+
+    Raises: StateInUseError where another process uses the directory; StateError.
+    """
+
+    def __init__(self, path: Path | None = None, owner: str = "", cache_bytes: int = 64 << 20) -> None:
+        self._path, self._owner, self._cache_bytes = path, owner, cache_bytes
+        self._lock = threading.RLock()
+        self._store: Store | None = None
+        self._numbers: set[int] = set()
+        self._forgotten: deque[int] = deque()
+        self._last = 0
+        self._remove_files()
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def make(self) -> "Space":
+        """A new, empty space. Raises: StateError."""
+        with self._lock:
+            while self._forgotten:
+                self._drop(self._forgotten.popleft())
+            self._opened()
+            self._last += 1
+            self._numbers.add(self._last)
+            return Space(self, self._last)
+
+    def clear(self) -> None:
+        """Drop all spaces: whoever uses one gets StateError from now on."""
+        with self._lock:
+            self._numbers.clear()
+            self._forgotten.clear()
+            self._close()
+
+    def _opened(self) -> Store:
+        if self._store is None:
+            path = self._path
+            self._store = MemoryStore() if path is None else RocksDBStore(path, self._owner, self._cache_bytes)
+        return self._store
+
+    def _close(self) -> None:
+        store, self._store = self._store, None
+        if store is not None:
+            store.close()
+            with suppress(StateError):  # files that cannot be removed now go at the next start
+                self._remove_files()
+
+    def _remove_files(self) -> None:
+        if self._path is not None:
+            remove_store(self._path)
+
+    def _drop(self, number: int) -> None:
+        with self._lock:
+            if number not in self._numbers:
+                return
+            self._numbers.discard(number)
+            if not self._numbers:
+                self._close()
+            elif self._store is not None:
+                with suppress(StateError):  # on a full disk the rows stay, until the last space goes
+                    self._store.delete_prefix(_prefix(number))
+
+    def _of(self, number: int) -> Store:
+        """The store that has a space. The caller has the lock."""
+        if number not in self._numbers or self._store is None:
+            raise StateError("spaces: this one was dropped; an open one is needed. Make it anew.")
+        return self._store
+
+
+class Space:
+    """One ordered map of bytes."""
+
+    def __init__(self, spaces: Spaces, number: int) -> None:
+        self._spaces, self._number, self._prefix = spaces, number, _prefix(number)
+        self._forget = weakref.finalize(self, spaces._forgotten.append, number)
+        self._forget.atexit = False
+
+    @property
+    def spaces(self) -> Spaces:
+        """Where it is from."""
+        return self._spaces
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """As `Store.get_many`. Raises: StateError."""
+        prefix = self._prefix
+        with self._spaces._lock:
+            return self._spaces._of(self._number).get_many([prefix + key for key in keys])
+
+    def between(self, start: bytes, stop: bytes | None, limit: int) -> Pairs:
+        """The first `limit` pairs with `start` ≤ key < `stop`, None for all after. Raises: StateError."""
+        with self._spaces._lock:
+            return _between(self._spaces._of(self._number), self._prefix, start, stop, limit)
+
+    def write(self, changes: Sequence[tuple[bytes, bytes | None]]) -> None:
+        """Put each value, delete each key whose value is None: all or none. Raises: StateError."""
+        prefix = self._prefix
+        with self._spaces._lock:
+            self._spaces._of(self._number).write([(prefix + key, value) for key, value in changes])
+
+    def snapshot(self) -> "SpaceSnapshot":
+        """Its pairs as they are now, for another thread. Raises: StateError."""
+        with self._spaces._lock:
+            snapshot = self._spaces._of(self._number).snapshot(self._prefix)
+            return SpaceSnapshot(self._spaces, self._prefix, snapshot)
+
+    def drop(self) -> None:
+        """Remove all of it."""
+        self._forget.detach()
+        self._spaces._drop(self._number)
+
+
+class SpaceSnapshot:
+    """The pairs of a space at one moment."""
+
+    def __init__(self, spaces: Spaces, prefix: bytes, snapshot: StoreSnapshot) -> None:
+        self._spaces, self._prefix, self._snapshot = spaces, prefix, snapshot
+
+    @property
+    def spaces(self) -> Spaces:
+        """Where it is from."""
+        return self._spaces
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """As `Store.get_many`. Raises: StateError."""
+        with self._spaces._lock:
+            return self._snapshot.get_many([self._prefix + key for key in keys])
+
+    def between(self, start: bytes, stop: bytes | None, limit: int) -> Pairs:
+        """As `Space.between`. Raises: StateError."""
+        with self._spaces._lock:
+            return _between(self._snapshot, self._prefix, start, stop, limit)
+
+    def drop(self) -> None:
+        """Let go of it."""
+        with self._spaces._lock:
+            self._snapshot.close()
+
+
+def _prefix(number: int) -> bytes:
+    return number.to_bytes(_NUMBER_BYTES, "big")
+
+
+def _between(store: Store | StoreSnapshot, prefix: bytes, start: bytes, stop: bytes | None, limit: int) -> Pairs:
+    end = (int.from_bytes(prefix, "big") + 1).to_bytes(_NUMBER_BYTES, "big") if stop is None else prefix + stop
+    return [(key[_NUMBER_BYTES:], data) for key, data in store.scan_between(prefix + start, end, limit)]

@@ -1,0 +1,118 @@
+"""Tables whose rows expire: the node, and the rules for the facts that it is made of.
+
+A deadline is counted from a record's timestamp, so each fact has to have one: every step since the source keeps
+records. So none lies in a recursion, where no clock runs. By event time the time of the row's own source partition
+decides, so rows still have to be where it is.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, ClassVar, get_args
+
+from eddy.errors import TopologyError
+from eddy.operators import expiring_table
+from eddy.operators.expiring_table import Expiry, ExpiryClock
+from eddy.operators.operator import Operator
+from eddy.serde import Int64
+from eddy.state.calendar import MOST_MS, Calendar
+from eddy.state.table import Table
+from eddy.topology.arguments import check_choice
+from eddy.topology.compilation import Spark, States
+from eddy.topology.node import MIXED, Arrival, Kept, Node
+
+__all__ = ["ExpiringTable", "check_expiry"]
+
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ExpiringTable(Node):
+    """Facts as the table of their latest values that have not expired."""
+
+    linear = False
+    keeps_last = True
+    crosses = True
+    keeps = (
+        Kept("", "table", "results"),
+        Kept("deadlines", "table", "others"),
+        Kept("calendar", "calendar", "others"),
+    )
+    derived: ClassVar[tuple[str, ...]] = ("deadlines", "calendar")
+    has_table = True
+    does = "expiring table"
+
+    after: timedelta
+    clock: ExpiryClock
+    source: Node | None = None
+    """That whose event time decides."""
+
+    @property
+    def arrival(self) -> Arrival:
+        """The last value of a key."""
+        return Arrival(f"a table of the last records of a stream: {MIXED}", mixed=True)
+
+    @property
+    def refused_on_spark(self) -> str:  # type: ignore[override]
+        """The moments are not in the topics."""
+        return (
+            f"table '{self.name}' has rows that expire by {self.clock}, and topics do not tell the times that "
+            "the worker's clocks had"
+        )
+
+    def operator(self, states: States) -> Operator:
+        """The table, the deadlines, and the calendar of its keys."""
+        table = states.table(self, self.name)
+        deadlines = Table[Any, int](states.spec(self, f"{self.name}-deadlines", "table", Int64), states.store)
+        calendar = Calendar[Any](states.spec(self, f"{self.name}-calendar", "calendar", Int64), states.store)
+        count, ownership = table.spec.partitions, states.ownership
+        expiry = Expiry(self.after // _MILLISECOND, self.clock, self.source.user_topic or "" if self.source else "")
+        return expiring_table.ExpiringTable(self.name, table, deadlines, calendar, expiry, lambda: ownership.of(count))
+
+    def on_spark(self, spark: Spark) -> None:
+        """Nothing: it is refused."""
+        raise NotImplementedError(self.refused_on_spark)
+
+
+def check_expiry(where: str, facts: Node, after: Any, by: Any) -> Node | None:
+    """Check the author's `expire_after` and `expire_by`. Returns the source whose event time decides, if one does.
+
+    Raises: TopologyError.
+    """
+    if not isinstance(after, timedelta) or not _MILLISECOND <= after <= timedelta(milliseconds=MOST_MS // 2**20):
+        raise TopologyError(
+            f"{where}: expire_after={after!r}; a timedelta of a millisecond or more is needed, such as "
+            "expire_after=timedelta(hours=1)"
+        )
+    check_choice(where, get_args(ExpiryClock), expire_by=by)
+    sources = list(dict.fromkeys(_sources(where, facts, by)))
+    if by == "wall clock":
+        return None
+    if len(sources) > 1:
+        topics = ", ".join(f"'{source.user_topic}'" for source in sources)
+        raise TopologyError(
+            f"{where}: expire_by='event time' takes the time of a row's source partition, and the rows come of several "
+            f"topics: {topics}; one is needed. Make a table of each, or write expire_by='wall clock'"
+        )
+    return sources[0]
+
+
+def _sources(where: str, node: Node, by: ExpiryClock) -> Iterator[Node]:
+    """The sources of facts that have kept their timestamps and, for event time, their places."""
+    if node.reads and node.kind == "stream":
+        yield node
+        return
+    if not node.keeps_records or node.kind != "stream":
+        raise TopologyError(
+            f"{where}: rows expire so long after their record's timestamp, and step '{node.name}' makes rows that are "
+            "no records of a source; a stream of records is needed. Let the source's records expire, and do the rest "
+            "after it: topology.stream('…').to_table(expire_after=…)"
+        )
+    if by == "event time" and (node.rekeys or node.sends):
+        raise TopologyError(
+            f"{where}: expire_by='event time' takes the time of a row's source partition, and step '{node.name}' moves "
+            "rows to others; rows where their source has them are needed. Call to_table before it, or write "
+            "expire_by='wall clock'"
+        )
+    for source in node.record_inputs:
+        yield from _sources(where, source, by)

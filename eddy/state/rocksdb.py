@@ -14,6 +14,7 @@ Invariants:
 It does not repair, retry or wait. Values are never pickled.
 """
 
+import os
 import shutil
 import weakref
 from collections import deque
@@ -343,20 +344,20 @@ def _open(path: Path, owner: bytes, cache_bytes: int) -> _Handle:
 
 
 def _locked(path: Path) -> DirectoryLock:
-    """The lock on `path`, which is made if it is missing. The contents are not checked yet."""
-    try:
-        _is_new(path)
-    except (StateError, FileNotFoundError):
-        if not (path / LOCK).exists():  # else another process may be making or removing a store there
-            raise
-    path.mkdir(parents=True, exist_ok=True)
+    """The lock on `path`, which is made if it is missing. Where others may be at work, the contents are not checked."""
+    names = _names_in(path)
+    if LOCK not in names:
+        _is_new(path, names)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):  # it may be gone again already; then it is in use
+        path.mkdir()
     return DirectoryLock(path)
 
 
 def _opened(path: Path, owner: bytes, cache_bytes: int) -> Rdict:
     """Open the directory under its lock, so that no other process changes it during the check."""
     options = _options(cache_bytes)
-    new = _is_new(path)
+    new = _is_new(path, _names_in(path))
     options.create_if_missing(new)
     found = None if new else _owner_in(path, _options(cache_bytes))
     if found not in (None, owner):
@@ -407,24 +408,29 @@ def _claim(db: Rdict, owner: bytes) -> None:
         raise
 
 
-def _is_new(path: Path) -> bool:
-    """Whether `path` is missing, empty, or was left by a crash before anything was written.
+def _names_in(path: Path) -> list[str]:
+    """The names in a directory, none if there is no directory. Raises: StateError if there is something else."""
+    try:
+        return sorted(os.listdir(path))  # one look: what is asked after it may not be so any more
+    except FileNotFoundError:
+        return []
+    except NotADirectoryError:
+        raise foreign_files(path, [path.name]) from None
+
+
+def _is_new(path: Path, names: list[str]) -> bool:
+    """Whether `path` is missing, empty, or was left by a crash before anything was written; `names` are in it.
 
     Raises: StateError if it holds files not made by eddy.
 
     This is checked without RocksDB, which writes to any directory it opens, even to read.
     """
-    if path.is_dir():
-        names = sorted(entry.name for entry in path.iterdir())
-        if not names or names == [LOCK]:
-            return True
-        config = path / _CONFIG
-        if config.is_file() and b'"raw_mode":false' not in config.read_bytes():
-            return "CURRENT" not in names and not any(name.endswith(".sst") for name in names)
-        raise foreign_files(path, names)
-    if path.exists():
-        raise foreign_files(path, [path.name])
-    return True
+    if not names or names == [LOCK]:
+        return True
+    config = path / _CONFIG
+    if config.is_file() and b'"raw_mode":false' not in config.read_bytes():
+        return "CURRENT" not in names and not any(name.endswith(".sst") for name in names)
+    raise foreign_files(path, names)
 
 
 def _owner_in(path: Path, options: Options) -> bytes | None:

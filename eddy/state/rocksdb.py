@@ -14,7 +14,6 @@ Invariants:
 It does not repair, retry or wait. Values are never pickled.
 """
 
-import os
 import shutil
 import weakref
 from collections import deque
@@ -411,7 +410,7 @@ def _claim(db: Rdict, owner: bytes) -> None:
 def _names_in(path: Path) -> list[str]:
     """The names in a directory, none if there is no directory. Raises: StateError if there is something else."""
     try:
-        return sorted(os.listdir(path))  # one look: what is asked after it may not be so any more
+        return sorted(each.name for each in path.iterdir())  # one look: what is asked after it may not be so any more
     except FileNotFoundError:
         return []
     except NotADirectoryError:

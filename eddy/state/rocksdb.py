@@ -377,6 +377,7 @@ def remove_store(path: Path) -> None:
         if path.exists():
             lock = _locked(path)
             try:
+                _is_new(path, _names_in(path))  # a file LOCK is not eddy's alone
                 _remove_files(path)
             finally:
                 lock.release()
@@ -388,12 +389,17 @@ def remove_store(path: Path) -> None:
 
 
 def _remove_files(path: Path) -> None:
-    """Remove a locked directory. LOCK is removed last: without it another process could begin a store there."""
+    """Remove a locked directory.
+
+    LOCK is removed last: without it another process could begin a store there. Before it the file by which the
+    directory is known as eddy's: what a crash leaves can be removed later.
+    """
     for entry in path.iterdir():
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)
-        elif entry.name != LOCK:
+        elif entry.name not in (LOCK, _CONFIG):
             entry.unlink()
+    (path / _CONFIG).unlink(missing_ok=True)
     (path / LOCK).unlink()
     with suppress(OSError):  # somebody else has begun one, now that there is nothing
         path.rmdir()
@@ -410,7 +416,7 @@ def _claim(db: Rdict, owner: bytes) -> None:
 def _names_in(path: Path) -> list[str]:
     """The names in a directory, none if there is no directory. Raises: StateError if there is something else."""
     try:
-        return sorted(each.name for each in path.iterdir())  # one look: what is asked after it may not be so any more
+        return sorted(entry.name for entry in path.iterdir())  # one look: a later one may find others
     except FileNotFoundError:
         return []
     except NotADirectoryError:

@@ -207,6 +207,26 @@ def test_processes_that_make_and_remove_a_store_at_the_same_moment_are_refused_o
     assert [other.communicate(timeout=120)[0] for other in others] == ["{}\n"] * 3
 
 
+def test_a_folder_with_a_lock_of_another_program_is_not_removed(tmp_path: Path) -> None:
+    for name in ("LOCK", "letter"):
+        (tmp_path / name).write_text("ours")
+    with pytest.raises(StateError, match="holds files that eddy did not make"):
+        remove_store(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["LOCK", "letter"]
+
+
+@pytest.mark.parametrize("left", [["LOCK"], ["LOCK", "rocksdict-config.json"], ["rocksdict-config.json", "000009.sst"]])
+def test_what_a_killed_removal_left_is_removed(path: Path, tmp_path: Path, left: list[str]) -> None:
+    open_store(path).close()
+    for file in path.iterdir():
+        if file.name not in left:
+            file.unlink()
+    for name in left:
+        (path / name).touch()
+    remove_store(path)
+    assert not path.exists()
+
+
 def test_a_refusal_within_the_process_leaves_the_lock_against_others(path: Path) -> None:
     """A record lock is lost where any descriptor of its file is closed, so a second attempt may not open it."""
     first = open_store(path)

@@ -157,6 +157,14 @@ def nothing(row: Any) -> eddy.Query:
         (lambda: issues.where(users.id == issues.owner), "one of the enclosing row are needed"),
         (lambda: issues.where(issues.created < issues.owner), "columns compare with constants"),
         (lambda: issues.order_by(users.id), "order_by of table 'issues': users.id"),
+        (lambda: issues.order_by(-users.id), "order_by of table 'issues': users.id"),
+        (lambda: issues.order_by(issues.count), r"Write: t\['count'\]"),  # type: ignore[arg-type]
+        (lambda: issues.where(issues.count == 3), r"t\['count'\] == 3 where a method"),  # type: ignore[comparison-overlap, arg-type]
+        (lambda: issues.where(issues.title.is_in("open")), "issues.title: is_in takes 'open'; a list of values"),
+        (lambda: issues.where(issues.created.is_in(3)), "is_in takes 3; a list of values"),  # type: ignore[arg-type]
+        (lambda: issues.start([1]), r"start of table 'issues': \[1\] is no row"),  # type: ignore[arg-type]
+        (lambda: issues.aggregate(n=users.age.sum()), "sum of table 'issues': users.age is none of its columns"),
+        (lambda: users.group_by(users.team).aggregate(n=users.id.count()).order_by(-issues.created), "issues.created"),
         (lambda: issues.limit(-1), r"limit\(-1\)"),
         (lambda: issues.nest(x=nothing), "nest 'x' of table 'issues': the query of 'users' does not depend on the row"),
         (lambda: issues.nest(x=lambda i: 3), "its function returned 3"),  # type: ignore[arg-type,return-value]

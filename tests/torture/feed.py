@@ -27,7 +27,9 @@ Row = tuple[str, int, bytes, bytes | None]
 
 
 class Feed:
-    """Produces a program's events while `running`. Whoever holds the `gate` keeps further ones back."""
+    """Produces a program's events while `running`. Whoever holds the `gate` keeps further ones back, and whoever ends
+    `running` and then holds it has seen the last one.
+    """
 
     def __init__(self, settings: KafkaSettings, program: Program, seed: int, *, transactional: bool) -> None:
         self._program, self._rng, self._settings = program, random.Random(seed), settings
@@ -58,7 +60,9 @@ class Feed:
         try:
             while not self._ended.is_set():
                 if self.running.wait(0.1):
-                    self.burst(self._rng.randrange(1, 20))
+                    with self.gate:
+                        if self.running.is_set():  # it may have been told to stop while it waited for the gate
+                            self.burst(self._rng.randrange(1, 20))
                     self._ended.wait(self._rng.choice([0.0, 0.05, 0.2, 0.5]))
         except BaseException as trouble:
             self.trouble = trouble

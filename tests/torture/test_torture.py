@@ -5,16 +5,21 @@
 A failure names its seed; what was done and what the workers said is in the test's folder.
 """
 
+import time
+import uuid
 from itertools import cycle
 from pathlib import Path
 
 import pytest
 
 import eddy
+from eddy.connectors.kafka import KafkaLog, KafkaSettings
+from eddy.connectors.log import TopicSpec
 from tests.kafka import OwnBroker
 from tests.seeds import DAY
 from tests.torture.faults import FAULTS, STEPS
-from tests.torture.programs import NAMES
+from tests.torture.feed import Feed
+from tests.torture.programs import NAMES, PARTITIONS, program_of
 from tests.torture.scenario import Outcome, torture
 from tests.waiting import WaitTimeoutError
 
@@ -41,6 +46,29 @@ def test_the_steps_are_those_of_an_epoch() -> None:
         driver.worker._parts.observe = seen.append
         driver.input("in").pipe(b"a", b"b")
     assert seen[: len(STEPS)] == STEPS
+
+
+def test_a_feed_that_was_told_to_stop_while_it_waited_for_the_gate_feeds_no_more(broker: str) -> None:
+    """A burst after the rest was seen would be left when the workers have ended."""
+    program = program_of("countdown", uuid.uuid4().hex[:8])
+    log = KafkaLog(KafkaSettings.of(broker, environ={}))
+    topics = [source.topic for source in program.topology().plan.sources()]
+    log.create_topics(TopicSpec(topic, PARTITIONS) for topic in topics)
+    feed = Feed(log.settings, program, 1, transactional=False)
+    try:
+        for _ in range(5):
+            with feed.gate:
+                feed.running.set()
+                time.sleep(0.3)  # it waits for the gate
+                feed.running.clear()
+            with feed.gate:
+                fed = dict(feed.acknowledged)
+            time.sleep(0.3)
+            assert feed.acknowledged == fed
+    finally:
+        feed.close()
+        log.delete_topics(topics)
+        log.close()
 
 
 @pytest.mark.parametrize("fault", TIMES)

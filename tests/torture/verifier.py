@@ -14,7 +14,7 @@ from pathlib import Path
 
 from eddy.connectors.log import TopicPartition
 from eddy.errors import StateError
-from eddy.runtime.quiescence import quiescent, tally
+from eddy.runtime.quiescence import lags, quiescent, tally
 from eddy.state.offsets import read_offsets
 from eddy.state.rocksdb import RocksDBStore
 from tests.simulation.witness import Witness, agree, latest
@@ -35,7 +35,9 @@ class Difference:
 def verify(rig: Rig, owned: Mapping[str, set[TopicPartition]]) -> None:
     """Raises: AssertionError naming what does not hold. `owned` is what each worker has owned last."""
     witness = rig.witness
-    assert quiescent(rig.log, witness.group, witness.inputs, witness.exchanges), "it was at rest, and is not any more"
+    if not quiescent(rig.log, witness.group, witness.inputs, witness.exchanges):
+        lag = lags(rig.log, witness.group, [*witness.inputs, *witness.exchanges])
+        raise AssertionError(f"it was at rest, and is not any more: offsets left {lag}, fed {rig.feed.acknowledged}")
     assert not (left := witness.pending()), f"quiescent, and {left} left"
     witness.check_exact()
     witness.check_counters(seen=None)

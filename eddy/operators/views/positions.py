@@ -85,6 +85,21 @@ class Positions:
         elif not self._ends:
             self._runs, self._ends, self._single = _UNUSED, _UNUSED, run
 
+    def run_with(self, begin: int, end: int) -> tuple[list[Flat], int] | None:
+        """The run with the positions from index `begin` to before `end`, as far as there are any, and its own index.
+
+        It is not to be changed. None where they are in several runs.
+        """
+        if self._single is not None:
+            return self._single, 0
+        run = self._runs[0]
+        if end <= len(run):
+            return run, 0
+        starts = self._starts or self._counted()
+        at = bisect_right(starts, begin) - 1
+        run = self._runs[at]
+        return (run, starts[at]) if end <= starts[at] + len(run) or at == len(starts) - 1 else None
+
     def rank(self, position: Flat) -> int:
         """The number of positions before this one."""
         if self._single is not None:

@@ -140,6 +140,10 @@ def nothing(row: Any) -> eddy.Query:
     return users
 
 
+def plucked(row: Any) -> eddy.Query:
+    return nodes.where(nodes.parent == row.id).nest(below=plucked).pluck("below")
+
+
 @pytest.mark.parametrize(
     ("build", "message"),
     [
@@ -174,6 +178,7 @@ def nothing(row: Any) -> eddy.Query:
         (lambda: issues.nest(x=lambda i: users.where(users.id == i.owner), depth=2), "names itself nowhere"),
         (lambda: issues.where(lambda i: ~(users.id == i.owner)), "joined where columns are equal, not otherwise"),
         (lambda: issues.limit(0).exists(), "exists of table 'issues'"),
+        (lambda: nodes.nest(below=plucked).syntax, "shows the rows of a recursion that plucks itself"),
         (lambda: issues.aggregate(n=3), "aggregate: 3 is no aggregate"),  # type: ignore[arg-type]
         (lambda: issues.limit(2).count(), "it is over all rows"),
         (lambda: issues.count().order_by("title"), "have no column 'title'"),

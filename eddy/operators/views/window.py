@@ -92,7 +92,7 @@ class Owner(Protocol):
 
 
 _NO_WINDOWS: "dict[Window, None]" = {}
-"""That of all buckets without windows: never changed."""
+"""The windows of every bucket that has none: never changed."""
 
 
 class SortedBucket(Positions):
@@ -104,7 +104,7 @@ class SortedBucket(Positions):
     __slots__ = ("edge", "windows")
 
     def __init__(self, positions: list[Flat]) -> None:
-        """Of sorted positions."""
+        """`positions` are sorted."""
         super().__init__(positions)
         self.windows: dict[Window, None] = _NO_WINDOWS
         self.edge: Flat | None = b""
@@ -135,7 +135,7 @@ class SortedBucket(Positions):
         return window
 
     def close(self, window: "Window") -> None:
-        """Tell it of no more changes."""
+        """Tell a window of no more changes."""
         del self.windows[window]
         self.find_edge()
 
@@ -217,7 +217,7 @@ class Window:
         return found
 
     def _changed(self, positions: list[Flat]) -> list[tuple[int, Flat]]:
-        """Of rows that changed at their positions those inside, with their index."""
+        """Of the rows that changed at their positions, those inside the window, with their indexes."""
         rank, first = self.bucket.rank, self.first
         return [(rank(key) - first, key) for key in _inside(positions, self.lo, self.hi)]
 
@@ -336,5 +336,5 @@ def _told_apart(left: list[tuple[int, Flat]], entered: list[tuple[int, Flat]]) -
 
 
 def _inside(positions: list[Flat], lo: Flat | None, hi: Flat | None) -> list[Flat]:
-    """Those within bounds; none where there are no bounds."""
+    """The positions within bounds; none where there are no bounds."""
     return [] if lo is None or hi is None else [key for key in positions if lo <= key <= hi]

@@ -35,6 +35,13 @@ class Bounds:
     skip: int = 0
     limit: int | None = None
 
+    @property
+    def needed(self) -> int | None:
+        """The positions from its start on that a window needs, also one that it leaves out; None for all."""
+        if self.limit is None:
+            return None
+        return self.skip + self.limit + (self.start is not None and not self.inclusive)
+
 
 class BucketDelta(msgspec.Struct):
     """A bucket's changes: positions that go, that come, and whose row is another at the same position.

@@ -279,12 +279,12 @@ class LiveView(Generic[R]):
             self._queued -= len(patch.ops)
             self._seen.apply(patch.ops)
             return patch
-        if self.error is not None:
-            raise self.error.with_traceback(None)
+        if self.error is not None or not (self._opened or self._closed):
+            self._check()
         return None
 
     def next(self, timeout_s: float = 30.0) -> Patch:
-        """The next patch. Raises: NotReadyError where none comes in time; the error that ended the query."""
+        """The next patch. Raises: NotReadyError where none comes in time; QueryError before `open`; its error."""
         end = time.monotonic() + timeout_s
         with self._changed:
             while (patch := self._next()) is None:

@@ -237,6 +237,14 @@ def test_query_that_does_not_fit_is_refused_and_nobody_else_is_disturbed(running
         assert [row["id"] for row in view.rows] == ["a", "b"]
 
 
+def test_view_that_was_not_opened_has_no_patch_to_wait_for(running: Running) -> None:
+    view = running.views.live(nodes)
+    with pytest.raises(eddy.QueryError, match="it is not open"):
+        view.next(timeout_s=0.1)
+    with pytest.raises(eddy.QueryError, match="it is not open"):
+        next(iter(view))
+
+
 def test_query_with_too_many_rows_ends_with_an_error_and_others_go_on(running: Running) -> None:
     with running.views.live(nodes, max_rows=3) as view, running.views.live(nodes) as other:
         running.reach(other, {f"n{i}": "root" for i in range(5)})

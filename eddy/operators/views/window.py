@@ -35,6 +35,13 @@ class Bounds:
     skip: int = 0
     limit: int | None = None
 
+    @property
+    def needed(self) -> int | None:
+        """The positions from its start on that a window needs, also one that it leaves out; None for all."""
+        if self.limit is None:
+            return None
+        return self.skip + self.limit + (self.start is not None and not self.inclusive)
+
 
 class BucketDelta(msgspec.Struct):
     """A bucket's changes: positions that go, that come, and whose row is another at the same position.
@@ -100,7 +107,7 @@ class SortedBucket(Positions):
     __slots__ = ("edge", "windows")
 
     def __init__(self, positions: list[Flat]) -> None:
-        """Of sorted positions."""
+        """`positions` are sorted."""
         super().__init__(positions)
         self.windows: tuple[Window, ...] = ()
         self.edge: Flat | None = b""
@@ -129,7 +136,7 @@ class SortedBucket(Positions):
         return window
 
     def close(self, window: "Window") -> None:
-        """Tell it of no more changes."""
+        """Tell a window of no more changes."""
         self.windows = tuple(each for each in self.windows if each is not window)
         self.find_edge()
 
@@ -211,7 +218,7 @@ class Window:
         return found
 
     def _changed(self, positions: list[Flat]) -> list[tuple[int, Flat]]:
-        """Of rows that changed at their positions those inside, with their index."""
+        """Of the rows that changed at their positions, those inside the window, with their indexes."""
         rank, first = self.bucket.rank, self.first
         return [(rank(key) - first, key) for key in _inside(positions, self.lo, self.hi)]
 
@@ -330,5 +337,5 @@ def _told_apart(left: list[tuple[int, Flat]], entered: list[tuple[int, Flat]]) -
 
 
 def _inside(positions: list[Flat], lo: Flat | None, hi: Flat | None) -> list[Flat]:
-    """Those within bounds; none where there are no bounds."""
+    """The positions within bounds; none where there are no bounds."""
     return [] if lo is None or hi is None else [key for key in positions if lo <= key <= hi]

@@ -336,3 +336,36 @@ def test_map_is_a_dictionary_whatever_it_keeps(some_spaces: Spaces) -> None:
     found.close()
     with pytest.raises(StateError, match="this one was dropped"):
         found.get(key_of({"id": 1}))
+
+
+def test_large_cells_in_memory_are_few(some_spaces: Spaces, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored_map, "_CELLS", 5_000)
+    monkeypatch.setattr(stored_map, "_PAGE", 1_000)
+    read: list[int] = []
+    between, write = Space.between, Space.write
+
+    def noted(space: Space, start: bytes, stop: bytes | None, limit: int) -> Any:
+        page = between(space, start, stop, limit)
+        read.append(sum(len(data) for _, data in page))
+        return page
+
+    def noted_too(space: Space, changes: Any) -> None:
+        read.append(sum(len(data) for _, data in changes if data is not None))
+        write(space, changes)
+
+    monkeypatch.setattr(Space, "between", noted)
+    monkeypatch.setattr(Space, "write", noted_too)
+    rows = {flat_key(["id"])({"id": n}): {"id": n, "text": "x" * 100_000} for n in range(200)}
+    filled, found = StoredMap[Any](some_spaces.make()), StoredMap[Any](some_spaces.make())
+    filled.fill(rows.items())
+    for key, row in rows.items():
+        found[key] = row
+        assert found.cells <= 90
+    for each in (filled, found):
+        each.fetch(rows)
+        assert each.cells <= 90
+        assert [each[key] for key in rows] == list(rows.values())
+        assert each.cells <= 90
+        assert dict(each.items()) == rows
+        each.close()
+    assert max(read) < 5_000_000

@@ -5,6 +5,7 @@ Hardly a row is kept before the disk, and no more rows of a bucket than have to 
 
 import gc
 import random
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 import eddy
 from eddy.errors import StateError
+from eddy.operators.views import filter as filter_module
 from eddy.operators.views import stored_map, stored_order
 from eddy.operators.views.patch import Buckets
 from eddy.operators.views.stored_map import StoredMap
@@ -37,6 +39,13 @@ def hardly_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stored_map, "_CELLS", 2)
     monkeypatch.setattr(stored_map, "_PAGE", 3)
     monkeypatch.setattr(stored_order, "_SLACK", 1)
+    monkeypatch.setattr(filter_module, "_READ", 2)
+    monkeypatch.setattr(filter_module, "_FEW", 3)
+
+
+@pytest.fixture
+def as_much_in_memory_as_usual(hardly_in_memory: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
 
 
 @pytest.fixture
@@ -338,9 +347,8 @@ def test_map_is_a_dictionary_whatever_it_keeps(some_spaces: Spaces) -> None:
         found.get(key_of({"id": 1}))
 
 
+@pytest.mark.usefixtures("as_much_in_memory_as_usual")
 def test_large_cells_in_memory_are_few(some_spaces: Spaces, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored_map, "_CELLS", 5_000)
-    monkeypatch.setattr(stored_map, "_PAGE", 1_000)
     read: list[int] = []
     between, write = Space.between, Space.write
 
@@ -369,3 +377,25 @@ def test_large_cells_in_memory_are_few(some_spaces: Spaces, monkeypatch: pytest.
         assert dict(each.items()) == rows
         each.close()
     assert max(read) < 5_000_000
+
+
+@pytest.mark.usefixtures("as_much_in_memory_as_usual")
+def test_rows_that_one_key_decides_are_not_all_in_memory(spaces: Spaces) -> None:
+    count, size = 3_000, 10_000
+    rows = [{"id": n, "owner": 1, "size": n, "text": "x" * size} for n in range(count)]
+    rig = DiskRig(KEYS, {"items": rows, "parts": [], "nodes": []}, spaces)
+    query = items.where(lambda row: parts.where(parts.item == row.owner).exists())
+    total, first = rig.follow(query.aggregate(n=items.id.count())), rig.follow(query.order_by(items.size).limit(3))
+    other = rig.follow(items.where(lambda row: ~parts.where(parts.item == row.owner).exists()).count())
+    gc.collect()
+    tracemalloc.start()
+    try:
+        rig.apply([("parts", None, {"item": 1, "n": 0})])
+        assert (total.rows, [row["id"] for row in first.rows], other.rows) == ([{"n": count}], [0, 1, 2], 0)
+        rig.apply([("parts", {"item": 1, "n": 0}, None)])
+        assert (total.rows, first.rows, other.rows) == ([{"n": 0}], [], count)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < count * size // 2
+    rig.close()

@@ -10,7 +10,7 @@ Values that are no finite numbers do not count for sums and means; null counts f
 
 import math
 from collections.abc import Iterable, MutableMapping, Sequence
-from itertools import groupby
+from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any
 
@@ -26,6 +26,7 @@ from eddy.state.spaces import Spaces
 __all__ = ["Groups", "hidden"]
 
 _SHIFT = 1074
+_FETCHED = 5_000
 
 Measure = tuple[str, str, str | None]
 """The name of an aggregate, its function, and the column; None for rows."""
@@ -126,7 +127,8 @@ class Groups(TableRows):
         touched: dict[Flat, _Group | None] = {}
         groups, changed = self._groups, {}
         if self.spaces is not None:
-            self._fetch(self._key(row) for _, old, new in self.source.out for row in (old, new) if row is not None)
+            first = islice(self.source.out, _FETCHED)
+            self._fetch(self._key(row) for _, old, new in first for row in (old, new) if row is not None)
         for _, old, new in self.source.out:
             for row, weight in ((new, 1), (old, -1)):  # first what comes: a group that stays keeps its name
                 if row is not None:

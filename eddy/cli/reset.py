@@ -23,7 +23,7 @@ from eddy.errors import ConnectorError, EddyError, StateInUseError
 from eddy.runtime.compiled import UserTopics, user_topics
 from eddy.runtime.internal_topics import InternalTopics
 from eddy.runtime.metadata import read_metadata
-from eddy.state.rocksdb import remove_store
+from eddy.state.store_directory import remove_store
 from eddy.topology.identity import identity, topics_of
 from eddy.topology.topology import Topology
 

@@ -15,7 +15,8 @@ import pytest
 from rocksdict import Options, Rdict
 
 from eddy.errors import StateError, StateInUseError
-from eddy.state.rocksdb import RocksDBStore, remove_store
+from eddy.state.rocksdb import RocksDBStore
+from eddy.state.store_directory import remove_store
 from tests.disk import files_no_longer_than
 
 ROWS_A_BATCH = 50
@@ -125,7 +126,8 @@ while True:
 
 OPENS = """
 import collections, pathlib, sys
-from eddy.state.rocksdb import RocksDBStore, remove_store
+from eddy.state.rocksdb import RocksDBStore
+from eddy.state.store_directory import remove_store
 path, told = pathlib.Path(sys.argv[1]), collections.Counter()
 for attempt in range(150):
     try:
@@ -184,7 +186,8 @@ def test_processes_that_make_a_store_at_once_take_turns(tmp_path: Path) -> None:
 LOCKS = """
 import pathlib, sys, time
 from collections import Counter
-from eddy.state.rocksdb import RocksDBStore, remove_store
+from eddy.state.rocksdb import RocksDBStore
+from eddy.state.store_directory import remove_store
 from eddy.errors import StateInUseError
 path, began, told = pathlib.Path(sys.argv[1]), float(sys.argv[2]), Counter()
 for number in range(80):

@@ -77,8 +77,8 @@ class TableRows(Operator):
         rows, self._olds = self.rows, None
         out: list[Change] = []
         self.out = out
-        if isinstance(rows, StoredMap):
-            rows.fetch(delta)
+        if self.spaces is not None:
+            self.stored.fetch(delta)
         for key, new in delta.items():
             old = rows.get(key)
             if old == new and same_row(old, new):
@@ -205,6 +205,10 @@ class Dataflow:
             operator.is_scheduled = False
             operator.step(schedule)
             called.append(operator)
+            while operator.out and not queue and len(operator.dependents) == 1:  # the next one, without the queue
+                (operator,) = operator.dependents
+                operator.step(schedule)
+                called.append(operator)
             if operator.out:
                 for dependent in operator.dependents:
                     if not dependent.is_scheduled:

@@ -199,7 +199,7 @@ def test_large_rows_come_in_pages_and_disconnects_in_their_middle_leave_nothing(
     publisher, live = site.publisher, site.live
     wait_for(lambda: live.quota.streams == 0 and publisher.queries == 0, PATIENCE_S)
     server = site.server.views.live_server()
-    assert not server._views
+    assert not server._readers
     assert len(server._engine) == 0
     assert not live._streams
     assert not live.quota._queries

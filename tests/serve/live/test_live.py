@@ -573,7 +573,7 @@ def test_cancelled_readers_and_openers_leave_nothing(loaded: Loaded) -> None:
             assert opening.cancelled()
 
     asyncio.run(follow())  # it waits for the threads
-    assert (list(loaded.server._views), len(loaded.server._engine)) == ([], 0)
+    assert (list(loaded.server._readers), len(loaded.server._engine)) == ([], 0)
 
 
 def test_reader_whose_loop_has_closed_disturbs_nobody(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -226,11 +226,13 @@ def test_query_that_does_not_fit_is_refused_and_nobody_else_is_disturbed(running
             (eddy.live_table("nodes", key="name"), "names its columns"),
             (eddy.live_table("descendants", key=("a", "b")).nest(), "are not 2 items"),
             (nodes.pluck("x"), "there is no nest 'x'"),
+            (nodes.exists(), "a condition is no query"),
+            ("nodes", "'nodes' is no query"),
         ]:
             if "2 items" in message:
                 running.reach(view, {"a": "root"})
             with pytest.raises(eddy.QueryError, match=message):
-                running.views.live(query).open()
+                running.views.live(query).open()  # type: ignore[arg-type]
         running.reach(view, {"b": "a"})
         assert [row["id"] for row in view.rows] == ["a", "b"]
 

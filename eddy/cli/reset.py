@@ -8,6 +8,7 @@ prefix alone, since a user's topic may begin with the application's name as well
     kafka-streams-application-reset --application-id A   +   KafkaStreams.cleanUp()
 """
 
+import os
 import pathlib
 import sys
 from dataclasses import dataclass
@@ -18,11 +19,11 @@ from eddy.cli.load import load
 from eddy.cli.logs import Target, log_options, opened
 from eddy.cli.options import state_option, topology_argument
 from eddy.connectors.log import Log
-from eddy.errors import ConnectorError, EddyError
+from eddy.errors import ConnectorError, EddyError, StateInUseError
 from eddy.runtime.compiled import UserTopics, user_topics
 from eddy.runtime.internal_topics import InternalTopics
 from eddy.runtime.metadata import read_metadata
-from eddy.state.rocksdb import remove_store
+from eddy.state.store_directory import remove_store
 from eddy.topology.identity import identity, topics_of
 from eddy.topology.topology import Topology
 
@@ -118,14 +119,29 @@ def reset(
 
 
 def _remove_states(folder: pathlib.Path) -> None:
-    """Remove the folder of an application, with the folders of all its workers. Raises: StateError."""
-    entries = sorted(folder.iterdir())
-    if not all(entry.is_dir() for entry in entries):
+    """Remove the folder of an application, with the folders of all its workers.
+
+    Raises: StateInUseError if another process uses it; StateError if it holds files of other programs.
+    """
+    try:
+        with os.scandir(folder) as found:  # one look: another reset may be removing the same
+            entries = [(entry.path, entry.is_dir()) for entry in found]
+    except FileNotFoundError:
+        return
+    if not all(is_folder for _, is_folder in entries):
         remove_store(folder)  # which refuses files of other programs
         return
-    for state in entries:
-        remove_store(state)
-    folder.rmdir()
+    for path, _ in sorted(entries):
+        remove_store(pathlib.Path(path))
+    try:
+        folder.rmdir()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise StateInUseError(
+            f"state {str(folder)!r}: cannot be removed ({error.strerror}); a folder that no worker and no server uses "
+            "is needed. Stop them, and reset again."
+        ) from error
 
 
 def _confirm() -> None:

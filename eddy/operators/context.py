@@ -33,7 +33,7 @@ class Context(NamedTuple):
 
 
 OUTSIDE = Context()
-"""That of steps outside of loops, of an epoch that cannot be divided, without any clock."""
+"""The context of a step outside of loops, in an epoch that cannot be divided, where no clock is read."""
 
 
 class Wake(Enum):
@@ -46,7 +46,7 @@ class Wake(Enum):
     AT_REST = "at rest"
 
     def reached(self, context: Context) -> bool:
-        """Whether an epoch with this context has to step the operator."""
+        """Whether an epoch with this context has to step the operator without input."""
         return self is Wake.AT_ONCE
 
 
@@ -56,7 +56,7 @@ class Tick(NamedTuple):
     at_ms: int
 
     def reached(self, context: Context) -> bool:
-        """As of a wake."""
+        """Whether an epoch with this context has to step the operator without input."""
         return context.tick is not None and context.tick >= self.at_ms
 
 
@@ -67,6 +67,6 @@ class Watermark(NamedTuple):
     at_ms: Mapping[int, int]
 
     def reached(self, context: Context) -> bool:
-        """As of a wake."""
+        """Whether an epoch with this context has to step the operator without input."""
         times, source = context.event_time, self.source
         return any(times.get((source, partition), -1) >= at_ms for partition, at_ms in self.at_ms.items())

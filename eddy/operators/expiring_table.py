@@ -1,4 +1,4 @@
-"""From facts to a table whose rows expire.
+"""A table whose rows expire, from a stream of records.
 
     deadline(row)      = the timestamp of its record + `after`
     clock(partition)   = the event time of the source's partition, or the tick of the epoch
@@ -27,8 +27,9 @@ _MOST_A_STEP = 20_000
 
 
 class Expiry(NamedTuple):
-    """The moment at which rows expire: `after_ms` after their record's timestamp, by a clock. `source` is a topic, for
-    event time.
+    """The moment at which rows expire: `after_ms` after their record's timestamp, by a clock.
+
+    `source` is the topic whose event time is the clock; empty for the wall clock.
     """
 
     after_ms: int
@@ -41,9 +42,9 @@ class Expiry(NamedTuple):
 
 
 class ExpiringTable(Upsert):
-    """Records (K, V or None) in, the delta of the table of their latest values that have not expired out.
+    """Records (K, V or None) → the delta of a table: the latest value of each key that has not expired.
 
-    A step takes at most `most` rows out that expire; the next ones are due at once.
+    A step removes at most `most` expired rows; the others are due at once.
 
     Invariant: `table` has the rows, `deadlines` and `calendar` the deadline of each of them.
     Cost: O(log n) for each changed or expired row of n.
@@ -68,13 +69,13 @@ class ExpiringTable(Upsert):
 
     @property
     def reads(self) -> Clocks:
-        """The event time of its source, or the wall clock."""
+        """Either the event time of its source or the wall clock."""
         if self._expiry.clock == "wall clock":
             return Clocks(wall=True)
         return Clocks(frozenset({self._expiry.source}))
 
     def wakes_at(self) -> Tick | Watermark | None:
-        """At the first deadline."""
+        """The first deadline of the partitions owned, None if there is no row."""
         firsts = {partition: self.calendar.first(partition) for partition in self._owned()}
         moments = {partition: at_ms for partition, at_ms in firsts.items() if at_ms is not None}
         if not moments:
@@ -84,7 +85,7 @@ class ExpiringTable(Upsert):
         return Watermark(self._expiry.source, moments)
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
-        """Apply the records, of which only the last one of each key counts; then take out the rows that are due."""
+        """Apply the last record of each key; then remove the rows that are due."""
         batch = self.with_keys(inputs[0])
         latest = self.latest(batch)
         stamps = batch.times_of_rows()
@@ -135,7 +136,7 @@ class ExpiringTable(Upsert):
         self.calendar.move(keys, olds, news.values())
 
     def _expired(self, context: Context) -> dict[Any, int]:
-        """The first rows that are due, with their deadlines; notes the partitions that have more."""
+        """The first keys that are due, with their deadlines; `left_due` gets the partitions that have more."""
         found: dict[Any, int] = {}
         left_due = []
         for partition in self._owned():

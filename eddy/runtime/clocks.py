@@ -29,7 +29,7 @@ class Clocks:
         self.read = bool(self._sources) or self._reads_wall
 
     def polled(self) -> None:
-        """There are new records, or none: the next epoch has a new tick."""
+        """The log was polled: the next epoch gets a new tick."""
         self._tick = None
 
     def context(self, part: Part, rejected: Collection[Rejected] = (), **others: Any) -> Context:

@@ -10,13 +10,13 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from eddy.config import Config
 from eddy.connectors.log import Consumer, Log, Records
 from eddy.dropping import Dropping
-from eddy.errors import ConnectorError, DataError, FencedError, IndeterminateCommitError, SlotTakenError
+from eddy.errors import ConnectorError, DataError, FencedError
 from eddy.runtime.assembly import Assembly, assemble, open_store
 from eddy.runtime.clocks import Clocks
 from eddy.runtime.cuts import Cuts
@@ -32,30 +32,14 @@ from eddy.runtime.purging import Purging
 from eddy.runtime.quiescence import Cut
 from eddy.runtime.recovery import Recovery
 from eddy.runtime.rejections import Rejections
+from eddy.runtime.trouble import Trouble, is_unknown, may_retry
 from eddy.state.store import Store
 from eddy.statistics import Statistics
 from eddy.topology.topology import Topology
 
-__all__ = ["Trouble", "Worker"]
+__all__ = ["Worker"]
 
 _log = logging.getLogger("eddy.worker")
-
-
-@dataclass(frozen=True, slots=True)
-class Trouble:
-    """Consecutive failed attempts that are retried.
-
-    Args:
-        since: the clock's time of the first one.
-        error: the last one's error as text.
-        fenced: whether another worker had taken over at one of them.
-        owing: whether records were computed and not committed, so that only their commit ends the trouble.
-    """
-
-    since: float
-    error: str = ""
-    fenced: bool = False
-    owing: bool = False
 
 
 class Worker:
@@ -240,16 +224,13 @@ class Worker:
         computed, committed = (self._epoch.computed, self._epoch.committed) if self._epoch else (False, False)
         self._undo()
         now = self._clock()
-        before = self.trouble or Trouble(now)
-        fenced = isinstance(error, FencedError)
-        unknown = fenced or isinstance(error, IndeterminateCommitError)
-        self.trouble = Trouble(before.since, str(error), before.fenced or fenced, before.owing or computed)
+        self.trouble = (self.trouble or Trouble(now)).after(error, computed)
+        unknown = is_unknown(error)
         if unknown:
-            self.statistics.fences += fenced
+            self.statistics.fences += isinstance(error, FencedError)
             self._producer.drop()
             self._cuts.lose()
-        in_vain = isinstance(error, SlotTakenError) or not (unknown or error.retriable)
-        if in_vain or now - before.since > self.config.retry_s:
+        if not may_retry(error) or now - self.trouble.since > self.config.retry_s:
             return None
         return Event.LOST if unknown or committed or not self._rewound() else Event.REWOUND
 

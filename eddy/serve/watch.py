@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 from eddy.errors import ConnectorError, EddyError
 from eddy.runtime.lifecycle import State as WorkerState
-from eddy.runtime.worker import Trouble, Worker
+from eddy.runtime.trouble import Trouble
+from eddy.runtime.worker import Worker
 from eddy.serve.state import Facts, Restoring, patience_s
 
 __all__ = ["Reading", "Watch"]

@@ -21,7 +21,7 @@ __all__ = ["MOST_MS", "Calendar"]
 K = TypeVar("K")
 
 MOST_MS = (1 << 63) - 1
-"""No moment is later."""
+"""The latest moment."""
 
 _MOMENT_BYTES = 8
 _ALL = 1 << 62
@@ -89,7 +89,7 @@ class Calendar(Generic[K]):
 
     @property
     def cells(self) -> int:
-        """None: nothing is cached."""
+        """0: no rows of the store are cached."""
         return 0
 
     def age(self) -> int:
@@ -134,11 +134,11 @@ class Calendar(Generic[K]):
         self._gone.clear()
 
     def forget(self) -> None:
-        """Another writer has changed the store."""
+        """Read the first moments again: another writer has changed the store."""
         self._firsts, self._since = {}, {}
 
     def _scan(self, partition: int, moment: int, most: int) -> list[bytes]:
-        """The first rows up to a moment."""
+        """The first `most` rows of the store up to a moment."""
         prefix = self.spec.prefix(partition)
         start, stop = (prefix + _bytes(at) for at in (self._since.get(partition, 0), min(moment, MOST_MS) + 1))
         if stop <= start:

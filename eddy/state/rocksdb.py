@@ -4,9 +4,9 @@ Invariants:
 
 - One `write` is one WriteBatch with the write-ahead log: a killed process loses no `write` that
   returned, and no part of one. A loss of power may lose the last ones, up to `flush`.
-- Opening checks before it writes: a directory of another owner, one not made by eddy, and a damaged
-  one are refused and left unchanged. The check holds the directory's lock: files that another process
-  is writing look damaged.
+- Opening checks before it writes: a directory of another owner, one not made by eddy (`store_directory`), and a
+  damaged one are refused and left unchanged. The check holds the directory's lock: files that another process is
+  writing look damaged.
 - A scan never ends early without an error: RocksDB's iterator ends at an unreadable block as at the
   last row, and only `status()` distinguishes them.
 - Nothing outlives `close`: a live iterator would keep the directory locked, so the store knows its scans.
@@ -14,8 +14,6 @@ Invariants:
 It does not repair, retry or wait. Values are never pickled.
 """
 
-import os
-import shutil
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -38,14 +36,14 @@ from rocksdict import (
 )
 
 from eddy.errors import StateError
-from eddy.state.directory_lock import LOCK, DirectoryLock
+from eddy.state.directory_lock import DirectoryLock
 from eddy.state.offsets import RESERVED
 from eddy.state.refusals import closed, foreign_files, foreign_owner, older, refused, reserved, unreadable
+from eddy.state.store_directory import CONFIG, is_new, lock
 
-__all__ = ["RocksDBSnapshot", "RocksDBStore", "remove_store"]
+__all__ = ["RocksDBSnapshot", "RocksDBStore"]
 
 _OWNER_KEY = RESERVED + b"owner"
-_CONFIG = "rocksdict-config.json"
 _MANY_KEYS = 1_000
 _STALLED = "Write stall"  # RocksDB's word for a write that would have to wait
 _NEVER = 1 << 30
@@ -331,11 +329,11 @@ def _no_waiting() -> WriteOptions:
 def _open(path: Path, owner: bytes, cache_bytes: int) -> _Handle:
     """The RocksDB in `path`, made there if the directory is new. Invariant: refusing changes nothing."""
     try:
-        lock = _locked(path)
+        held = lock(path)
         try:
-            return _Handle(_opened(path, owner, cache_bytes), lock)
+            return _Handle(_opened(path, owner, cache_bytes), held)
         except BaseException:
-            lock.release()
+            held.release()
             raise
     except StateError:
         raise
@@ -343,21 +341,10 @@ def _open(path: Path, owner: bytes, cache_bytes: int) -> _Handle:
         raise unreadable(path, error) from error
 
 
-def _locked(path: Path) -> DirectoryLock:
-    """The lock on `path`, which is made if it is missing. Where others may be at work, the contents are not checked."""
-    names = _names_in(path)
-    if LOCK not in names:
-        _is_new(path, names)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with suppress(FileExistsError):  # it may be gone again already; then it is in use
-        path.mkdir()
-    return DirectoryLock(path)
-
-
 def _opened(path: Path, owner: bytes, cache_bytes: int) -> Rdict:
     """Open the directory under its lock, so that no other process changes it during the check."""
     options = _options(cache_bytes)
-    new = _is_new(path, _names_in(path))
+    new = is_new(path)
     options.create_if_missing(new)
     found = None if new else _owner_in(path, _options(cache_bytes))
     if found not in (None, owner):
@@ -369,68 +356,12 @@ def _opened(path: Path, owner: bytes, cache_bytes: int) -> Rdict:
     return db
 
 
-def remove_store(path: Path) -> None:
-    """Delete the directory of a store, even a damaged one; if there is none, do nothing.
-
-    Raises: StateInUseError if a process has it open; StateError if it holds other files, or cannot be removed.
-    """
-    try:
-        if path.exists():
-            lock = _locked(path)
-            try:
-                _remove_files(path)
-            finally:
-                lock.release()
-    except OSError as error:
-        raise StateError(
-            f"state {str(path)!r}: cannot be removed ({error}); a directory that this user may delete is needed. "
-            "Check the permissions."
-        ) from error
-
-
-def _remove_files(path: Path) -> None:
-    """Remove a locked directory. LOCK is removed last: without it another process could begin a store there."""
-    for entry in path.iterdir():
-        if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry)
-        elif entry.name != LOCK:
-            entry.unlink()
-    (path / LOCK).unlink()
-    with suppress(OSError):  # somebody else has begun one, now that there is nothing
-        path.rmdir()
-
-
 def _claim(db: Rdict, owner: bytes) -> None:
     try:
         db.put(_OWNER_KEY, owner)
     except Exception:
         db.close()
         raise
-
-
-def _names_in(path: Path) -> list[str]:
-    """The names in a directory, none if there is no directory. Raises: StateError if there is something else."""
-    try:
-        return sorted(os.listdir(path))  # one look: what is asked after it may not be so any more
-    except FileNotFoundError:
-        return []
-    except NotADirectoryError:
-        raise foreign_files(path, [path.name]) from None
-
-
-def _is_new(path: Path, names: list[str]) -> bool:
-    """Whether `path` is missing, empty, or was left by a crash before anything was written; `names` are in it.
-
-    Raises: StateError if it holds files not made by eddy.
-
-    This is checked without RocksDB, which writes to any directory it opens, even to read.
-    """
-    if not names or names == [LOCK]:
-        return True
-    config = path / _CONFIG
-    if config.is_file() and b'"raw_mode":false' not in config.read_bytes():
-        return "CURRENT" not in names and not any(name.endswith(".sst") for name in names)
-    raise foreign_files(path, names)
 
 
 def _owner_in(path: Path, options: Options) -> bytes | None:
@@ -444,7 +375,7 @@ def _owner_in(path: Path, options: Options) -> bytes | None:
     try:
         owner: bytes | None = db.get(_OWNER_KEY)
         if owner is None and db.latest_sequence_number() > 0:
-            raise foreign_files(path, [_CONFIG])
+            raise foreign_files(path, [CONFIG])
         return owner
     finally:
         db.close()

@@ -18,8 +18,9 @@ from pathlib import Path
 
 from eddy.errors import StateError
 from eddy.state.memory import MemoryStore
-from eddy.state.rocksdb import RocksDBStore, remove_store
+from eddy.state.rocksdb import RocksDBStore
 from eddy.state.store import Store, StoreSnapshot
+from eddy.state.store_directory import remove_store
 
 __all__ = ["Space", "SpaceSnapshot", "Spaces"]
 

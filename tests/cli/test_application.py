@@ -2,6 +2,9 @@
 
 import json
 import pathlib
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 
 import pytest
@@ -17,6 +20,24 @@ TakeIn = Callable[[eddy.Topology], None]
 
 TREE = "leaf\ttwig\ntwig\tbranch\nbranch\ttree\n"
 STATE = pathlib.Path(".eddy/state/family")
+
+REMOVALS = """
+import pathlib, sys, time
+from collections import Counter
+from eddy.cli.reset import _remove_states
+from eddy.errors import StateInUseError
+path, began, told = pathlib.Path(sys.argv[1]), float(sys.argv[2]), Counter()
+for number in range(40):
+    while time.time() < began + number / 40:
+        pass
+    try:
+        _remove_states(path / str(number))
+    except StateInUseError:
+        pass
+    except Exception as error:
+        told[f"{type(error).__name__}: {error}"] += 1
+print(dict(told))
+"""
 
 
 def topics(run: Command) -> dict[str, int]:
@@ -138,6 +159,14 @@ class TestReset:
         told = run("reset", "family.py", "--yes", "--state", ".", status=1).stderr
         assert "error [STATE]" in told
         assert (folder / "family" / "album.txt").read_text() == "ours"
+
+    def test_resets_at_the_same_moment_are_refused_only_as_in_use(self, tmp_path: pathlib.Path) -> None:
+        for number in range(40):
+            (tmp_path / str(number) / "0").mkdir(parents=True)
+            (tmp_path / str(number) / "1").mkdir()
+        command = [sys.executable, "-c", REMOVALS, str(tmp_path), str(time.time() + 2)]
+        others = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+        assert [other.communicate(timeout=60)[0] for other in others] == ["{}\n"] * 3
 
     def test_worker_that_runs_is_left_alone(self, run: Command, family: eddy.Topology, folder: pathlib.Path) -> None:
         log = LocalLog(folder / ".eddy" / "log")

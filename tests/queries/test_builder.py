@@ -148,6 +148,9 @@ def nothing(row: Any) -> eddy.Query:
         (lambda: issues.where(issues.owner == None), r"issues.owner.is_null\(\)"),  # noqa: E711 - the mistake
         (lambda: issues.where(issues.created == object()), "column issues.created: = takes"),
         (lambda: issues.where(issues.title.like(3)), "column issues.title: like takes 3"),  # type: ignore[arg-type]
+        (lambda: issues.where(issues.title.like("\ud800%")), "like takes '.ud800%', which has a lone surrogate"),
+        (lambda: issues.where(issues.title.is_in(["a", "\udfff"])), "in takes '.udfff', which has a lone surrogate"),
+        (lambda: eddy.live_table("t").order_by("\ud800"), "'.ud800' has a lone surrogate, and no column has"),
         (lambda: issues.where(issues.starred and issues.title), "column issues.starred: it has no truth"),
         (lambda: issues.where(3), "where of table 'issues': 3 is no condition"),
         (lambda: issues.where(users.id == 1), "users.id is a column of another row"),

@@ -15,7 +15,8 @@ import pytest
 from rocksdict import Options, Rdict
 
 from eddy.errors import StateError, StateInUseError
-from eddy.state.rocksdb import RocksDBStore, remove_store
+from eddy.state.rocksdb import RocksDBStore
+from eddy.state.store_directory import remove_store
 from tests.disk import files_no_longer_than
 
 ROWS_A_BATCH = 50
@@ -125,7 +126,8 @@ while True:
 
 OPENS = """
 import collections, pathlib, sys
-from eddy.state.rocksdb import RocksDBStore, remove_store
+from eddy.state.rocksdb import RocksDBStore
+from eddy.state.store_directory import remove_store
 path, told = pathlib.Path(sys.argv[1]), collections.Counter()
 for attempt in range(150):
     try:
@@ -184,7 +186,8 @@ def test_processes_that_make_a_store_at_once_take_turns(tmp_path: Path) -> None:
 LOCKS = """
 import pathlib, sys, time
 from collections import Counter
-from eddy.state.rocksdb import RocksDBStore, remove_store
+from eddy.state.rocksdb import RocksDBStore
+from eddy.state.store_directory import remove_store
 from eddy.errors import StateInUseError
 path, began, told = pathlib.Path(sys.argv[1]), float(sys.argv[2]), Counter()
 for number in range(80):
@@ -205,6 +208,26 @@ def test_processes_that_make_and_remove_a_store_at_the_same_moment_are_refused_o
     command = [sys.executable, "-c", LOCKS, str(tmp_path), str(time.time() + 2)]
     others = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     assert [other.communicate(timeout=120)[0] for other in others] == ["{}\n"] * 3
+
+
+def test_a_folder_with_a_lock_of_another_program_is_not_removed(tmp_path: Path) -> None:
+    for name in ("LOCK", "letter"):
+        (tmp_path / name).write_text("ours")
+    with pytest.raises(StateError, match="holds files that eddy did not make"):
+        remove_store(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["LOCK", "letter"]
+
+
+@pytest.mark.parametrize("left", [["LOCK"], ["LOCK", "rocksdict-config.json"], ["rocksdict-config.json", "000009.sst"]])
+def test_what_a_killed_removal_left_is_removed(path: Path, tmp_path: Path, left: list[str]) -> None:
+    open_store(path).close()
+    for file in path.iterdir():
+        if file.name not in left:
+            file.unlink()
+    for name in left:
+        (path / name).touch()
+    remove_store(path)
+    assert not path.exists()
 
 
 def test_a_refusal_within_the_process_leaves_the_lock_against_others(path: Path) -> None:

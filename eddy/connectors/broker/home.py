@@ -1,13 +1,15 @@
 """The folder of a broker: the files written for Kafka, and the files of Kafka.
 
-broker.json                            port and version of the last start; by it the folder is known as a broker's
+broker.json, broker.json.new           port and version of the last start; by it the folder is known as a broker's
 server.properties, log4j2.properties   written anew by each start
 data/                                  Kafka's logs
 broker.log                             the output of the last run
 lock, pid                              those of `process.py`
 """
 
+import contextlib
 import json
+import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,7 +22,7 @@ from eddy.errors import ConnectorError
 __all__ = ["LOG_PROPERTIES", "SERVER_PROPERTIES", "Home"]
 
 SERVER_PROPERTIES, LOG_PROPERTIES = "server.properties", "log4j2.properties"
-_ABOUT = "broker.json"
+_ABOUT, _NEW = "broker.json", "broker.json.new"
 
 
 class Home:
@@ -41,19 +43,24 @@ class Home:
     def make(self) -> None:
         """Make the folder. Raises: ConnectorError if there is one with something else in it."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        others = [path.name for path in self.folder.iterdir() if path.name not in {process.LOCK, process.PID}]
-        if others and not (self.folder / _ABOUT).exists():
+        try:
+            names = set(os.listdir(self.folder))  # one look: another process may be starting or removing a broker
+        except FileNotFoundError:
+            return  # removed at this moment; `process.claimed` makes it
+        others = names - {process.LOCK, process.PID, _NEW}
+        if others and _ABOUT not in names:
             raise ConnectorError(
                 f"broker {self.folder}: holds {len(others)} other files ({min(others)!r}, …); a folder of its own is "
                 "needed. Name one: --data DIR"
             )
 
     def prepare(self, port: int, version: str, settings: Mapping[str, str]) -> None:
-        """Write the settings of the next run, and remove the output of the last one."""
-        (self.folder / _ABOUT).write_text(json.dumps({"port": port, "version": version}), encoding="utf-8")
+        """Remove the output of the last run, and write the settings of the next one."""
+        self.log.unlink(missing_ok=True)  # first: a process that waits for this run must not find the words of the last
+        (self.folder / _NEW).write_text(json.dumps({"port": port, "version": version}), encoding="utf-8")
+        (self.folder / _NEW).replace(self.folder / _ABOUT)
         (self.folder / SERVER_PROPERTIES).write_text(properties(settings), encoding="ascii")
         (self.folder / LOG_PROPERTIES).write_text(LOG_SETTINGS, encoding="ascii")
-        self.log.unlink(missing_ok=True)
 
     @property
     def formatted(self) -> bool:
@@ -84,10 +91,11 @@ class Home:
         with process.claimed(self.folder) as lock:
             if lock is None:
                 raise ConnectorError(
-                    f"broker {self.folder}: runs; one that does not is needed. Stop it: eddy broker stop"
+                    f"broker {self.folder}: runs, or is being started; one that does not is needed. "
+                    "Stop it: eddy broker stop"
                 )
             shutil.rmtree(self.folder / DATA, ignore_errors=True)
-            for name in (SERVER_PROPERTIES, LOG_PROPERTIES, process.LOG, _ABOUT, process.LOCK):
+            for name in (SERVER_PROPERTIES, LOG_PROPERTIES, process.LOG, _NEW, _ABOUT, process.LOCK):
                 (self.folder / name).unlink(missing_ok=True)
-            if not any(self.folder.iterdir()):
+            with contextlib.suppress(OSError):  # it has other files, or another process is starting a broker in it
                 self.folder.rmdir()

@@ -22,19 +22,22 @@ LOCK, PID, LOG = "lock", "pid", "broker.log"
 """The files of the folder."""
 
 _POLL_S = 0.02
+_ATTEMPTS = 10
 _DETACH = 'pid=$1; shift; "$@" & echo $! > "$pid"'
 
 
 @contextlib.contextmanager
 def claimed(folder: Path) -> Iterator[int | None]:
-    """Hold the lock within the block: a descriptor that `launch` hands down. None if someone else has it."""
-    lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    """Hold the lock within the block: a descriptor that `launch` hands down. None if another process has it.
+
+    The folder is made if it is missing.
+    """
+    if (lock := _claim(folder)) is None:
+        yield None
+        return
     try:
-        if _lock(lock, fcntl.LOCK_EX) and _is_at(lock, folder / LOCK):
-            (folder / PID).unlink(missing_ok=True)
-            yield lock
-        else:
-            yield None
+        (folder / PID).unlink(missing_ok=True)
+        yield lock
     finally:
         os.close(lock)
 
@@ -94,6 +97,22 @@ def gone(folder: Path, timeout_s: float) -> bool:
             return False
         time.sleep(_POLL_S)
     return True
+
+
+def _claim(folder: Path) -> int | None:
+    """The open lock. Tried for a moment: `held` takes it briefly, and the folder may be removed meanwhile."""
+    for attempt in range(_ATTEMPTS):
+        if attempt:
+            time.sleep(_POLL_S)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        except FileNotFoundError:
+            continue
+        if _lock(lock, fcntl.LOCK_EX) and _is_at(lock, folder / LOCK):
+            return lock
+        os.close(lock)
+    return None
 
 
 def _lock(file: int, kind: int) -> bool:

@@ -103,10 +103,10 @@ def open_database(path: pathlib.Path | None, where: str, busy_timeout_s: float) 
     Raises: ConnectorError if the directory holds other files, or the log is damaged or of a newer eddy.
     """
     if path is None:
-        return _initialised(_connect(":memory:", busy_timeout_s), where)
+        return _initialised(_connect(":memory:", busy_timeout_s), where, busy_timeout_s)
     file = _claim_directory(path, where)
     try:
-        return _initialised(_connect(str(file), busy_timeout_s), where)
+        return _initialised(_connect(str(file), busy_timeout_s), where, busy_timeout_s)
     except sqlite3.Error as error:
         raise connector_error(where, error) from error
 
@@ -136,12 +136,12 @@ def _connect(file: str, busy_timeout_s: float) -> sqlite3.Connection:
     )
 
 
-def _initialised(connection: sqlite3.Connection, where: str) -> sqlite3.Connection:
+def _initialised(connection: sqlite3.Connection, where: str, busy_timeout_s: float) -> sqlite3.Connection:
     """The connection with schema and settings; it is closed on an error."""
     try:
         _check_format(connection, where)
         connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
-        connection.execute("PRAGMA journal_mode = WAL")
+        _write_ahead(connection, busy_timeout_s)
         # FULL: in WAL mode a commit survives power loss only if the log is synced at each one.
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_BYTES // _PAGE_BYTES}")
@@ -153,10 +153,27 @@ def _initialised(connection: sqlite3.Connection, where: str) -> sqlite3.Connecti
     return connection
 
 
+def _write_ahead(connection: sqlite3.Connection, busy_timeout_s: float) -> None:
+    """Set WAL mode. Processes that open a new log at once keep each other from it, and SQLite does not wait there."""
+    deadline = time.monotonic() + busy_timeout_s
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
+                raise
+        time.sleep(_LOCK_STEP_S)
+
+
 def _check_format(connection: sqlite3.Connection, where: str) -> None:
-    application = connection.execute("PRAGMA application_id").fetchone()[0]
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+    connection.execute("BEGIN")  # one look: another process may be making the log
+    try:
+        application = connection.execute("PRAGMA application_id").fetchone()[0]
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+    finally:
+        connection.execute("COMMIT")
     if application != _APPLICATION_ID and (tables or application):
         raise ConnectorError(
             f"{where}: {_FILE} is of another application (id {application:#x}); an eddy log has id"

@@ -1,4 +1,4 @@
-"""Those that are told of each version of live queries, such as the publisher of the streams over HTTP."""
+"""Followers of a live server, which are called at each version, such as the publisher of the streams over HTTP."""
 
 from typing import Any, Protocol
 
@@ -8,10 +8,10 @@ __all__ = ["Follower"]
 
 
 class Follower(Protocol):
-    """Is told of versions, with the lock of the live server held."""
+    """Its methods are called with the lock of the live server held."""
 
     def moved(self, version: Version, state: Any) -> None:
-        """All views are of this version; "unknown" while tables are read anew."""
+        """All views are at this version. `state` is "complete", or "unknown" while tables are read anew."""
 
     def stopped(self) -> None:
-        """No version will come any more."""
+        """The live server has stopped: there are no more versions."""

@@ -293,7 +293,7 @@ def _client(request: Request, claims: Claims) -> str:
 def _decoded(decode: Callable[[bytes], T], data: bytes) -> T:
     try:
         return decode(data)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise QueryArgumentError(f"live queries: this is no request: {error}") from error
 
 

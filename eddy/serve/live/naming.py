@@ -4,7 +4,8 @@
     value      the fields of a struct, the members of a JSON object; any other value is the column `value`, or the one
                that the query names
 
-Rows are plain data, as JSON has it: dates are text. Bytes and decimals stay as they are.
+Rows are plain data, as JSON has it: dates are text. Bytes and decimals stay as they are. A string with a lone surrogate
+is none: UTF-8 does not have it.
 """
 
 import decimal
@@ -20,6 +21,7 @@ from eddy.serve.views.intake import table_prefix
 from eddy.serve.views.ordering import decode_key
 from eddy.serve.views.rows import Snapshot
 from eddy.serve.views.tables import end_of
+from eddy.topology.queries.columns import is_text
 from eddy.topology.queries.columns_read import columns_read
 from eddy.topology.queries.syntax import Select, Table
 
@@ -85,13 +87,13 @@ class Naming:
         value = self._served.value.decode(data)
         if not self._is_allowed(key, value):
             return self.key_of(row), None
-        values = self._values(value)
-        if _is_deep(values):
+        named = row | self._values(value) | row
+        if (flaw := _flaw(named)) is not None:
             raise QueryError(
-                f"table '{self.table.name}': the value of key {key!r} is nested more than {_MAX_DEPTH} levels deep, "
-                "and queries take no deeper ones; another value is needed"
+                f"table '{self.table.name}': the row of key {key!r} {flaw}, and queries take no such one; another one "
+                "is needed"
             )
-        return self.key_of(row), row | values | row
+        return self.key_of(row), named
 
     def _is_allowed(self, key: Any, value: Any) -> bool:
         if self._allowed is None:
@@ -126,15 +128,28 @@ def _plain(value: Any) -> Any:
     return msgspec.to_builtins(value, builtin_types=_KEPT, str_keys=True)
 
 
-def _is_deep(values: Row) -> bool:
-    """Whether lists and objects are nested in one another more than `_MAX_DEPTH` levels deep."""
-    level: list[Any] = [values]
+def _flaw(row: Row) -> str | None:
+    """Why a row cannot be one of queries: lists and objects in too many levels, or a string that is not UTF-8."""
+    level: list[Any] = [row]
     for _ in range(_MAX_DEPTH + 1):
-        items = (item for each in level for item in (each.values() if type(each) is dict else each))
-        level = [item for item in items if type(item) in _NESTED]
-        if not level:
-            return False
-    return True
+        nested, texts = [], []
+        for each in level:
+            if type(each) is dict:
+                texts += [name for name in each if not name.isascii()]
+                each = each.values()
+            for item in each:
+                kind = type(item)
+                if kind is str:
+                    if not item.isascii():
+                        texts.append(item)
+                elif kind in _NESTED:
+                    nested.append(item)
+        if texts and not is_text("".join(texts)):
+            return "has a string with a lone surrogate"
+        if not nested:
+            return None
+        level = nested
+    return f"is nested more than {_MAX_DEPTH} levels deep"
 
 
 def check_columns(select: Select, served: dict[str, ServedTable]) -> None:

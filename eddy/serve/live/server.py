@@ -17,13 +17,14 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from eddy.errors import EddyError, NotReadyError, QueryError, StateError
+from eddy.errors import NotReadyError, QueryError, StateError
 from eddy.operators.views.action import Action
 from eddy.operators.views.patch import Buckets, Op
 from eddy.serve.live.check import check_answer
 from eddy.serve.live.difference import difference
 from eddy.serve.live.follower import Follower
 from eddy.serve.live.loading import TABLE_ROWS, Deltas, LoadedTables, StoredTableLostError
+from eddy.serve.live.readers import Readers, as_shown
 from eddy.serve.live.renewals import Renewals, Restarts
 from eddy.serve.live.view import LiveView
 from eddy.serve.views.catalog import Catalog
@@ -67,17 +68,13 @@ class LiveServer:
         self._beginning = threading.Lock()  # held by a query that begins aside: equal ones wait, and share it
         self.tables = LoadedTables(catalog, rows, self.lock, table_rows, Spaces() if spaces is None else spaces)
         self._followers: list[Follower] = []
-        self._views: dict[LiveView, View] = {}
-        self._lives: dict[View, dict[LiveView, None]] = {}
-        self._checked: dict[LiveView, None] = {}
+        self._readers = Readers(ended=self.close)
         self._state: Literal["unknown", "complete"] = "complete"
         self.version = rows.version
         self._stop = False
         self._failure: Exception | None = None
         self.restarts = Restarts(_RESTARTS, _WITHIN_S)
         self._renewals = Renewals(self.lock, self._renew)
-        self._publisher: int | None = None
-        self._showing: LiveView | None = None
         self._thread = threading.Thread(target=self._run, name="eddy-live", daemon=True)
         self._thread.start()
 
@@ -92,7 +89,7 @@ class LiveServer:
 
     def open(self, live: LiveView) -> None:
         """Load the tables that the query needs, and show its rows. Raises: QueryError, NotReadyError."""
-        if self._publisher == threading.get_ident():
+        if self._readers.in_listener:
             raise QueryError("live query: a listener opens one; another thread is needed, as all queries wait for it")
         self.check()
         self.tables.check(live.select)
@@ -133,7 +130,7 @@ class LiveServer:
                     self.tables.check_loaded(select)
                     view = self._open_at_once(select, live.max_rows)
                     if view is not None:
-                        self._begin(live, view, self._rows_of(view))
+                        self._begin(live, view, self._readers.rows_of(view))
                         return True
                     if not begin_long:
                         return False
@@ -148,14 +145,6 @@ class LiveServer:
     def _open_at_once(self, select: Select, max_rows: int) -> View | None:
         """The view of a query, where that is short work; others wait meanwhile."""
         return None if is_long(self._engine, select) else self._engine.open_at_once(select, max_rows, _AT_ONCE)
-
-    def _rows_of(self, view: View) -> Buckets:
-        """The rows of a view: those of another reader, where it has one."""
-        for other in self._lives.get(view, ()):
-            buckets = Buckets()
-            buckets.entries = {bucket: list(rows) for bucket, rows in other.entries.items()}
-            return buckets
-        return view.filled()
 
     def _open_aside(self, live: LiveView, aside: Aside) -> None:
         """Make the rows of a query without the lock, so that others go on meanwhile."""
@@ -185,21 +174,21 @@ class LiveServer:
             self._replace(live, view, buckets)
             return
         live._begin(view, buckets)
-        self._follow(live, view)
+        self._readers.add(live, view)
         live.state = self._state
         self._recomputed(live)
 
     def _replace(self, live: LiveView, view: View, buckets: Buckets) -> None:
         """The same for a view that has readers: they get the difference to the rows that they have."""
-        if live in self._views:
-            former = self._unfollow(live)
+        if live in self._readers:
+            former = self._readers.remove(live)
             self._engine.close(former)
             self.tables.leave(tables_of(former.shape.select))
-        self._follow(live, view)
+        self._readers.add(live, view)
         ops = difference(live.entries, buckets.entries)
         if ops:
             self._show(live, ops, self.version)
-        if live in self._views:
+        if live in self._readers:
             self._recomputed(live)
         self._renewals.discard(live)  # after its rows have changed: until then nobody takes them for those of now
         self._tell()
@@ -218,7 +207,11 @@ class LiveServer:
             with self.lock:
                 if live in self._renewals:
                     _log.error("live query: its rows could not be computed anew: %s", error)
-                    self._end(live, _shown(error))
+                    self._end(live, as_shown(error))
+
+    def _all(self) -> list[LiveView]:
+        """All open queries, also those that have no rows yet since all began anew."""
+        return [*self._readers, *(live for live in self._renewals if live not in self._readers)]
 
     def check_settled(self, live: LiveView) -> None:
         """Raises: NotReadyError while its rows are computed anew, and are therefore of an earlier version."""
@@ -228,36 +221,19 @@ class LiveServer:
     def close(self, live: LiveView) -> None:
         """Keep it up to date no more."""
         self._renewals.discard(live)
-        if live in self._views:
-            self._engine.close(self._unfollow(live))
+        if live in self._readers:
+            self._engine.close(self._readers.remove(live))
         self.tables.leave(live.tables)
 
     def follow(self, follower: Follower) -> None:
         """Tell it of versions from now on. The caller holds the lock."""
         self._followers.append(follower)
 
-    def _follow(self, live: LiveView, view: View) -> None:
-        """From now on it gets the patches of a view."""
-        self._views[live] = live.view = view
-        self._lives.setdefault(view, {})[live] = None
-        if live.checks.every is not None:
-            self._checked[live] = None
-
     def _recomputed(self, live: LiveView) -> None:
         """Its rows were computed from the tables. From now on its actions are kept, where they are asked for."""
         if live.checks.actions is not None:
-            self._engine.log(self._views[live])
-            self._call(live, live._act, [Action("recompute")], self.version)
-
-    def _unfollow(self, live: LiveView) -> View:
-        """It gets no more patches; returns the view that it had."""
-        view = self._views.pop(live)
-        self._checked.pop(live, None)
-        lives = self._lives[view]
-        del lives[live]
-        if not lives:
-            del self._lives[view]
-        return view
+            self._engine.log(self._readers[live])
+            self._readers.call(live, live._act, [Action("recompute")], self.version)
 
     def check(self) -> None:
         """Raises: the error that ended all queries; NotReadyError once they were stopped."""
@@ -274,12 +250,12 @@ class LiveServer:
 
     def move_window(self, live: LiveView, skip: int, limit: int | None) -> None:
         """Show other rows of a view; from then on it is no longer shared with equal queries."""
-        if self._showing not in {None, live}:
+        if self._readers.called not in {None, live}:
             raise QueryError("window: the listener of another query moves it; its own one, or a thread, is needed")
         self.check_settled(live)
         live.select = replace(live.select, skip=skip, limit=limit)
         try:
-            own = self._engine.open(self._views[live].shape.select, max_rows=live.max_rows, shared=False)
+            own = self._engine.open(self._readers[live].shape.select, max_rows=live.max_rows, shared=False)
         except (NotReadyError, StateError):  # too few rows are kept, or the disk failed: they are read from the table
             self._renewals.add(live, frozen=True)
             return
@@ -291,24 +267,24 @@ class LiveServer:
             self._engine.close(own)
             self._renewals.add(live, frozen=True)
             return
-        self._engine.close(self._unfollow(live))
-        self._follow(live, own)
+        self._engine.close(self._readers.remove(live))
+        self._readers.add(live, own)
         if own.operator.failure is not None:
             self._end(live, own.operator.failure)
         elif ops:
             self._show(live, ops, self.version)
-        if live in self._views:
+        if live in self._readers:
             self._recomputed(live)
 
     def settle(self, live: LiveView) -> None:
         """Wait until the rows of a view are those of now; a listener does not. Raises: NotReadyError."""
-        if self._publisher != threading.get_ident():
+        if not self._readers.in_listener:
             self.wait(None, False, _PATIENCE_S, live)
 
     def explain(self, live: LiveView) -> QueryPlan:
         """The plan of an open view. Raises: NotReadyError."""
         self.check_settled(live)
-        return explain(self._views[live])
+        return explain(self._readers[live])
 
     def wait(self, at_least: Any, exact: bool, timeout_s: float, live: LiveView | None = None) -> Version:
         """Wait until all views, or the rows of this one, are of a version. Raises: NotReadyError."""
@@ -337,7 +313,7 @@ class LiveServer:
         if threading.current_thread() is not self._thread:
             self._thread.join()
         with self.lock:
-            lives = [*self._views, *(live for live in self._renewals if live not in self._views)]
+            lives = self._all()
             renewing = self._renewals.stop()
             self._moved.notify_all()
         if renewing is not None and renewing is not threading.current_thread():
@@ -372,13 +348,13 @@ class LiveServer:
         """A batch that could not be applied to its end: all queries begin anew; they end where that is too often."""
         if not self.restarts.admits(time.monotonic()):
             _log.error("live queries have ended, after %d new beginnings: %s", self.restarts.most, error)
-            self._fail(_shown(error))
+            self._fail(as_shown(error))
             return
         _log.error("live queries begin anew, as a change could not be applied", exc_info=error)
         self._begin_anew()
 
     def _begin_anew(self) -> None:
-        lives = [*self._views, *(live for live in self._renewals if live not in self._views)]
+        lives = self._all()
         self._forget_all()
         self._state = "unknown"
         for live in lives:
@@ -388,9 +364,7 @@ class LiveServer:
     def _forget_all(self) -> None:
         """Nothing of the operators is used again, perhaps in the middle of a batch."""
         self.tables.unload_all()
-        self._views.clear()
-        self._lives.clear()
-        self._checked.clear()
+        self._readers.clear()
 
     def _is_due(self) -> bool:
         """Whether there is a version that is not taken, or nothing to wait for. The caller holds the rows' lock."""
@@ -399,7 +373,7 @@ class LiveServer:
     def _fail(self, error: Exception, table: str | None = None) -> None:
         """End the queries that read a table, or all for good, with an error."""
         with self.lock:
-            for live in [*self._views, *(live for live in self._renewals if live not in self._views)]:
+            for live in self._all():
                 if table is None:
                     self._renewals.discard(live)
                     live._fail(error)
@@ -429,7 +403,7 @@ class LiveServer:
         state: Literal["unknown", "complete"] = "complete" if is_whole else "unknown"
         if state != self._state:
             self._state = state
-            for live in self._views:
+            for live in self._readers:
                 live.state = state
         self._moved.notify_all()
         for follower in self._followers:
@@ -441,9 +415,7 @@ class LiveServer:
         if deltas:
             self._renew_all(self._engine.spent)
         for view, ops in found:
-            for live in list(self._lives.get(view, ())):
-                if self._views.get(live) is not view:  # a listener has closed it, or moved its window
-                    continue
+            for live in self._readers.of(view):
                 if view.operator.failure is not None:
                     self._end(live, view.operator.failure)
                 else:
@@ -455,46 +427,28 @@ class LiveServer:
     def _renew_all(self, views: list[View]) -> None:
         """Open views anew, for whose windows too few rows are kept: the other rows are in the table."""
         for view in views:
-            for live in self._lives.get(view, ()):
+            for live in self._readers.of(view):
                 self._renewals.add(live, frozen=view.operator.is_short)
 
     def _tell_actions(self, version: Version) -> None:
         """Tell the actions of a batch to those that asked for them."""
         for view, actions in self._engine.actions.items():
-            for live in list(self._lives.get(view, ())):
-                if self._views.get(live) is view:
-                    self._call(live, live._act, actions, version)
+            for live in self._readers.of(view):
+                self._readers.call(live, live._act, actions, version)
 
     def _check_answers(self) -> None:
         """Compare rows with the answer from scratch, where that is asked for and due. One that differs ends."""
-        for live in list(self._checked):
+        for live in self._readers.checked():
             live.versions += 1
             if live.checks.every is not None and live.versions % live.checks.every == 0:
                 try:
-                    check_answer(live._plain_rows(), self._views[live].shape.select, self._engine.tables, self.version)
+                    check_answer(
+                        live._plain_rows(), self._readers[live].shape.select, self._engine.tables, self.version
+                    )
                 except QueryError as error:
                     _log.error("live query: %s", error)
                     self._end(live, error)
 
     def _show(self, live: LiveView, ops: list[Op], version: Version) -> None:
         """Give a view its patch."""
-        self._call(live, live._take, ops, version)
-
-    def _call(self, live: LiveView, function: Callable[[Any, Version], None], found: Any, version: Version) -> None:
-        """Call listeners of a view. One whose listener fails ends."""
-        outer = self._publisher, self._showing
-        self._publisher, self._showing = threading.get_ident(), live
-        try:
-            function(found, version)
-        except Exception as error:
-            _log.error("live query: it has ended, and others go on", exc_info=error)
-            live._fail(_shown(error, "live query: its patch failed"))
-        finally:
-            self._publisher, self._showing = outer
-        if live.error is not None:
-            self.close(live)
-
-
-def _shown(error: Exception, where: str = "live queries") -> Exception:
-    """An error as readers get it."""
-    return error if isinstance(error, EddyError) else QueryError(f"{where}: {error!r}")
+        self._readers.call(live, live._take, ops, version)

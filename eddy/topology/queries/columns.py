@@ -31,6 +31,7 @@ __all__ = [
     "Measure",
     "RowProxy",
     "condition_of",
+    "is_text",
 ]
 
 _OPPOSITE: dict[Operator, Operator] = {}
@@ -190,6 +191,8 @@ class Described:
         table = self._select.table.name
         if not isinstance(name, str):
             raise QueryBuildError(f"table '{table}': {name!r} names no column; a string is needed")
+        if not is_text(name):
+            raise QueryBuildError(f"table '{table}': {name!r} has a lone surrogate, and no column has; {_TEXT}")
         if self._columns is not None and name not in self._columns:
             known = ", ".join(sorted(self._columns))
             raise QueryBuildError(f"table '{table}': there is no column '{name}'; one of {known} is needed")
@@ -266,6 +269,9 @@ def condition_of(found: Any, where: str) -> Expression:
 
 
 def _check_constant(column: Column, op: Operator, value: Any) -> None:
+    for each in value if op == "in" else (value,):
+        if isinstance(each, str) and not is_text(each):
+            raise QueryBuildError(f"column {column}: {op} takes {each!r}, which has a lone surrogate; {_TEXT}")
     if op in {"like", "ilike"}:
         if not isinstance(value, str):
             raise QueryBuildError(f"column {column}: {op} takes {value!r}; a pattern, which is a string, is needed")
@@ -279,3 +285,15 @@ def _check_constant(column: Column, op: Operator, value: Any) -> None:
             )
         if type(each) is float and not math.isfinite(each):
             raise QueryBuildError(f"column {column}: {op} takes {each!r}; a finite number is needed")
+
+
+_TEXT = "a string that UTF-8 can have is needed"
+
+
+def is_text(value: str) -> bool:
+    """Whether UTF-8 has a string: it has no lone surrogate."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,15 +1,17 @@
 """A process is found again by its lock, and no other one is ever taken for it."""
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from eddy.connectors.broker.process import LOG, PID, claimed, gone, held, launch, process_id, send_signal
+from eddy.connectors.broker.process import LOCK, LOG, PID, claimed, gone, held, launch, process_id, send_signal
 from tests.waiting import wait_for
 
 PATIENCE_S = 60.0
@@ -50,6 +52,23 @@ def test_two_do_not_run_in_one_folder(tmp_path: Path, sleeper: int) -> None:
     with claimed(tmp_path) as lock:
         assert lock is None
     assert process_id(tmp_path) == sleeper
+
+
+def test_lock_that_is_only_looked_at_is_claimed_a_moment_later(tmp_path: Path) -> None:
+    """Two starts look whether one runs; then both would find the lock taken, and neither would start it."""
+    looking = os.open(tmp_path / LOCK, os.O_RDONLY | os.O_CREAT)
+    fcntl.flock(looking, fcntl.LOCK_SH)
+    looked = threading.Timer(0.05, os.close, [looking])
+    looked.start()
+    with claimed(tmp_path) as lock:
+        assert lock is not None
+    looked.join()
+
+
+def test_folder_that_was_removed_is_made_for_the_lock(tmp_path: Path) -> None:
+    with claimed(tmp_path / "gone") as lock:
+        assert lock is not None
+        assert held(tmp_path / "gone")
 
 
 def test_lock_that_was_not_handed_down_is_let_go(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Requests that make no sense, and clients that ask for too much or take nothing: clear errors, nobody disturbed."""
 
+import http.client
 import json
 import socket
 import threading
@@ -198,7 +199,7 @@ def test_large_rows_come_in_pages_and_disconnects_in_their_middle_leave_nothing(
     publisher, live = site.publisher, site.live
     wait_for(lambda: live.quota.streams == 0 and publisher.queries == 0, PATIENCE_S)
     server = site.server.views.live_server()
-    assert not server._views
+    assert not server._readers
     assert len(server._engine) == 0
     assert not live._streams
     assert not live.quota._queries
@@ -275,6 +276,15 @@ def test_body_that_never_ends_is_refused(site: Site, monkeypatch: pytest.MonkeyP
     assert client.post(close=["x" * 200] * 10)[0] == 413
 
 
+def test_body_that_is_not_utf8_is_refused(site: Site) -> None:
+    client = site.client(asked("t", "tree"))
+    client.until(lambda: "t" in client.whole)
+    with closing(http.client.HTTPConnection("127.0.0.1", site.server.port, timeout=PATIENCE_S)) as connection:
+        connection.request("POST", f"/v1/live/{client.stream}", b'{"close":["\xed\xa0\x80"]}')
+        answer = connection.getresponse()
+        assert (answer.status, json.loads(answer.read())["code"]) == (400, "QUERY_ARGUMENT")
+
+
 def test_value_that_json_cannot_show_ends_its_query_alone() -> None:
     def encode(value: dict[str, str]) -> bytes:
         return value["text"].encode("utf-8", "surrogatepass")
@@ -307,3 +317,6 @@ def test_value_that_json_cannot_show_ends_its_query_alone() -> None:
         produce(log, "plain", {"a": b"{}"})
         client.until(lambda: client.rows("plain") == [{"key": "a"}])
         assert (client.errors.keys(), server.views.failure) == ({"odd", "again"}, None)
+        page = fetch(server.port, "/v1/queries/rows?table=odd")
+        assert (page.status, page.json["code"]) == (400, "QUERY")
+        assert "key 'a' has a string with a lone surrogate" in page.text

@@ -573,7 +573,7 @@ def test_cancelled_readers_and_openers_leave_nothing(loaded: Loaded) -> None:
             assert opening.cancelled()
 
     asyncio.run(follow())  # it waits for the threads
-    assert (list(loaded.server._views), len(loaded.server._engine)) == ([], 0)
+    assert (list(loaded.server._readers), len(loaded.server._engine)) == ([], 0)
 
 
 def test_reader_whose_loop_has_closed_disturbs_nobody(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -646,7 +646,17 @@ class Box:
 
 
 def box(data: bytes) -> Any:
-    return Box() if data == b"box" else {"text": data.decode("utf-8", "surrogatepass")}
+    if data == b"box":
+        return Box()
+    text = data.decode("utf-8", "surrogatepass")
+    return {"text": [{text: 1}] if text.startswith("deep") else text}
+
+
+def unboxed(value: Any) -> bytes:
+    if isinstance(value, Box):
+        return b"box"
+    text = value["text"]
+    return (text if isinstance(text, str) else next(iter(text[0]))).encode("utf-8", "surrogatepass")
 
 
 @pytest.mark.parametrize(
@@ -654,26 +664,41 @@ def box(data: bytes) -> Any:
     [
         (b'{"a":' * 450 + b"1" + b"}" * 450, "key 'bad' is nested more than 200 levels deep"),
         (b"box", "cannot be a row"),
+        (b"\xed\xa0\x80", "key 'bad' has a string with a lone surrogate"),
+        (b"deep\xed\xa0\x80", "key 'bad' has a string with a lone surrogate"),
     ],
-    ids=["deep", "object"],
+    ids=["levels", "object", "surrogate", "surrogate-below"],
 )
-def test_row_that_queries_cannot_have_ends_those_of_its_table_until_it_is_gone(poison: bytes, why: str) -> None:
-    serde = eddy.Json() if poison != b"box" else eddy.Serde("boxes", lambda value: b"box", box)
+@pytest.mark.parametrize("table_rows", [1, 100], ids=["disk", "memory"])
+def test_row_that_queries_cannot_have_ends_those_of_its_table_until_it_is_gone(
+    poison: bytes, why: str, table_rows: int
+) -> None:
+    is_json = poison.startswith(b"{")
+    serde, good = (eddy.Json(), b"{}") if is_json else (eddy.Serde("boxes", unboxed, box), b"good")
     topology = eddy.Topology(f"app{uuid.uuid4().hex[:8]}")
     topology.table("others", key=eddy.String, value=eddy.Json())
     topology.table("docs", key=eddy.String, value=serde)
     docs, others = (eddy.live_table(name, key="id") for name in ("docs", "others"))
     with closing(eddy.open_log()) as log:
         eddy.create_topics(topology, log)
-        with eddy.run(topology, log), eddy.views(topology, log) as views, views.live(others) as other:
-            view = views.live(docs).open()
+        with (
+            eddy.run(topology, log),
+            eddy.views(topology, log, table_rows=table_rows) as views,
+            views.live(others) as other,
+        ):
+            other.wait(produce(log, "docs", dict.fromkeys("abc", good)), exact=True, timeout_s=PATIENCE_S)
+            query = docs.where(lambda row: ~others.where(others.id == row.text).exists()).nest(
+                same=lambda row: docs.where(docs.text == row.text)
+            )
+            view = views.live(query).open()
+            assert (len(view.rows), view._server.tables._is_stored("docs")) == (3, table_rows < 3)
             produce(log, "docs", {"bad": poison})
             with pytest.raises(eddy.QueryError, match=why):
                 view.next(PATIENCE_S)
             with pytest.raises(eddy.QueryError, match=why):
-                views.read(docs)
+                views.read(query)
             other.wait(produce(log, "docs", {"bad": None}), exact=True, timeout_s=PATIENCE_S)
-            assert views.read(docs) == []
+            assert len(views.read(query)) == 3
             other.wait(produce(log, "others", {"a": b"{}"}), exact=True, timeout_s=PATIENCE_S)
             assert (other.rows, views.failure) == ([{"id": "a"}], None)
 

@@ -1,0 +1,40 @@
+"""A worker's failed attempts: what is known of them, and which errors the next step may retry after."""
+
+from dataclasses import dataclass
+from typing import Self
+
+from eddy.errors import ConnectorError, FencedError, IndeterminateCommitError, SlotTakenError
+
+__all__ = ["Trouble", "is_unknown", "may_retry"]
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Consecutive failed attempts that are retried.
+
+    Args:
+        since: the clock's time of the first one.
+        error: the last one's error as text.
+        fenced: whether another worker had taken over at one of them.
+        owing: whether records were computed and not committed, so that only their commit ends the trouble.
+    """
+
+    since: float
+    error: str = ""
+    fenced: bool = False
+    owing: bool = False
+
+    def after(self, error: ConnectorError, computed: bool) -> Self:
+        """The same after one more failed attempt, which had computed its records, or had not."""
+        fenced = isinstance(error, FencedError)
+        return type(self)(self.since, str(error), self.fenced or fenced, self.owing or computed)
+
+
+def is_unknown(error: ConnectorError) -> bool:
+    """Whether the log may hold the transaction or not, or another worker's: memory may differ from it."""
+    return isinstance(error, FencedError | IndeterminateCommitError)
+
+
+def may_retry(error: ConnectorError) -> bool:
+    """Whether a later attempt may succeed."""
+    return not isinstance(error, SlotTakenError) and (is_unknown(error) or error.retriable)

@@ -1,0 +1,98 @@
+"""The directory of a store, as files: whether it is eddy's, the lock on it, and its removal.
+
+This is looked at without RocksDB, which writes to any directory it opens, even to read (docs/adr/0022).
+
+Invariant: files of other programs are never changed or removed, also where one of them is named LOCK.
+"""
+
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+from eddy.errors import StateError
+from eddy.state.directory_lock import LOCK, DirectoryLock
+from eddy.state.refusals import foreign_files
+
+__all__ = ["CONFIG", "is_new", "lock", "remove_store"]
+
+CONFIG = "rocksdict-config.json"
+"""The file by which a directory is known as eddy's: rocksdict's, of raw bytes, written before all others."""
+
+
+def lock(path: Path) -> DirectoryLock:
+    """The lock on `path`, which is made if it is missing. Where others may be at work, the contents are not checked.
+
+    Raises: StateInUseError; StateError if it holds files not made by eddy; OSError.
+    """
+    names = _names_in(path)
+    if LOCK not in names:
+        _check(path, names)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):  # it may be gone again already; then it is in use
+        path.mkdir()
+    return DirectoryLock(path)
+
+
+def is_new(path: Path) -> bool:
+    """Whether `path` is missing, empty, or was left by a crash before anything was written.
+
+    Raises: StateError if it holds files not made by eddy.
+    """
+    return _check(path, _names_in(path))
+
+
+def _check(path: Path, names: list[str]) -> bool:
+    """The same, of a directory that has these names."""
+    if not names or names == [LOCK]:
+        return True
+    config = path / CONFIG
+    if config.is_file() and b'"raw_mode":false' not in config.read_bytes():
+        return "CURRENT" not in names and not any(name.endswith(".sst") for name in names)
+    raise foreign_files(path, names)
+
+
+def remove_store(path: Path) -> None:
+    """Delete the directory of a store, even a damaged one; if there is none, do nothing.
+
+    Raises: StateInUseError if a process has it open; StateError if it holds other files, or cannot be removed.
+    """
+    try:
+        if path.exists():
+            held = lock(path)
+            try:
+                is_new(path)  # refuses files of others: a file LOCK is not eddy's alone
+                _remove_files(path)
+            finally:
+                held.release()
+    except OSError as error:
+        raise StateError(
+            f"state {str(path)!r}: cannot be removed ({error}); a directory that this user may delete is needed. "
+            "Check the permissions."
+        ) from error
+
+
+def _remove_files(path: Path) -> None:
+    """Remove a locked directory.
+
+    LOCK is removed last: without it another process could begin a store there. Before it the file by which the
+    directory is known as eddy's: what a crash leaves can be removed later.
+    """
+    for entry in path.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        elif entry.name not in (LOCK, CONFIG):
+            entry.unlink()
+    (path / CONFIG).unlink(missing_ok=True)
+    (path / LOCK).unlink()
+    with suppress(OSError):  # somebody else has begun one, now that there is nothing
+        path.rmdir()
+
+
+def _names_in(path: Path) -> list[str]:
+    """The names in a directory, none if there is no directory. Raises: StateError if there is something else."""
+    try:
+        return sorted(entry.name for entry in path.iterdir())  # one look: a later one may find others
+    except FileNotFoundError:
+        return []
+    except NotADirectoryError:
+        raise foreign_files(path, [path.name]) from None

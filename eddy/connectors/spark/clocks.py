@@ -96,7 +96,7 @@ def latest_times(
 
 @dataclass(frozen=True)
 class _LatestTimes:
-    """`RECORDS` → the latest time of each partition in a task."""
+    """Columns `p k t` of `RECORDS` → the latest time of each partition in a task."""
 
     count: int
     partitioner: Partitioner
@@ -109,7 +109,8 @@ class _LatestTimes:
 
 def event_times_of(frames: Frames, records: DataFrame, count: int, partitioner: Partitioner) -> list[int]:
     """The event time of each partition after these records. Raises: DataError; ConnectorError."""
-    times = frames.through(records.where("bad IS NULL"), _LatestTimes(count, partitioner), _TIMES)
+    places = records.where("bad IS NULL").select("p", "k", "t")
+    times = frames.through(places, _LatestTimes(count, partitioner), _TIMES)
     with spark_errors():
         latest = {row["p"]: row["t"] for row in times.groupBy("p").agg(f.max("t").alias("t")).collect()}
     return [latest.get(partition, -1) for partition in range(count)]
@@ -136,4 +137,5 @@ class Living:
             homes = [0] * len(dues)
             if count > 1:
                 homes = [self.partitioner(key, count) for key in batch.column("k").to_pylist()]
-            yield batch.filter(pa.array([due > self.clocks[home] for due, home in zip(dues, homes, strict=True)]))
+            there = [due > self.clocks[home] for due, home in zip(dues, homes, strict=True)]
+            yield batch.filter(pa.array(there, pa.bool_()))

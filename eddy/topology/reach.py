@@ -57,7 +57,7 @@ def recursive_fixpoint(
     of = node or edges._node.key or Native
     if cycle_policy == "allow-paths":
         _check_paths(where, weight=weight, max_nodes=max_nodes)
-        return _paths(builder, roots, edges, expand, name, max_depth, limit or _LIMIT, of, on_limit)
+        return _paths(roots, edges, expand, name, max_depth, limit or _LIMIT, of, on_limit)
     if weight is not None and limit is not None:
         raise TopologyError(
             f"{where}: limit= counts links, and with weights a depth is a distance; "
@@ -130,7 +130,6 @@ def _check_functions(where: str, parameters: tuple[str, ...], **functions: Any) 
 
 
 def _paths(
-    builder: Builder,
     roots: Relation[Any, Any],
     edges: Any,
     expand: Callable[[Any, Any], Iterable[Any]] | None,

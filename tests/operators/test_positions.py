@@ -38,6 +38,13 @@ def test_they_are_those_of_a_sorted_list(begun: set[int], turned: list[int], run
             assert found.at(begin) == (expected[begin] if begin < len(expected) else None)
             for end in range(len(expected) + 2):
                 assert found.between(begin, end) == expected[begin:end]
+                one = found.run_with(begin, end)
+                assert (one is not None) or len(found._runs) > 1
+                if one is not None:
+                    listed, first = one
+                    assert listed == expected[first : first + len(listed)]
+                    assert expected[begin:end] == listed[max(0, begin - first) : max(0, end - first)]
+                    assert first <= begin
 
 
 def test_runs_are_split_and_joined() -> None:

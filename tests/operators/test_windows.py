@@ -16,7 +16,7 @@ changes = st.dictionaries(numbers, st.none() | numbers, max_size=4)
 
 
 def position(place: int, key: int = 0) -> bytes:
-    return b"%02d %02d" % (place, key)
+    return b"%02d %02d\x03" % (place, key)
 
 
 bounds = st.builds(Bounds, st.none() | numbers.map(position), st.booleans(), st.integers(0, 4), limits)
@@ -26,7 +26,7 @@ class Told:
     """An owner that notes what it is told."""
 
     def __init__(self) -> None:
-        self.delta = WindowDelta([], [], [])
+        self.delta = WindowDelta()
 
     def told(self, delta: WindowDelta, schedule: Any) -> None:
         self.delta = delta
@@ -43,9 +43,12 @@ def shown(bounds: Bounds, places: list[bytes]) -> list[bytes]:
 
 
 def difference(before: list[bytes], after: list[bytes], changed: list[bytes]) -> WindowDelta:
+    left = {each[-3:]: (index, each) for index, each in enumerate(before) if each not in after}
+    entered = {each[-3:]: (index, each) for index, each in enumerate(after) if each not in before}
     return WindowDelta(
-        [(index, each) for index, each in enumerate(before) if each not in after],
-        [(index, each) for index, each in enumerate(after) if each not in before],
+        [found for key, found in left.items() if key not in entered],
+        [found for key, found in entered.items() if key not in left],
+        [(left[key][0], *found) for key, found in entered.items() if key in left],
         sorted((after.index(each), each) for each in changed if each in before and each in after),
     )
 
@@ -77,7 +80,7 @@ def test_they_are_told_of_the_difference(
                     places[key] = new
                     changed += [new] if new == old else []
             for owner in owners:
-                owner.delta = WindowDelta([], [], [])
+                owner.delta = WindowDelta()
             if delta:
                 bucket.tell(delta, lambda operator: None)
             for each, owner, window, rows_before in zip(bounds, owners, windows, before, strict=True):
@@ -97,6 +100,6 @@ def test_a_change_beyond_all_windows_is_told_to_none(monkeypatch: pytest.MonkeyP
     assert not delta
     bucket.change(None, position(29), delta)
     steps: list[Window] = []
-    monkeypatch.setattr(Window, "step", lambda self, delta: steps.append(self) or WindowDelta([], [], []))
+    monkeypatch.setattr(Window, "step", lambda self, delta: steps.append(self) or WindowDelta())
     bucket.tell(delta, lambda operator: None)
     assert [window.bounds.skip for window in steps] == [1], "the first two rows are before the change"

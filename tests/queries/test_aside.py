@@ -22,12 +22,8 @@ def shown(view: View, buckets: Buckets) -> Any:
     return canonical(nested(buckets.entries, view.shape, view.operator.root.id))
 
 
-@pytest.mark.parametrize("seed", range(80))
-def test_view_is_the_naive_answer_after_it_has_joined(seed: int) -> None:
-    draw = random.Random(seed)
-    rig = Rig(KEYS, {name: [random_row(draw, name) for _ in range(20)] for name in KEYS})
-    query = random_query(draw)
-    others = [rig.follow(each) for each in draw.sample([query, random_query(draw), random_query(draw)], 2)]
+def join_while_rows_change(draw: random.Random, rig: Rig, query: eddy.Query[Any]) -> tuple[View, Buckets]:
+    """Begin a query aside, with changes of rows at each of its steps. Returns its view, and its rows so far."""
     aside = Aside(rig.engine, query.syntax)
     rig.apply(random_changes(draw, rig.rows(), draw.randrange(4)))
     view, buckets = aside.open(1_000_000), Buckets()
@@ -37,6 +33,16 @@ def test_view_is_the_naive_answer_after_it_has_joined(seed: int) -> None:
     buckets.apply(aside.join())
     aside.close()
     assert shown(view, buckets) == canonical(evaluate(query.syntax, rig.rows()))
+    return view, buckets
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_view_is_the_naive_answer_after_it_has_joined(seed: int) -> None:
+    draw = random.Random(seed)
+    rig = Rig(KEYS, {name: [random_row(draw, name) for _ in range(20)] for name in KEYS})
+    query = random_query(draw)
+    others = [rig.follow(each) for each in draw.sample([query, random_query(draw), random_query(draw)], 2)]
+    view, buckets = join_while_rows_change(draw, rig, query)
     later = rig.follow(query)  # shares its operators
     for _ in range(5):
         buckets.apply(rig.apply(random_changes(draw, rig.rows(), 3)).get(view, []))

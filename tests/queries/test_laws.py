@@ -75,11 +75,13 @@ def calls(function: Callable[[], object]) -> int:
         count += event in {"call", "c_call"}
 
     outer = sys.getprofile()
+    gc.disable()  # whose callbacks would count, whenever it has its turn
     sys.setprofile(counted)
     try:
         function()
     finally:
         sys.setprofile(outer)
+        gc.enable()
     return count
 
 

@@ -14,7 +14,6 @@ import pytest
 import eddy
 from eddy.errors import StateError
 from eddy.operators.views import stored_map, stored_order
-from eddy.operators.views.patch import Buckets
 from eddy.operators.views.stored_map import StoredMap
 from eddy.operators.views.stored_order import StoredOrdered
 from eddy.operators.views.values import flat_key
@@ -26,7 +25,7 @@ from tests.queries import test_conformance
 from tests.queries.cases import CASES
 from tests.queries.random_queries import KEYS, items, nodes, parts, random_changes, random_query, random_row
 from tests.queries.rig import Followed, Rig
-from tests.queries.test_aside import shown
+from tests.queries.test_aside import join_while_rows_change, shown
 from tests.queries.test_laws import follow_to_the_end
 from tests.queries.test_random import canonical, check
 from tests.seeds import of_today
@@ -144,14 +143,7 @@ def begin_aside(seed: int, some_spaces: Spaces) -> None:
     query = random_query(draw)
     for each in draw.sample([query, random_query(draw), random_query(draw)], 2):
         rig.follow(each)
-    aside = Aside(rig.engine, query.syntax)
-    rig.apply(random_changes(draw, rig.rows(), draw.randrange(4)))
-    view, buckets = aside.open(1_000_000), Buckets()
-    buckets.apply(view.operator.snapshot())
-    for _ in range(draw.randrange(3)):
-        rig.apply(random_changes(draw, rig.rows(), 2))
-    buckets.apply(aside.join())
-    aside.close()
+    view, buckets = join_while_rows_change(draw, rig, query)
     later = rig.follow(query)
     for _ in range(5):
         buckets.apply(rig.apply(random_changes(draw, rig.rows(), 3)).get(view, []))

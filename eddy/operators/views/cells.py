@@ -10,7 +10,7 @@ from typing import Any
 __all__ = ["cell_bytes", "cell_of"]
 
 _VERSION = 2
-"""Of `marshal`: later ones look for objects that occur twice, and find few in a row."""
+"""The version of `marshal`'s format. Later ones look for objects that occur twice, of which a row has few."""
 _WRAPPED = b"\x00"
 """Begins data with decimals, which `marshal` has not. None of its own begins so."""
 

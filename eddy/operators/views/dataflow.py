@@ -75,8 +75,8 @@ class TableRows(Operator):
     def take(self, delta: Mapping[Flat, Row | None]) -> None:
         """Apply a delta. Rows that stay as they are make no change."""
         rows, out, self._olds = self.rows, self.out, None
-        if isinstance(rows, StoredMap):
-            rows.fetch(delta)
+        if self.spaces is not None:
+            self.stored.fetch(delta)
         for key, new in delta.items():
             old = rows.get(key)
             if old == new and same_row(old, new):
@@ -203,6 +203,10 @@ class Dataflow:
             operator.is_scheduled = False
             operator.step(schedule)
             called.append(operator)
+            while operator.out and not queue and len(operator.dependents) == 1:  # the next one, without the queue
+                (operator,) = operator.dependents
+                operator.step(schedule)
+                called.append(operator)
             if operator.out:
                 for dependent in operator.dependents:
                     if not dependent.is_scheduled:

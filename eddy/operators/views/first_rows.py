@@ -67,10 +67,11 @@ class FirstRows(Ordered):
     ) -> None:
         Operator.__init__(self, [table])
         assert bounds.limit is not None
+        assert bounds.needed is not None
         self.source = self.table = table
         self._test, self._order, self._from = test, order_of(order), bounds.start
         self.position = order_key(order, flat_key(key_columns))
-        self.needed = _needed(bounds)
+        self.needed = bounds.needed
         self.scanned = 0
         found = heapq.nsmallest(self.needed + _MOST_SLACK + 1, self._passing(table.scan()))
         self._slack = slack_of(bounds.limit, self.scanned)
@@ -106,7 +107,7 @@ class FirstRows(Ordered):
 
     def covers(self, bounds: Bounds) -> bool:
         """Whether these rows are enough for a window that is moved."""
-        return bounds.limit is not None and _needed(bounds) <= self.needed and not self.is_spent
+        return bounds.needed is not None and bounds.needed <= self.needed and not self.is_spent
 
     def open(self, values: Flat, bounds: Bounds, owner: Owner) -> Window:
         """A window that is told of changes until it is closed. The values are part of the test."""
@@ -173,9 +174,3 @@ class FirstRows(Ordered):
                 self.bucket.remove(position)
                 del self._kept[key_of(position)]
             self._end = self.bucket.at(self._size - 1)
-
-
-def _needed(bounds: Bounds) -> int:
-    """The rows that a window needs: with that at its start, which it may leave out."""
-    assert bounds.limit is not None
-    return bounds.skip + bounds.limit + (bounds.start is not None and not bounds.inclusive)

@@ -21,9 +21,9 @@ MINUS, PLUS = 5, 6
 EXACT = 2**53
 """All integers up to here are floats."""
 WHOLE = 0x80
-"""There is no remainder."""
+"""The byte of a number that is equal to its float: no remainder follows."""
 INVERTED = bytes(range(255, -1, -1))
-"""All bits of each byte, for `bytes.translate`."""
+"""A table for `bytes.translate` that inverts all bits, for descending orders."""
 
 _LESS, _MORE = 0x7F, 0x81
 _MOST = sys.float_info.max

@@ -12,7 +12,6 @@ So a subtree that moves within a batch stays: its top gets a route before it los
 Cost: of a move O(depth), of a removal O(rows that go).
 """
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -21,6 +20,7 @@ import msgspec
 from eddy.errors import QueryError
 from eddy.operators.views.action import Action, ActionName
 from eddy.operators.views.dataflow import Operator, Schedule
+from eddy.operators.views.moves import moves
 from eddy.operators.views.ordered import Ordered
 from eddy.operators.views.patch import Drop, Insert, Move, Op, Remove, Set
 from eddy.operators.views.values import EMPTY, Flat, Row, join_key, key_of, plain, same_row, values_of
@@ -180,12 +180,9 @@ class ViewOperator(Operator):
         gone: list[tuple[Bucket, Row]] = []
         bound = self.rows + self._held + self.max_rows  # those that go are still counted when others come
         for bucket, delta in pending:
-            if delta.left or delta.entered:
-                self._show_moved(bucket, delta, gone)
-            elif self.actions is not None:
-                self._note(bucket, (), (), (), delta)
-            for index, position in delta.changed:
-                self._set(bucket, index, position, gone)
+            if self.actions is not None:
+                self._note(bucket, delta)
+            self._show(bucket, delta, gone)
         is_whole = not self._news or self._route_news(bound)
         for bucket, row in gone:
             self._unroute(bucket, row)
@@ -215,48 +212,28 @@ class ViewOperator(Operator):
         if self.actions:
             self.actions = []
 
-    def _show_moved(self, bucket: Bucket, delta: WindowDelta, gone: list[tuple[Bucket, Row]]) -> None:
-        """The patch of rows that left or entered one window; those that did both are moved, and perhaps set.
-
-        Routes that come are made at once, those that go are added to `gone`.
-        """
-        ops = self.ops
-        left: dict[Flat, tuple[int, Flat]] = {}
-        for each in delta.left:
-            left[key_of(each[1])] = each
-        stayed: list[tuple[int, int, Flat]] = []
-        come: list[tuple[int, Flat]] = []
-        for index, position in delta.entered:
-            before = left.pop(key_of(position), None) if left else None
-            if before is None:
-                come.append((index, position))
-            else:
-                stayed.append((before[0], index, position))
-        self.rows += len(delta.entered) - len(delta.left)
-        if self.actions is not None:
-            self._note(bucket, left, stayed, come, delta)
-        for index, _ in left.values():
+    def _show(self, bucket: Bucket, delta: WindowDelta, gone: list[tuple[Bucket, Row]]) -> None:
+        """The patch of one window's changes. Routes that come are made at once, those that go are added to `gone`."""
+        ops, level = self.ops, bucket.level
+        for index, position in delta.left:
+            self.rows -= 1
             ops.append(Remove(bucket.id, index))
-        level = bucket.level
-        for index, position in come:
-            row = level.ordered.row(position)
-            ops.append(Insert(bucket.id, index, level.shown(row), self._routed(bucket, row)))
-        if stayed:
-            ops += [Move(bucket.id, before, index) for before, index in _moves(stayed, delta)]
-            for _, index, position in stayed:
-                self._set(bucket, index, position, gone)
-        if level.nests:
-            for _, position in left.values():
+            if level.nests:
                 gone.append((bucket, level.ordered.was(position)))
+        for index, position in delta.entered:
+            self.rows += 1
+            row = level.ordered.row(position)
+            shown = row if level.columns is None else level.shown(row)
+            ops.append(Insert(bucket.id, index, shown, self._routed(bucket, row) if level.nests else {}))
+        if delta.stayed:
+            for before, index, _ in moves(delta):
+                ops.append(Move(bucket.id, before, index))
+            for _, index, position in delta.stayed:
+                self._set(bucket, index, position, gone)
+        for index, position in delta.changed:
+            self._set(bucket, index, position, gone)
 
-    def _note(
-        self,
-        bucket: Bucket,
-        left: Iterable[Flat],
-        stayed: Iterable[tuple[int, int, Flat]],
-        come: Iterable[tuple[int, Flat]],
-        delta: WindowDelta,
-    ) -> None:
+    def _note(self, bucket: Bucket, delta: WindowDelta) -> None:
         """Keep the actions of one window."""
         ordered, actions = bucket.level.ordered, self.actions
         assert actions is not None
@@ -265,20 +242,22 @@ class ViewOperator(Operator):
         def note(action: ActionName, key: Flat) -> None:
             actions.append(Action(action, table, values_of(key), bucket.id, key in changed))
 
-        for key in left:
-            note("remove", key)
-        for _, position in come:
+        for _, position in delta.left:
+            note("remove", key_of(position))
+        for _, position in delta.entered:
             note("insert", key_of(position))
-        for before, now, position in stayed:
+        for before, now, position in delta.stayed:
             note("update" if before == now else "move", key_of(position))
         for _, position in delta.changed:
             note("update", key_of(position))
 
     def _set(self, bucket: Bucket, index: int, position: Flat, gone: list[tuple[Bucket, Row]]) -> None:
         level = bucket.level
-        old, new = level.ordered.was(position), level.ordered.row(position)
-        if old is new:
+        new = level.ordered.row(position)
+        if level.columns is None and not level.nests:
+            self.ops.append(Set(bucket.id, index, new))
             return
+        old = level.ordered.was(position)
         below = self._routed(bucket, new) if level.nests else {}
         if level.nests:
             gone.append((bucket, old))
@@ -437,45 +416,6 @@ class ViewOperator(Operator):
         bucket.level.ordered.close(bucket.values, bucket.window)
         del self._buckets[id(bucket.level), bucket.values, bucket.levels]
         self.ops.append(Drop(bucket.id))
-
-
-def _moves(stayed: list[tuple[int, int, Flat]], delta: WindowDelta) -> list[tuple[int, int]]:
-    """Of rows that left and entered: (index before, index now) of those that have to be moved.
-
-    A row stays in place where as many untouched rows are ahead of it as before; of these, the longest run of rows that
-    keep their order among one another.
-    """
-    if len(delta.left) == len(delta.entered) == 1:
-        return [(before, now) for before, now, _ in stayed if before != now]
-    befores = [index for index, _ in delta.left]
-    nows = [index for index, _ in delta.entered]
-    steady = [
-        now
-        for before, now, _ in sorted(stayed)
-        if before - bisect_left(befores, before) == now - bisect_left(nows, now)
-    ]
-    in_place = set(_rising(steady) if len(steady) > 1 else steady)
-    return [(before, now) for before, now, _ in stayed if now not in in_place]
-
-
-def _rising(numbers: list[int]) -> list[int]:
-    """A longest rising subsequence of different numbers.
-
-    >>> _rising([3, 1, 2, 5, 4])
-    [1, 2, 4]
-    """
-    ends: list[int] = []  # the least number that ends a run of each length
-    previous: dict[int, int | None] = {}
-    for number in numbers:
-        at = bisect_left(ends, number)
-        previous[number] = ends[at - 1] if at else None
-        ends[at : at + 1] = [number]
-    run: list[int] = []
-    last = ends[-1] if ends else None
-    while last is not None:
-        run.append(last)
-        last = previous[last]
-    return run[::-1]
 
 
 def _id(level: Level, values: Flat, levels: Levels) -> str:

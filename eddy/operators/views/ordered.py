@@ -7,7 +7,7 @@ arrangement.
 Without columns there is one bucket, of the key `EMPTY`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from eddy.operators.views.dataflow import Operator, Schedule, TableRows
 from eddy.operators.views.filter import Filter, rows_of
@@ -49,7 +49,8 @@ class Ordered(Operator):
 
     def row(self, position: Flat) -> Row:
         """The row at a position, as it is now."""
-        return self.table.rows[key_of(position)]
+        size = position[-1]
+        return self.table.rows[position[-size:] if size else key_of(position)]
 
     def was(self, position: Flat) -> Row:
         """The row at a position, as it was before the batch."""
@@ -90,10 +91,25 @@ class Ordered(Operator):
 
     def step(self, schedule: Schedule) -> None:
         """Move positions, and tell the windows of buckets that changed."""
-        values_of, order_of = self._bucket, self._order
-        if values_of is None:
-            self._step_whole(schedule)
+        if self._bucket is not None:
+            self._step_buckets(self._bucket, schedule)
             return
+        order_of, delta, bucket = self._order, self._delta, self.buckets.get(EMPTY)
+        if bucket is None:
+            bucket = self._opened(EMPTY)
+        for key, old, new in self.source.out:
+            bucket.change(
+                None if old is None else order_of(old) + key, None if new is None else order_of(new) + key, delta
+            )
+        if delta.removed or delta.added or delta.changed:
+            self._delta = BucketDelta()
+            bucket.tell(delta, schedule)
+        if not bucket.windows:
+            self._close_if_empty(EMPTY, bucket)
+
+    def _step_buckets(self, values_of: Callable[[Row], Flat | None], schedule: Schedule) -> None:
+        """The same where rows are in buckets."""
+        order_of = self._order
         deltas: dict[SortedBucket, BucketDelta] = {}
         for key, old, new in self.source.out:
             one = None if old is None else values_of(old)
@@ -114,20 +130,6 @@ class Ordered(Operator):
         for bucket, delta in deltas.items():
             if delta:
                 bucket.tell(delta, schedule)
-
-    def _step_whole(self, schedule: Schedule) -> None:
-        """The same where all rows are in one bucket."""
-        order_of, bucket, delta = self._order, self._opened(EMPTY), self._delta
-        change = bucket.change
-        for key, old, new in self.source.out:
-            before = None if old is None else order_of(old) + key
-            after = None if new is None else order_of(new) + key
-            change(before, after, delta)
-        if delta.removed or delta.added or delta.changed:
-            self._delta = BucketDelta()
-            bucket.tell(delta, schedule)
-        if not bucket.windows:
-            self._close_if_empty(EMPTY, bucket)
 
 
 def _delta(deltas: dict[SortedBucket, BucketDelta], bucket: SortedBucket) -> BucketDelta:

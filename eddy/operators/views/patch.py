@@ -65,10 +65,6 @@ Entry = tuple[Row, dict[str, str | None]]
 """A row, and the buckets below it."""
 
 
-_Changes = tuple[dict[int, int | None], list[tuple[int, Entry]], list[Set]]
-"""Of one bucket: the indexes of rows that leave, with where they go, rows that arrive, and rows that are others."""
-
-
 class Buckets:
     """The buckets of a view, made of patches alone."""
 
@@ -77,30 +73,30 @@ class Buckets:
 
     def apply(self, ops: Iterable[Op]) -> None:
         """Apply one patch."""
-        changes: dict[str, _Changes] = {}
-        for op in ops:
-            bucket = op.bucket
-            if isinstance(op, Drop):
-                self.entries.pop(bucket, None)
-                continue
-            leaving, arriving, setting = changes.get(bucket) or changes.setdefault(bucket, ({}, [], []))
-            if isinstance(op, Insert):
-                arriving.append((op.index, (op.row, op.below)))
-            elif isinstance(op, Remove):
-                leaving[op.index] = None
-            elif isinstance(op, Set):
+        entries = self.entries
+        leaving: list[tuple[int, str, int | None]] = []
+        arriving: list[tuple[int, str, Entry]] = []
+        setting: list[Set] = []
+        for op in ops:  # of these classes `isinstance` takes three times as long as `type`
+            if type(op) is Insert:
+                arriving.append((op.index, op.bucket, (op.row, op.below)))
+            elif type(op) is Set:
                 setting.append(op)
+            elif type(op) is Remove:
+                leaving.append((op.index, op.bucket, None))
+            elif type(op) is Move:
+                leaving.append((op.before, op.bucket, op.index))
             else:
-                leaving[op.before] = op.index
-        for bucket, (leaving, arriving, setting) in changes.items():
-            entries = self.entries.setdefault(bucket, [])
-            for before in sorted(leaving, reverse=True):
-                entry, index = entries.pop(before), leaving[before]
-                if index is not None:
-                    arriving.append((index, entry))
-            if len(arriving) > 1:
-                arriving.sort(key=_place)
-            for index, entry in arriving:
-                entries.insert(index, entry)
-            for op in setting:
-                entries[op.index] = (op.row, op.below)
+                entries.pop(op.bucket, None)
+        if len(leaving) > 1:
+            leaving.sort(key=_place, reverse=True)
+        for before, bucket, index in leaving:
+            entry = entries[bucket].pop(before)
+            if index is not None:
+                arriving.append((index, bucket, entry))
+        if len(arriving) > 1:
+            arriving.sort(key=_place)
+        for index, bucket, entry in arriving:
+            entries.setdefault(bucket, []).insert(index, entry)
+        for op in setting:
+            entries[op.bucket][op.index] = (op.row, op.below)

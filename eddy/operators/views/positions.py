@@ -17,7 +17,7 @@ __all__ = ["Positions"]
 
 _RUN, _FEW = 1_024, 256
 _UNUSED: list[Any] = []
-"""The runs and ends where there is one run, and starts that are not known: never changed."""
+"""The value of `_runs` and `_ends` where there is one run, and of unknown `_starts`: never changed."""
 
 
 class Positions:
@@ -26,7 +26,7 @@ class Positions:
     __slots__ = ("_ends", "_runs", "_single", "_starts")
 
     def __init__(self, positions: list[Flat]) -> None:
-        """Of sorted positions, which may be changed from now on."""
+        """`positions` are sorted; the list is the object's own from now on, and may be changed."""
         self._single: list[Flat] | None = None
         self._runs: list[list[Flat]] = _UNUSED
         self._ends: list[Flat] = _UNUSED
@@ -44,7 +44,7 @@ class Positions:
         return self._single is None or bool(self._single)
 
     def add(self, position: Flat) -> None:
-        """Put it to its place."""
+        """Insert a position that is not there."""
         run, at = self._single, 0
         if run is None:
             self._starts = _UNUSED
@@ -55,7 +55,7 @@ class Positions:
             self._split(at)
 
     def remove(self, position: Flat) -> None:
-        """Take it away: it is there."""
+        """Remove a position that is there."""
         run = self._single
         if run is not None:
             del run[bisect_left(run, position)]
@@ -75,7 +75,7 @@ class Positions:
         self._ends.insert(at, run[_RUN - 1])
 
     def _join(self, at: int) -> None:
-        """With the next run, or the last one with that before it."""
+        """Join a run with the next one, or the last one with the run before it."""
         at = min(at, len(self._ends) - 1)
         del self._ends[at]
         run = self._runs[at] + self._runs[at + 1]
@@ -84,6 +84,21 @@ class Positions:
             self._split(at)
         elif not self._ends:
             self._runs, self._ends, self._single = _UNUSED, _UNUSED, run
+
+    def run_with(self, begin: int, end: int) -> tuple[list[Flat], int] | None:
+        """The run with the positions from index `begin` to before `end`, as far as there are any, and its own index.
+
+        It is not to be changed. None where they are in several runs.
+        """
+        if self._single is not None:
+            return self._single, 0
+        run = self._runs[0]
+        if end <= len(run):
+            return run, 0
+        starts = self._starts or self._counted()
+        at = bisect_right(starts, begin) - 1
+        run = self._runs[at]
+        return (run, starts[at]) if end <= starts[at] + len(run) or at == len(starts) - 1 else None
 
     def rank(self, position: Flat) -> int:
         """The number of positions before this one."""
@@ -99,7 +114,7 @@ class Positions:
         return self._starts
 
     def at(self, index: int) -> Flat | None:
-        """The position with so many before it; None where there are not as many."""
+        """The position at an index, None beyond the last one."""
         run = self._runs[0] if self._single is None else self._single
         if index >= len(run) and self._single is None:
             starts = self._starts or self._counted()

@@ -103,7 +103,7 @@ class StoredOrdered(Ordered):
 
     def open(self, values: Flat, bounds: Bounds, owner: Owner) -> Window:
         """A window that is told of changes until it is closed."""
-        needed = _needed(bounds)
+        needed = bounds.needed
         found = self._stretches.setdefault(values, [])
         for stretch in found:
             if stretch.start == bounds.start and stretch.serves(needed):
@@ -115,7 +115,7 @@ class StoredOrdered(Ordered):
 
     def _read(self, values: Flat, bounds: Bounds, most_rows: int) -> Stretch:
         """The positions that a window needs; of a window without a limit more than it may show, where there are."""
-        needed, most = _needed(bounds), bounds.skip + most_rows + 2
+        needed, most = bounds.needed, bounds.skip + most_rows + 2
         stretch = Stretch(values, bounds.start, most if needed is None else min(needed, most), [])
         self._extend(stretch, stretch.needed or 0, bounds.start or b"", after=False)
         if needed is None and stretch.end is None:
@@ -128,7 +128,7 @@ class StoredOrdered(Ordered):
         assert isinstance(stretch, Stretch)
         stretch.close(window)
         if stretch.windows:
-            needs = [_needed(each.bounds) for each in stretch.windows]
+            needs = [each.bounds.needed for each in stretch.windows]
             if None not in needs:
                 stretch.needed = max(need for need in needs if need is not None)
         else:
@@ -139,12 +139,12 @@ class StoredOrdered(Ordered):
 
     def covers(self, bounds: Bounds) -> bool:
         """Whether a window can be moved to these bounds without much reading."""
-        needed = _needed(bounds)
+        needed = bounds.needed
         return needed is not None and needed <= _MOVED
 
     def widen(self, window: Window, bounds: Bounds) -> None:
         """Read the positions that a window needs that will be moved."""
-        stretch, needed = window.bucket, _needed(bounds)
+        stretch, needed = window.bucket, bounds.needed
         assert isinstance(stretch, Stretch)
         if not _covers(stretch.needed, needed):
             stretch.needed = needed
@@ -205,13 +205,6 @@ class StoredOrdered(Ordered):
         for stretch in self._changed:
             stretch.trim()
         self._changed = {}
-
-
-def _needed(bounds: Bounds) -> int | None:
-    """The positions from its start on that a window needs; None for all."""
-    if bounds.limit is None:
-        return None
-    return bounds.skip + bounds.limit + (bounds.start is not None and not bounds.inclusive)
 
 
 def _covers(one: int | None, other: int | None) -> bool:

@@ -230,8 +230,8 @@ def _rising(column: str) -> Callable[[Row], Flat]:
 
     def position(row: Row) -> Flat:
         value = row.get(column)
-        if type(value) is float and value >= 0.0:
-            return _number(PLUS, value + 0.0, WHOLE)
+        if type(value) is float and value > 0.0:
+            return _number(PLUS, value, WHOLE)
         return flat(value)
 
     return position

@@ -15,9 +15,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
 from eddy.operators.views.dataflow import Schedule
 from eddy.operators.views.positions import Positions
-from eddy.operators.views.values import Flat
+from eddy.operators.views.values import Flat, key_of
 
 __all__ = ["Bounds", "BucketDelta", "Owner", "SortedBucket", "Window", "WindowDelta", "in_order"]
 
@@ -33,19 +35,23 @@ class Bounds:
     skip: int = 0
     limit: int | None = None
 
+    @property
+    def needed(self) -> int | None:
+        """The positions from its start on that a window needs, also one that it leaves out; None for all."""
+        if self.limit is None:
+            return None
+        return self.skip + self.limit + (self.start is not None and not self.inclusive)
 
-class BucketDelta:
+
+class BucketDelta(msgspec.Struct):
     """A bucket's changes: positions that go, that come, and whose row is another at the same position.
 
     Only those that matter to a window: up to the `edge` of the bucket.
     """
 
-    __slots__ = ("added", "changed", "removed")
-
-    def __init__(self) -> None:
-        self.removed: list[Flat] = []
-        self.added: list[Flat] = []
-        self.changed: list[Flat] = []
+    removed: list[Flat] = []
+    added: list[Flat] = []
+    changed: list[Flat] = []
 
     def __bool__(self) -> bool:
         return bool(self.removed or self.added or self.changed)
@@ -55,16 +61,19 @@ class BucketDelta:
         return min([*self.removed, *self.added, *self.changed])
 
 
-@dataclass(slots=True)
-class WindowDelta:
-    """Rows that left, with their index before; that entered, and that changed, with their index now."""
+class WindowDelta(msgspec.Struct):
+    """Rows that left, with their index before; that entered, and that changed at their positions, with their index now.
 
-    left: list[tuple[int, Flat]]
-    entered: list[tuple[int, Flat]]
-    changed: list[tuple[int, Flat]]
+    `stayed` are those whose position is another one: their index before and now, and the position now.
+    """
+
+    left: list[tuple[int, Flat]] = []
+    entered: list[tuple[int, Flat]] = []
+    stayed: list[tuple[int, int, Flat]] = []
+    changed: list[tuple[int, Flat]] = []
 
     def __bool__(self) -> bool:
-        return bool(self.left or self.entered or self.changed)
+        return bool(self.left or self.entered or self.stayed or self.changed)
 
 
 def in_order(positions: list[Flat]) -> list[Flat]:
@@ -90,7 +99,7 @@ class Owner(Protocol):
 
 
 _NO_WINDOWS: "dict[Window, None]" = {}
-"""That of all buckets without windows: never changed."""
+"""The windows of every bucket that has none: never changed."""
 
 
 class SortedBucket(Positions):
@@ -102,7 +111,7 @@ class SortedBucket(Positions):
     __slots__ = ("edge", "windows")
 
     def __init__(self, positions: list[Flat]) -> None:
-        """Of sorted positions."""
+        """`positions` are sorted."""
         super().__init__(positions)
         self.windows: dict[Window, None] = _NO_WINDOWS
         self.edge: Flat | None = b""
@@ -133,7 +142,7 @@ class SortedBucket(Positions):
         return window
 
     def close(self, window: "Window") -> None:
-        """Tell it of no more changes."""
+        """Tell a window of no more changes."""
         del self.windows[window]
         self.find_edge()
 
@@ -150,13 +159,16 @@ class SortedBucket(Positions):
 
     def tell(self, delta: BucketDelta, schedule: Schedule) -> None:
         """Tell the windows of changes."""
-        least = delta.least() if len(self.windows) > 1 else b""
-        for window in self.windows:
+        windows = self.windows
+        least = delta.least() if len(windows) > 1 else b""
+        for window in windows:
             if window.edge is None or window.edge >= least:
                 found = window.step(delta)
-                if found.left or found.entered or found.changed:
+                if found.left or found.entered or found.stayed or found.changed:
                     window.owner.told(found, schedule)
-        if delta.removed or delta.added:
+        if len(windows) == 1:
+            self.edge = window.edge
+        elif delta.removed or delta.added:
             self.find_edge()
 
 
@@ -196,20 +208,23 @@ class Window:
         self.bounds = bounds
         delta = self._moved([], [])
         self.bucket.find_edge()
-        return WindowDelta(*delta, [])
+        return WindowDelta(*delta)
 
     def step(self, delta: BucketDelta) -> WindowDelta:
         """The rows that left, entered and changed, now that the bucket has its delta."""
         lo, hi, removed, added, changed = self.lo, self.hi, delta.removed, delta.added, delta.changed
         if not removed and not added:
-            return WindowDelta([], [], self._changed(changed))
+            return WindowDelta(changed=self._changed(changed))
         is_one = len(removed) < 2 and len(added) < 2 and self.bounds.start is None and self.size
-        left, entered = self._one_moved(removed, added) if is_one else self._moved(sorted(removed), sorted(added))
-        stayed = _inside(changed, lo, hi) if changed else changed  # others have entered, as they are now
-        return WindowDelta(left, entered, self._changed(stayed) if stayed else [])
+        found = self._one_moved(removed, added) if is_one else None
+        if found is None:
+            found = _told_apart(*self._moved(sorted(removed), sorted(added)))
+        if changed:
+            found.changed = self._changed(_inside(changed, lo, hi))  # others have entered, as they are now
+        return found
 
     def _changed(self, positions: list[Flat]) -> list[tuple[int, Flat]]:
-        """Of rows that changed at their positions those inside, with their index."""
+        """Of the rows that changed at their positions, those inside the window, with their indexes."""
         rank, first = self.bucket.rank, self.first
         return [(rank(key) - first, key) for key in _inside(positions, self.lo, self.hi)]
 
@@ -238,40 +253,58 @@ class Window:
             entered.sort()
         return left, entered
 
-    def _one_moved(
-        self, removed: list[Flat], added: list[Flat]
-    ) -> tuple[list[tuple[int, Flat]], list[tuple[int, Flat]]]:
+    def _one_moved(self, removed: list[Flat], added: list[Flat]) -> WindowDelta | None:
         """The same for one row at most that goes and one that comes, in a window whose first index is fixed.
 
         Of the others only the row beside a bound crosses it: what one change pulls in at the end the other pushes out.
+        None where the window and the rows beside it are not in one run. Indexes are those in the run.
         """
-        bucket, first, limit = self.bucket, self.first, self.bounds.limit
+        first, limit = self.first, self.bounds.limit
         end = sys.maxsize if limit is None else first + limit
+        found = self.bucket.run_with(first - 1 if first else 0, end + 1)
+        if found is None:
+            return None
+        run, begin = found
+        first, end = first - begin, end - begin
         gone = come = end
+        left = entered = None
         if added:
-            come = bucket.rank(added[0])
+            entered = added[0]
+            come = bisect_left(run, entered)
         if removed:
-            gone = bucket.rank(removed[0])
-            gone -= bool(added) and added[0] < removed[0]
-        self._place()
+            left = removed[0]
+            gone = bisect_left(run, left)
+            if entered is not None and entered < left:
+                gone -= 1
+        self._place_in(run, first, end)
         if (gone >= end and come >= end) or (gone < first and come < first):
-            return [], []
-        left: Flat | None
-        entered: Flat | None
-        if gone < end:
-            leaving = max(gone, first)
-            left = removed[0] if gone >= first else bucket.at(first - 1)
+            return WindowDelta()
+        if gone >= end:
+            gone, left = end - 1, run[end] if end < len(run) else None
+        elif gone < first:
+            gone, left = first, run[first - 1]
+        if come >= end:
+            come, entered = end - 1, self.edge
+        elif come < first:
+            come, entered = first, self.lo
+        if left is None or entered is None:
+            return WindowDelta(
+                [] if left is None else [(gone - first, left)], [] if entered is None else [(come - first, entered)]
+            )
+        if left.endswith(key_of(entered)):
+            return WindowDelta([], [], [(gone - first, come - first, entered)])
+        return WindowDelta([(gone - first, left)], [(come - first, entered)])
+
+    def _place_in(self, run: list[Flat], first: int, end: int) -> None:
+        """Find the rows inside: those from index `first` to before `end` of the run, as far as there are any."""
+        count = len(run)
+        if count >= end:
+            self.edge = self.hi = run[end - 1]
+            self.size = end - first
         else:
-            leaving, left = end - 1, None if limit is None else bucket.at(end)
-        if come < end:
-            entering = max(come, first)
-            entered = added[0] if come >= first else bucket.at(first)
-        else:
-            entering, entered = end - 1, self.edge
-        return (
-            [] if left is None else [(leaving - first, left)],
-            [] if entered is None else [(entering - first, entered)],
-        )
+            self.edge, self.size = None, max(0, count - first)
+            self.hi = run[-1] if self.size else None
+        self.lo = run[first] if self.size else None
 
     def _now(self, lo: Flat | None, hi: Flat | None) -> tuple[int, int]:
         """Where the rows from `lo` to `hi` begin and end in the bucket as it is now."""
@@ -293,6 +326,22 @@ class Window:
                         yield now, key
 
 
+def _told_apart(left: list[tuple[int, Flat]], entered: list[tuple[int, Flat]]) -> WindowDelta:
+    """The delta where some rows may have left and entered."""
+    if not left or not entered:
+        return WindowDelta(left, entered)
+    by_key = {key_of(each[1]): each for each in left}
+    found = WindowDelta()
+    for index, position in entered:
+        before = by_key.pop(key_of(position), None)
+        if before is None:
+            found.entered.append((index, position))
+        else:
+            found.stayed.append((before[0], index, position))
+    found.left = list(by_key.values())
+    return found
+
+
 def _inside(positions: list[Flat], lo: Flat | None, hi: Flat | None) -> list[Flat]:
-    """Those within bounds; none where there are no bounds."""
+    """The positions within bounds; none where there are no bounds."""
     return [] if lo is None or hi is None else [key for key in positions if lo <= key <= hi]

@@ -139,15 +139,10 @@ class Connection:
         Returns whether that is done; False where tables are not whole, and it has to be tried again.
         """
         try:
-            query = self._query_of(asked)
-            published = self._publisher.acquire(query)
-        except NotReadyError as error:
-            if not self._publisher.is_stopped:
-                return False
-            self._fail(asked, error)
-            return True
-        except Exception as error:
-            self._fail(asked, error)
+            published = self._acquired(asked, asked)
+        except NotReadyError:
+            return False
+        if published is None:
             return True
         subscription = Subscription(self, asked, published)
         with self._publisher.lock:
@@ -158,6 +153,19 @@ class Connection:
         else:
             self._show(subscription)
         return True
+
+    def _acquired(self, asked: Asked, first: Asked) -> Published | None:
+        """The query that is asked for; None where it failed, which becomes an event of the query `first`.
+
+        Raises: NotReadyError where tables are not whole, and it has to be tried again.
+        """
+        try:
+            return self._publisher.acquire(self._query_of(asked))
+        except Exception as error:
+            if isinstance(error, NotReadyError) and not self._publisher.is_stopped:
+                raise
+            self._fail(first, error)
+            return None
 
     def show_again(self, subscription: Subscription) -> None:
         """Put a query's rows anew among what is to be sent."""
@@ -191,15 +199,10 @@ class Connection:
             return True  # it has ended, which the client is told
         asked = Asked(window.id, subscription.asked.name, subscription.asked.args, window.skip, window.limit)
         try:
-            query = self._query_of(asked)
-            published = self._publisher.acquire(query)
-        except NotReadyError as error:
-            if not self._publisher.is_stopped:
-                return False
-            self._fail(subscription.first, error)
-        except Exception as error:
-            self._fail(subscription.first, error)
-        else:
+            published = self._acquired(asked, subscription.first)
+        except NotReadyError:
+            return False
+        if published is not None:
             self._exchange(subscription, asked, published)
         return True
 

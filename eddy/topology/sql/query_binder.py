@@ -239,7 +239,6 @@ class _Select:
     def bound(self, applied: Applied, correlation: Correlation, environment: QueryContext) -> Node:
         """The node of the whole SELECT. Correlated columns are appended and noted in `environment`."""
         names, exprs = self._columns()
-        visible = len(names)
         extra = [self._ordering(part, names, exprs) for part in self._order]
         exprs += extra
         names += [""] * len(extra)
@@ -262,10 +261,10 @@ class _Select:
         refuse_outer(self._text, *exprs)
         node: Node = Project(columns=columns, name=self._path, input=applied.node, exprs=tuple(exprs))
         if self._node.args.get("distinct"):
-            node = self._distinct(node, visible, extra)
+            node = self._distinct(node, extra)
         return node
 
-    def _distinct(self, node: Node, visible: int, extra: Sequence[Expr]) -> Node:
+    def _distinct(self, node: Node, extra: Sequence[Expr]) -> Node:
         found = self._node.args["distinct"]
         if found.args.get("on"):
             raise self._text.unsupported(found, "DISTINCT ON", "aggregate with GROUP BY")

@@ -39,7 +39,7 @@ class Evaluation:
         self._left_to_make = _MADE_EACH * max_rows
         self.bags: dict[Node, Bag] = {}
         self.iterations: dict[Node, dict[Any, int]] = {}
-        needed = self._needed(plan, wanted)
+        needed = self._needed(wanted)
         for node in plan.nodes:
             if node in needed and node not in self._scopes.around:
                 self._evaluate(node)
@@ -48,7 +48,7 @@ class Evaluation:
         """The iteration in which a row of a loop's result first appeared."""
         return self.iterations.get(loop, {}).get(identity(row), 0)
 
-    def _needed(self, plan: Plan, wanted: Node) -> set[Node]:
+    def _needed(self, wanted: Node) -> set[Node]:
         needed: set[Node] = set()
         todo = [wanted]
         while todo:

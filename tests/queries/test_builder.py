@@ -140,6 +140,10 @@ def nothing(row: Any) -> eddy.Query:
     return users
 
 
+def plucked(row: Any) -> eddy.Query:
+    return nodes.where(nodes.parent == row.id).nest(below=plucked).pluck("below")
+
+
 @pytest.mark.parametrize(
     ("build", "message"),
     [
@@ -157,6 +161,14 @@ def nothing(row: Any) -> eddy.Query:
         (lambda: issues.where(users.id == issues.owner), "one of the enclosing row are needed"),
         (lambda: issues.where(issues.created < issues.owner), "columns compare with constants"),
         (lambda: issues.order_by(users.id), "order_by of table 'issues': users.id"),
+        (lambda: issues.order_by(-users.id), "order_by of table 'issues': users.id"),
+        (lambda: issues.order_by(issues.count), r"Write: t\['count'\]"),  # type: ignore[arg-type]
+        (lambda: issues.where(issues.count == 3), r"t\['count'\] == 3 where a method"),  # type: ignore[comparison-overlap, arg-type]
+        (lambda: issues.where(issues.title.is_in("open")), "issues.title: is_in takes 'open'; a list of values"),
+        (lambda: issues.where(issues.created.is_in(3)), "is_in takes 3; a list of values"),  # type: ignore[arg-type]
+        (lambda: issues.start([1]), r"start of table 'issues': \[1\] is no row"),  # type: ignore[arg-type]
+        (lambda: issues.aggregate(n=users.age.sum()), "sum of table 'issues': users.age is none of its columns"),
+        (lambda: users.group_by(users.team).aggregate(n=users.id.count()).order_by(-issues.created), "issues.created"),
         (lambda: issues.limit(-1), r"limit\(-1\)"),
         (lambda: issues.nest(x=nothing), "nest 'x' of table 'issues': the query of 'users' does not depend on the row"),
         (lambda: issues.nest(x=lambda i: 3), "its function returned 3"),  # type: ignore[arg-type,return-value]
@@ -166,6 +178,7 @@ def nothing(row: Any) -> eddy.Query:
         (lambda: issues.nest(x=lambda i: users.where(users.id == i.owner), depth=2), "names itself nowhere"),
         (lambda: issues.where(lambda i: ~(users.id == i.owner)), "joined where columns are equal, not otherwise"),
         (lambda: issues.limit(0).exists(), "exists of table 'issues'"),
+        (lambda: nodes.nest(below=plucked).syntax, "shows the rows of a recursion that plucks itself"),
         (lambda: issues.aggregate(n=3), "aggregate: 3 is no aggregate"),  # type: ignore[arg-type]
         (lambda: issues.limit(2).count(), "it is over all rows"),
         (lambda: issues.count().order_by("title"), "have no column 'title'"),

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+import eddy
 from eddy.operators.views.values import like_pattern
 from eddy.topology.queries.naive import evaluate
 from tests.queries.cases import CASES, LIKES, apply_to, as_list, plain_tables, query_of, windowed, without_nulls
@@ -27,6 +28,26 @@ def test_like_fits_as_in_the_cases(case: dict[str, Any]) -> None:
     pattern = like_pattern(case["pattern"], ignore_case=case["flags"] == "i")
     assert [(text, bool(pattern.fullmatch(text))) for text, _ in case["inputs"]] == [
         (text, fits) for text, fits in case["inputs"]
+    ]
+
+
+def test_cycle_over_a_table_of_links_ends_at_the_row_that_leads_back() -> None:
+    """A row whose nest is plucked is not shown, so that it cannot be the one that has `$cycle`."""
+    nodes, links = eddy.live_table("nodes", key="id"), eddy.live_table("links", key="id")
+
+    def below(row: Any) -> eddy.Query:
+        found = links.where(links.src == row.id)
+        return found.nest(to=lambda link: nodes.where(nodes.id == link.dst).nest(below=below)).pluck("to")
+
+    pairs = ["ab", "bc", "cb"]
+    tables = {
+        "nodes": [{"id": name} for name in "abc"],
+        "links": [{"id": pair, "src": pair[0], "dst": pair[1]} for pair in pairs],
+    }
+    tree = nodes.where(nodes.id == "a").nest(below=below)
+    last = {"id": "b", "$cycle": True}
+    assert evaluate(tree.syntax, tables) == [
+        {"id": "a", "below": [{"id": "b", "below": [{"id": "c", "below": [last]}]}]}
     ]
 
 

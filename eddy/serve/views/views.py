@@ -34,7 +34,7 @@ from eddy.state.spaces import Spaces
 from eddy.topology.queries.explain import QueryPlan
 from eddy.topology.queries.named import Queries
 from eddy.topology.queries.planning import MAX_ROWS
-from eddy.topology.queries.query import Query, R
+from eddy.topology.queries.query import Query, R, checked_query
 from eddy.topology.topology import Topology
 
 __all__ = ["Snapshot", "Views", "views"]
@@ -240,7 +240,7 @@ class Views:
             check_every: compare its rows after so many versions with the answer from scratch, for tests: one that
                 differs ends with an error that names the first difference. None compares nothing.
         """
-        return LiveView(self.live_server(), query, max_rows, Checks(actions, check_every))
+        return LiveView(self.live_server(), checked_query(query), max_rows, Checks(actions, check_every))
 
     def read(self, query: Query[R], *, max_rows: int = MAX_ROWS) -> R:
         """The result of a query, once. Raises: QueryError."""

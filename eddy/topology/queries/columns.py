@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from eddy.errors import QueryBuildError
-from eddy.topology.queries.syntax import Function, Operator, Order, Select
+from eddy.topology.queries.syntax import Function, Operator, Select
 
 __all__ = [
     "Column",
     "Comparison",
+    "Descending",
     "Described",
     "Equality",
     "Expression",
@@ -102,6 +103,8 @@ class Column:
 
     def is_in(self, values: Iterable[Any]) -> Expression:
         """Whether the value is one of these; null never is."""
+        if isinstance(values, str) or not isinstance(values, Iterable):
+            raise QueryBuildError(f"column {self}: is_in takes {values!r}; a list of values is needed")
         return self._compared("in", tuple(values))
 
     def like(self, pattern: str) -> Expression:
@@ -116,29 +119,29 @@ class Column:
         """Whether there is no value."""
         return Comparison(self, "is", None)
 
-    def __neg__(self) -> Order:
+    def __neg__(self) -> "Descending":
         """For `order_by`: descending."""
-        return Order(self._name, True)
+        return Descending(self)
 
     def count(self) -> "Measure":
         """For `aggregate`: the number of values."""
-        return Measure("count", self._name)
+        return Measure("count", self)
 
     def sum(self) -> "Measure":
         """For `aggregate`: the sum of the numbers; None without any."""
-        return Measure("sum", self._name)
+        return Measure("sum", self)
 
     def min(self) -> "Measure":
         """For `aggregate`: the least value; None without any."""
-        return Measure("min", self._name)
+        return Measure("min", self)
 
     def max(self) -> "Measure":
         """For `aggregate`: the greatest value; None without any."""
-        return Measure("max", self._name)
+        return Measure("max", self)
 
     def avg(self) -> "Measure":
         """For `aggregate`: the mean of the numbers; None without any."""
-        return Measure("avg", self._name)
+        return Measure("avg", self)
 
     def __and__(self, other: "Expression | Column") -> Expression:
         return condition_of(self, "&") & other
@@ -157,11 +160,21 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
+class Descending:
+    """A column to sort by, the greatest value first: `-t.amount`."""
+
+    column: Column
+
+    def __repr__(self) -> str:
+        return f"-{self.column}"
+
+
+@dataclass(frozen=True, slots=True)
 class Measure:
     """An aggregate that has no name yet: `t.amount.sum()`."""
 
     function: Function
-    column: str | None
+    column: Column | str | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -263,8 +276,9 @@ def condition_of(found: Any, where: str) -> Expression:
         return Comparison(found, "=", True)
     if isinstance(found, Expression):
         return found
+    hint = ", and t['count'] == 3 where a method has the column's name" if isinstance(found, bool) else ""
     raise QueryBuildError(
-        f"{where}: {found!r} is no condition; a comparison of a column is needed. Write: t.status == 'open'"
+        f"{where}: {found!r} is no condition; a comparison of a column is needed. Write: t.status == 'open'{hint}"
     )
 
 

@@ -88,7 +88,9 @@ class _Evaluation:
             if levels is None:
                 continue
             step = (id(below), *(ascending(value) for _, value in equal))
-            if step in path:
+            if nest.name == select.pluck:  # its rows take the place of this row: they are no level further down
+                made[nest.name] = self.shown(below, equal, around, levels, path)
+            elif step in path:
                 made["$cycle"] = True
             else:
                 made[nest.name] = self.shown(below, equal, around, levels, (*path, step))

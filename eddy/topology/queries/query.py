@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, Union, overlo
 import msgspec
 
 from eddy.errors import QueryBuildError
-from eddy.topology.queries.columns import Column, Described, Expression, Has, Measure, RowProxy, condition_of
+from eddy.topology.queries.columns import (
+    Column,
+    Descending,
+    Described,
+    Expression,
+    Has,
+    Measure,
+    RowProxy,
+    condition_of,
+)
 from eddy.topology.queries.conditions import conjunction, resolve
 from eddy.topology.queries.explain import QueryPlan
 from eddy.topology.queries.nesting import build_nest
@@ -22,7 +31,7 @@ from eddy.topology.queries.typed import check_kind
 from eddy.topology.queries.validity import check_select
 from eddy.topology.queries.written import written
 
-__all__ = ["LiveTable", "Query", "R", "kind_of", "live_table", "query_from_json"]
+__all__ = ["LiveTable", "Query", "R", "checked_query", "kind_of", "live_table", "query_from_json"]
 
 Nested = Union["Query[Any]", Callable[..., "Query[Any]"]]
 
@@ -84,12 +93,14 @@ class Query(Described, Generic[R]):
     def _changed(self, **fields: Any) -> "Query[R]":
         return Query(msgspec.structs.replace(self._select, **fields), self._columns, self._links, self._kind)
 
-    def _own(self, column: Column | Order | str, where: str) -> str:
-        if isinstance(column, str | Order):
-            return self._check(column if isinstance(column, str) else column.column)
+    def _own(self, column: Column | str, where: str) -> str:
+        if isinstance(column, str):
+            return self._check(column)
         table = self._select.table.name
         if not isinstance(column, Column) or column._table != table or column._row is not None:
-            raise QueryBuildError(f"{where} of table '{table}': {column!r} is none of its columns")
+            method = getattr(column, "__name__", "")
+            hint = f". Write: t[{method!r}]" if hasattr(Query, method) else ""
+            raise QueryBuildError(f"{where} of table '{table}': {column!r} is none of its columns{hint}")
         return self._check(column._name)
 
     def where(self, *conditions: Expression | Column | Callable[[RowProxy], Any]) -> "Query[R]":
@@ -105,18 +116,18 @@ class Query(Described, Generic[R]):
             query = Query(select, self._columns, (*query._links, *links), self._kind)
         return query
 
-    def order_by(self, *columns: Column | Order | str) -> "Query[R]":
+    def order_by(self, *columns: Column | Descending | str) -> "Query[R]":
         """Sort by these columns, `-t.x` or "-x" descending; null is least. Groups sort by columns of theirs."""
-        falls = [c.startswith("-") if isinstance(c, str) else isinstance(c, Order) and c.descending for c in columns]
+        falls = [c.startswith("-") if isinstance(c, str) else isinstance(c, Descending) for c in columns]
         plain = [c.removeprefix("-") if isinstance(c, str) else c for c in columns]
-        names = [self._own_result(column, "order_by") for column in plain]
+        names = [self._own_result(c.column if isinstance(c, Descending) else c, "order_by") for c in plain]
         return self._changed(order=tuple(map(Order, names, falls)))
 
-    def _own_result(self, column: Column | Order | str, where: str) -> str:
+    def _own_result(self, column: Column | str, where: str) -> str:
         """A column of the result: of the groups where there are any."""
         if not self._select.aggregates:
             return self._own(column, where)
-        name = column if isinstance(column, str) else column.column if isinstance(column, Order) else column._name
+        name = column if isinstance(column, str) else self._own(column, where)
         known = (*self._select.group, *(aggregate.name for aggregate in self._select.aggregates))
         if name not in known:
             raise QueryBuildError(
@@ -127,7 +138,12 @@ class Query(Described, Generic[R]):
 
     def start(self, row: Mapping[str, Any], *, inclusive: bool = False) -> "Query[R]":
         """Begin after this row's position in the order, or at it: a row with the columns of the order."""
-        return self._changed(start=Start(dict(row), inclusive))
+        try:
+            values = dict(row)
+        except (TypeError, ValueError) as error:
+            table = self._select.table.name
+            raise QueryBuildError(f"start of table '{table}': {row!r} is no row; columns by name are needed") from error
+        return self._changed(start=Start(values, inclusive))
 
     def skip(self, rows: int) -> "Query[R]":
         """Leave out the first rows."""
@@ -209,20 +225,19 @@ class Query(Described, Generic[R]):
             )
         if taken := measures.keys() & {*self._select.group, *self._select.table.key}:
             raise QueryBuildError(f"aggregate: '{min(taken)}' is a column already; another name is needed")
-        for measure in measures.values():
-            if not isinstance(measure, Measure):
-                raise QueryBuildError(f"aggregate: {measure!r} is no aggregate. Write: total=t.amount.sum()")
-            if measure.column is not None:
-                self._check(measure.column)
-        aggregates = tuple(Aggregate(name, m.function, m.column) for name, m in measures.items())
-        made = self._changed(aggregates=aggregates)
+        made = self._changed(aggregates=tuple(self._measured(name, measure) for name, measure in measures.items()))
         for order in self._select.order:
-            made._own_result(order, "order_by")
+            made._own_result(order.column, "order_by")
         return made
 
+    def _measured(self, name: str, measure: Measure) -> Aggregate:
+        if not isinstance(measure, Measure):
+            raise QueryBuildError(f"aggregate: {measure!r} is no aggregate. Write: total=t.amount.sum()")
+        column = None if measure.column is None else self._own(measure.column, measure.function)
+        return Aggregate(name, measure.function, column)
+
     def _alone(self, function: Function, column: Column | str | None) -> "Query[Any]":
-        name = None if column is None else self._own(column, function)
-        made = self.aggregate(**{function: Measure(function, name)})
+        made = self.aggregate(**{function: Measure(function, column)})
         return made if self._select.group else made._changed(scalar=True)
 
     def count(self, column: Column | str | None = None) -> "Query[Any]":
@@ -313,6 +328,17 @@ def query_from_json(data: bytes | str) -> Query[Any]:
     except (msgspec.MsgspecError, RecursionError) as error:
         raise QueryBuildError(f"query: this is no query in JSON: {error}") from error
     return Query(select)
+
+
+def checked_query(found: Any) -> Query[Any]:
+    """A query that is to be answered. Raises: QueryBuildError for anything else, such as `t.exists()`."""
+    if isinstance(found, Query):
+        return found
+    shown = "a condition" if isinstance(found, Expression) else repr(found)
+    raise QueryBuildError(
+        f"live query: {shown} is no query; rows or aggregates of a table are needed. "
+        "Write: t.where(t.x == 1), or t.where(t.x == 1).count()"
+    )
 
 
 def kind_of(query: Query[Any]) -> Any:

@@ -6,8 +6,11 @@ from eddy.topology.queries.syntax import And, Compare, Condition, Or, Ref, Selec
 __all__ = ["check_select"]
 
 
-def check_select(select: Select, labels: frozenset[str] = frozenset()) -> None:
-    """Raises: QueryBuildError for a query that has no answer. `labels` are those around it."""
+def check_select(select: Select, labels: frozenset[str] = frozenset(), plucked: frozenset[str] = frozenset()) -> None:
+    """Raises: QueryBuildError for a query that has no answer.
+
+    `labels` are those around it, `plucked` those of them whose rows are its rows.
+    """
     where = f"query of table '{select.table.name}'"
     numbers = [select.skip, select.limit or 0, *(nest.depth or 1 for nest in select.nests)]
     if not select.table.key or min(numbers) < 0 or any(nest.depth == 0 for nest in select.nests):
@@ -19,12 +22,19 @@ def check_select(select: Select, labels: frozenset[str] = frozenset()) -> None:
         raise QueryBuildError(f"{where}: there is no nest '{select.pluck}' to pluck")
     if select.where is not None:
         _check_condition(select.where, where)
-    labels = labels | {select.label} if select.label else labels
+    own = {select.label} if select.label else set()
+    labels, plucked = labels | own, plucked | own
     for nest in select.nests:
+        is_plucked = nest.name == select.pluck
         if not nest.on:
             raise QueryBuildError(f"{where}: nest '{nest.name}' compares no columns")
         if not isinstance(nest.query, Ref):
-            check_select(nest.query, labels)
+            check_select(nest.query, labels, plucked if is_plucked else frozenset())
+        elif is_plucked and nest.query.label in plucked:
+            raise QueryBuildError(
+                f"{where}: pluck('{nest.name}') shows the rows of a recursion that plucks itself, which has none; "
+                "a recursion over rows that are shown is needed. Name the function in a nest of the plucked rows"
+            )
         elif nest.query.label not in labels:
             raise QueryBuildError(f"{where}: nest '{nest.name}' refers to '{nest.query.label}', which is not around it")
 

@@ -53,12 +53,9 @@ class ExpiringTable(Node):
         return Arrival(f"a table of the last records of a stream: {MIXED}", mixed=True)
 
     @property
-    def refused_on_spark(self) -> str:  # type: ignore[override]
-        """The moments are not in the topics."""
-        return (
-            f"table '{self.name}' has rows that expire by {self.clock}, and topics do not tell the times that "
-            "the worker's clocks had"
-        )
+    def expiry(self) -> Expiry:
+        """When its rows expire."""
+        return Expiry(self.after // _MILLISECOND, self.clock, self.source.user_topic or "" if self.source else "")
 
     def operator(self, states: States) -> Operator:
         """The table, the deadlines, and the calendar of its keys."""
@@ -66,12 +63,13 @@ class ExpiringTable(Node):
         deadlines = Table[Any, int](states.spec(self, f"{self.name}-deadlines", "table", Int64), states.store)
         calendar = Calendar[Any](states.spec(self, f"{self.name}-calendar", "calendar", Int64), states.store)
         count, ownership = table.spec.partitions, states.ownership
-        expiry = Expiry(self.after // _MILLISECOND, self.clock, self.source.user_topic or "" if self.source else "")
-        return expiring_table.ExpiringTable(self.name, table, deadlines, calendar, expiry, lambda: ownership.of(count))
+        return expiring_table.ExpiringTable(
+            self.name, table, deadlines, calendar, self.expiry, lambda: ownership.of(count)
+        )
 
     def on_spark(self, spark: Spark) -> None:
-        """Nothing: it is refused."""
-        raise NotImplementedError(self.refused_on_spark)
+        """The last records that have not expired."""
+        spark.expiring(self)
 
 
 def check_expiry(where: str, facts: Node, after: Any, by: Any) -> Node | None:

@@ -2,9 +2,6 @@
 
 import json
 import pathlib
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 
 import pytest
@@ -14,30 +11,13 @@ import eddy
 from eddy.cli.load import load
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import TopicSpec
+from tests.at_once import errors_of
 
 Command = Callable[..., Result]
 TakeIn = Callable[[eddy.Topology], None]
 
 TREE = "leaf\ttwig\ntwig\tbranch\nbranch\ttree\n"
 STATE = pathlib.Path(".eddy/state/family")
-
-REMOVALS = """
-import pathlib, sys, time
-from collections import Counter
-from eddy.cli.reset import _remove_states
-from eddy.errors import StateInUseError
-path, began, told = pathlib.Path(sys.argv[1]), float(sys.argv[2]), Counter()
-for number in range(40):
-    while time.time() < began + number / 40:
-        pass
-    try:
-        _remove_states(path / str(number))
-    except StateInUseError:
-        pass
-    except Exception as error:
-        told[f"{type(error).__name__}: {error}"] += 1
-print(dict(told))
-"""
 
 
 def topics(run: Command) -> dict[str, int]:
@@ -164,9 +144,8 @@ class TestReset:
         for number in range(40):
             (tmp_path / str(number) / "0").mkdir(parents=True)
             (tmp_path / str(number) / "1").mkdir()
-        command = [sys.executable, "-c", REMOVALS, str(tmp_path), str(time.time() + 2)]
-        others = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
-        assert [other.communicate(timeout=60)[0] for other in others] == ["{}\n"] * 3
+        imports = "from eddy.cli.reset import _remove_states"
+        assert not errors_of("_remove_states(path)", imports, tmp_path, times=40, processes=3)
 
     def test_worker_that_runs_is_left_alone(self, run: Command, family: eddy.Topology, folder: pathlib.Path) -> None:
         log = LocalLog(folder / ".eddy" / "log")

@@ -7,7 +7,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import IO
 
@@ -17,25 +16,11 @@ from eddy.connectors.local import LocalLog
 from eddy.connectors.local.group import range_assignment
 from eddy.connectors.log import Log, Position, Records, TopicPartition, TopicSpec
 from eddy.errors import ConnectorError, FencedError, RecordRefusedError
+from tests.at_once import errors_of
 from tests.waiting import Deadline
 
 FILE = "eddy-log.sqlite3"
 PATIENCE_S = 20.0
-
-OPENS = """
-import pathlib, sys, time
-from collections import Counter
-from eddy.connectors.local import LocalLog
-path, began, told = pathlib.Path(sys.argv[1]), float(sys.argv[2]), Counter()
-for number in range(60):
-    while time.time() < began + number / 40:
-        pass
-    try:
-        LocalLog(path / str(number)).close()
-    except Exception as error:
-        told[f"{type(error).__name__}: {error}"] += 1
-print(dict(told))
-"""
 
 
 @pytest.fixture
@@ -258,9 +243,8 @@ producer.commit({}, None)
         consumer.close()
 
     def test_processes_may_open_a_new_log_at_the_same_moment(self, tmp_path: pathlib.Path) -> None:
-        command = [sys.executable, "-c", OPENS, str(tmp_path), str(time.time() + 2)]
-        others = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
-        assert [other.communicate(timeout=120)[0] for other in others] == ["{}\n"] * 4
+        imports = "from eddy.connectors.local import LocalLog"
+        assert not errors_of("LocalLog(path).close()", imports, tmp_path, times=60, processes=4)
 
     def test_one_writer_at_a_time_and_the_other_may_try_again(self, path: pathlib.Path) -> None:
         one, two = LocalLog(path, busy_timeout_s=0.01), LocalLog(path, busy_timeout_s=0.01)

@@ -5,6 +5,7 @@ Hardly a row is kept before the disk, and no more rows of a bucket than have to 
 
 import gc
 import random
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 import eddy
 from eddy.errors import StateError
+from eddy.operators.views import filter as filter_module
 from eddy.operators.views import stored_map, stored_order
 from eddy.operators.views.stored_map import StoredMap
 from eddy.operators.views.stored_order import StoredOrdered
@@ -36,6 +38,13 @@ def hardly_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stored_map, "_CELLS", 2)
     monkeypatch.setattr(stored_map, "_PAGE", 3)
     monkeypatch.setattr(stored_order, "_SLACK", 1)
+    monkeypatch.setattr(filter_module, "_READ", 2)
+    monkeypatch.setattr(filter_module, "_FEW", 3)
+
+
+@pytest.fixture
+def as_much_in_memory_as_usual(hardly_in_memory: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
 
 
 @pytest.fixture
@@ -328,3 +337,57 @@ def test_map_is_a_dictionary_whatever_it_keeps(some_spaces: Spaces) -> None:
     found.close()
     with pytest.raises(StateError, match="this one was dropped"):
         found.get(key_of({"id": 1}))
+
+
+@pytest.mark.usefixtures("as_much_in_memory_as_usual")
+def test_large_cells_in_memory_are_few(some_spaces: Spaces, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    between, write = Space.between, Space.write
+
+    def noted(space: Space, start: bytes, stop: bytes | None, limit: int) -> Any:
+        page = between(space, start, stop, limit)
+        read.append(sum(len(data) for _, data in page))
+        return page
+
+    def noted_too(space: Space, changes: Any) -> None:
+        read.append(sum(len(data) for _, data in changes if data is not None))
+        write(space, changes)
+
+    monkeypatch.setattr(Space, "between", noted)
+    monkeypatch.setattr(Space, "write", noted_too)
+    rows = {flat_key(["id"])({"id": n}): {"id": n, "text": "x" * 100_000} for n in range(200)}
+    filled, found = StoredMap[Any](some_spaces.make()), StoredMap[Any](some_spaces.make())
+    filled.fill(rows.items())
+    for key, row in rows.items():
+        found[key] = row
+        assert found.cells <= 90
+    for each in (filled, found):
+        each.fetch(rows)
+        assert each.cells <= 90
+        assert [each[key] for key in rows] == list(rows.values())
+        assert each.cells <= 90
+        assert dict(each.items()) == rows
+        each.close()
+    assert max(read) < 5_000_000
+
+
+@pytest.mark.usefixtures("as_much_in_memory_as_usual")
+def test_rows_that_one_key_decides_are_not_all_in_memory(spaces: Spaces) -> None:
+    count, size = 3_000, 10_000
+    rows = [{"id": n, "owner": 1, "size": n, "text": "x" * size} for n in range(count)]
+    rig = DiskRig(KEYS, {"items": rows, "parts": [], "nodes": []}, spaces)
+    query = items.where(lambda row: parts.where(parts.item == row.owner).exists())
+    total, first = rig.follow(query.aggregate(n=items.id.count())), rig.follow(query.order_by(items.size).limit(3))
+    other = rig.follow(items.where(lambda row: ~parts.where(parts.item == row.owner).exists()).count())
+    gc.collect()
+    tracemalloc.start()
+    try:
+        rig.apply([("parts", None, {"item": 1, "n": 0})])
+        assert (total.rows, [row["id"] for row in first.rows], other.rows) == ([{"n": count}], [0, 1, 2], 0)
+        rig.apply([("parts", {"item": 1, "n": 0}, None)])
+        assert (total.rows, first.rows, other.rows) == ([{"n": 0}], [], count)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < count * size // 2
+    rig.close()

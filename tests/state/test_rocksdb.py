@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -17,6 +16,7 @@ from rocksdict import Options, Rdict
 from eddy.errors import StateError, StateInUseError
 from eddy.state.rocksdb import RocksDBStore
 from eddy.state.store_directory import remove_store
+from tests.at_once import errors_of
 from tests.disk import files_no_longer_than
 
 ROWS_A_BATCH = 50
@@ -183,31 +183,10 @@ def test_processes_that_make_a_store_at_once_take_turns(tmp_path: Path) -> None:
         store.close()
 
 
-LOCKS = """
-import pathlib, sys, time
-from collections import Counter
-from eddy.state.rocksdb import RocksDBStore
-from eddy.state.store_directory import remove_store
-from eddy.errors import StateInUseError
-path, began, told = pathlib.Path(sys.argv[1]), float(sys.argv[2]), Counter()
-for number in range(80):
-    while time.time() < began + number / 40:
-        pass
-    try:
-        RocksDBStore(path / str(number), "app", 1 << 20).close()
-        remove_store(path / str(number))
-        told["done"] += 1
-    except Exception as error:
-        told[f"{type(error).__name__}{'' if isinstance(error, StateInUseError) else f': {error}'}"] += 1
-del told["done"], told["StateInUseError"]
-print(dict(told))
-"""
-
-
 def test_processes_that_make_and_remove_a_store_at_the_same_moment_are_refused_only_as_in_use(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", LOCKS, str(tmp_path), str(time.time() + 2)]
-    others = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    assert [other.communicate(timeout=120)[0] for other in others] == ["{}\n"] * 3
+    imports = "from eddy.state.rocksdb import RocksDBStore\nfrom eddy.state.store_directory import remove_store"
+    action = 'RocksDBStore(path, "app", 1 << 20).close(); remove_store(path)'
+    assert not errors_of(action, imports, tmp_path, times=80, processes=3)
 
 
 def test_a_folder_with_a_lock_of_another_program_is_not_removed(tmp_path: Path) -> None:

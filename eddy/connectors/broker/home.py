@@ -42,7 +42,7 @@ class Home:
 
     def make(self) -> None:
         """Make the folder. Raises: ConnectorError if there is one with something else in it."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        process.make_folder(self.folder)
         try:
             names = set(os.listdir(self.folder))  # one look: another process may be starting or removing a broker
         except FileNotFoundError:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-__all__ = ["LOCK", "LOG", "PID", "claimed", "gone", "held", "launch", "process_id", "send_signal"]
+__all__ = ["LOCK", "LOG", "PID", "claimed", "gone", "held", "launch", "make_folder", "process_id", "send_signal"]
 
 LOCK, PID, LOG = "lock", "pid", "broker.log"
 """The files of the folder."""
@@ -24,6 +24,13 @@ LOCK, PID, LOG = "lock", "pid", "broker.log"
 _POLL_S = 0.02
 _ATTEMPTS = 10
 _DETACH = 'pid=$1; shift; "$@" & echo $! > "$pid"'
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder if it is missing. It may be removed again at any moment, by whoever has the lock."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):  # `exist_ok` would look again, whether it is a folder
+        folder.mkdir()
 
 
 @contextlib.contextmanager
@@ -105,7 +112,7 @@ def _claim(folder: Path) -> int | None:
         if attempt:
             time.sleep(_POLL_S)
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
             lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
         except FileNotFoundError:
             continue

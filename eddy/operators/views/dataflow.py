@@ -22,7 +22,7 @@ Schedule = Callable[["Operator"], None]
 
 
 class Operator:
-    """One step. `out` holds its changes while the batch lasts. Those with `is_output`, the views, come after all."""
+    """One step. `out` has its changes while the batch lasts. Those with `is_output`, the views, come after all."""
 
     is_output = False
     is_spent = False
@@ -31,7 +31,7 @@ class Operator:
     def __init__(self, inputs: "Iterable[Operator]" = ()) -> None:
         self.inputs = list(inputs)
         self.dependents: dict[Operator, None] = {}
-        self.out: list[Change] = []
+        self.out: Iterable[Change] = ()  # false where there are none
         self.rank = 0
         self.is_scheduled = False
         self.users = 0
@@ -43,7 +43,7 @@ class Operator:
 
     def end(self) -> None:
         """The batch is over."""
-        self.out = []
+        self.out = ()
 
     def rebind(self, found: "Mapping[Operator, Operator]") -> None:
         """Read other operators in the place of those that are mapped to them, and that have the same rows."""
@@ -74,7 +74,9 @@ class TableRows(Operator):
 
     def take(self, delta: Mapping[Flat, Row | None]) -> None:
         """Apply a delta. Rows that stay as they are make no change."""
-        rows, out, self._olds = self.rows, self.out, None
+        rows, self._olds = self.rows, None
+        out: list[Change] = []
+        self.out = out
         if self.spaces is not None:
             self.stored.fetch(delta)
         for key, new in delta.items():
@@ -110,7 +112,7 @@ class TableRows(Operator):
 
     def end(self) -> None:
         """The batch is over."""
-        self.out = []
+        self.out = ()
         self._olds = None
 
 

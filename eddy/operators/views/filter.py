@@ -7,6 +7,9 @@
 The whole condition is evaluated before and after, whichever parts have changed: and, or, not exists need no rule of
 their own. A null in the columns matches nothing.
 
+On disk the rows that a key decides are read page by page, and those whose condition changed once more by each operator
+that takes them in: one key may decide many.
+
 A filter that begins evaluates the condition for every row of its table (parent-first), or only for the rows that an
 `exists` leads to which has to hold (child-first), where the exact counts say that those are fewer.
 """
@@ -18,10 +21,13 @@ from typing import Any
 from eddy.operators.views.dataflow import Change, Operator, Schedule, TableRows
 from eddy.operators.views.stored_map import StoredMap, map_in
 from eddy.operators.views.values import Flat, Row, flat_key, join_key
+from eddy.state.spaces import Spaces
 
 __all__ = ["Filter", "MatchCount", "RowIndex", "rows_of"]
 
 _PAGE, _ALL = 1_000, 1 << 62
+_READ, _FEW = 100, 10_000
+"""Rows that are read at a time, and keys of changes from which on they are on disk."""
 _SHARE = 20
 """To look for a key on disk takes as long as to read and evaluate so many rows in turn, at most."""
 
@@ -93,7 +99,9 @@ class Filter(Operator):
         if self.matches:
             self._step_matches()
             return
-        test, out = self._test, self.out
+        test = self._test
+        out: list[Change] = []
+        self.out = out
         for change in self.table.out:
             key, old, new = change
             was = old is not None and test(old)
@@ -105,25 +113,79 @@ class Filter(Operator):
             self._count += sum((new is not None) - (old is not None) for _, old, new in out)
 
     def _step_matches(self) -> None:
-        touched: dict[Flat, Change] = {change[0]: change for change in self.table.out}
-        for count, index in self.matches:
-            for value in count.flipped:
-                for key in index.of(value):
-                    if key not in touched:
-                        row = self.table.rows[key]
-                        touched[key] = (key, row, row)
-        test, passing, out = self._test, self._passing, self.out
-        for key, (_, old, new) in touched.items():
+        test, passing = self._test, self._passing
+        out: list[Change] = []
+        for key, old, new in self.table.out:
             was, now = key in passing, new is not None and test(new)
             if was and now:
-                if old is not new:
-                    out.append((key, old, new))
+                out.append((key, old, new))
             elif now:
                 passing[key] = True
                 out.append((key, None, new))
             elif was:
                 del passing[key]
                 out.append((key, old, None))
+        self.out = found = out if self.spaces is None else StoredChanges(out, self.table.stored, self.spaces)
+        for key, row in self._decided():
+            was, now = key in passing, test(row)
+            if now and not was:
+                passing[key] = True
+                found.append((key, None, row))
+            elif was and not now:
+                del passing[key]
+                found.append((key, row, None))
+
+    def _decided(self) -> Iterator[tuple[Flat, Row]]:
+        """The rows of the keys that have flipped; one that several decide comes several times."""
+        rows = self.table.rows
+        keys = (key for count, index in self.matches for value in count.flipped for key in index.of(value))
+        while page := list(islice(keys, _READ)):
+            for each in (rows, self._passing):
+                if isinstance(each, StoredMap):
+                    each.fetch(page)
+            yield from ((key, rows[key]) for key in page)
+
+    def end(self) -> None:
+        """The batch is over."""
+        if isinstance(self.out, StoredChanges):
+            self.out.close()
+        super().end()
+
+
+class StoredChanges:
+    """Changes of rows on disk: those of `own` in memory, of others the keys, as these rows stay as they are.
+
+    The keys are in memory, and on disk where they are many.
+    """
+
+    def __init__(self, own: list[Change], rows: StoredMap[Row], spaces: Spaces) -> None:
+        self._own, self._rows, self._spaces = own, rows, spaces
+        self._has_come: MutableMapping[Flat, bool] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._own or self._has_come)
+
+    def append(self, change: Change) -> None:
+        """A row has come or gone, and is as it was before."""
+        self._has_come[change[0]] = change[1] is None
+        if len(self._has_come) == _FEW and isinstance(self._has_come, dict):
+            stored: StoredMap[bool] = StoredMap(self._spaces.make())
+            stored.fill(self._has_come.items())
+            self._has_come = stored
+
+    def __iter__(self) -> Iterator[Change]:
+        yield from self._own
+        items = iter(self._has_come.items())
+        while page := list(islice(items, _READ)):
+            self._rows.fetch(key for key, _ in page)
+            for key, has_come in page:
+                row = self._rows[key]
+                yield (key, None, row) if has_come else (key, row, None)
+
+    def close(self) -> None:
+        """Remove what is on disk."""
+        if isinstance(self._has_come, StoredMap):
+            self._has_come.close()
 
 
 class MatchCount(Operator):

@@ -10,7 +10,7 @@ Values that are no finite numbers do not count for sums and means; null counts f
 
 import math
 from collections.abc import Iterable, MutableMapping, Sequence
-from itertools import groupby
+from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any
 
@@ -26,6 +26,7 @@ from eddy.state.spaces import Spaces
 __all__ = ["Groups", "hidden"]
 
 _SHIFT = 1074
+_FETCHED = 5_000
 
 Measure = tuple[str, str, str | None]
 """The name of an aggregate, its function, and the column; None for rows."""
@@ -53,7 +54,10 @@ class Groups(TableRows):
         self._values: StoredMap[tuple[int, int, Any]] | None = None
         if self.spaces is None:
             for _, row in rows_of(source):
-                self._add(self._key(row), row, 1)
+                key = self._key(row)
+                if key not in self._groups:
+                    self._groups[key] = self._new(key, row)
+                self._count(self._groups[key], row, 1)
             self.rows = {key: self._row(group) for key, group in self._groups.items()}
         else:
             self._values = StoredMap(self.spaces.make())
@@ -92,14 +96,6 @@ class Groups(TableRows):
         for total, (_, _, column) in zip(group.totals, self._measures, strict=True):
             total.add(1 if column is None else row.get(column), weight)
 
-    def _add(self, key: Flat, row: Row, weight: int) -> None:
-        group = self._groups.get(key) or self._new(key, row)
-        self._count(group, row, weight)
-        if group.rows:
-            self._groups[key] = group
-        else:
-            del self._groups[key]
-
     def _fetch(self, keys: Iterable[Flat]) -> None:
         """Read groups that are on disk, as they are needed next."""
         if isinstance(self._groups, StoredMap):
@@ -128,17 +124,26 @@ class Groups(TableRows):
 
     def step(self, schedule: Schedule) -> None:
         """The rows of the groups that changed."""
-        touched: dict[Flat, None] = {}
+        touched: dict[Flat, _Group | None] = {}
+        groups, changed = self._groups, {}
         if self.spaces is not None:
-            self._fetch(self._key(row) for _, old, new in self.source.out for row in (old, new) if row is not None)
+            first = islice(self.source.out, _FETCHED)
+            self._fetch(self._key(row) for _, old, new in first for row in (old, new) if row is not None)
         for _, old, new in self.source.out:
             for row, weight in ((new, 1), (old, -1)):  # first what comes: a group that stays keeps its name
                 if row is not None:
                     key = self._key(row)
-                    touched[key] = None
-                    self._add(key, row, weight)
-        groups = self._groups
-        self.take({key: self._row(groups[key]) if key in groups else None for key in touched})
+                    group = touched[key] if key in touched else groups.get(key)
+                    group = group or self._new(key, row)
+                    self._count(group, row, weight)
+                    touched[key] = group if group.rows else None
+        for key, group in touched.items():
+            changed[key] = None if group is None else self._row(group)
+            if group is not None:
+                groups[key] = group
+            elif key in groups:
+                del groups[key]
+        self.take(changed)
 
 
 class _Group:

@@ -1,10 +1,10 @@
 """A map of flat keys to plain data that is not in memory: a space on disk, and its latest cells before it.
 
     cells     keys that were read or written lately, with their values; None where there is none
-    dirty     those of them that the space does not have yet
+    dirty     those of them that the space does not have yet, as bytes
 
-Cells are written many at a time, before a scan, and when they are too many. So a batch of changes costs no more than a
-look into a dictionary for a row that is changed again and again. Nothing survives the process, nor has to.
+Cells are written many at a time, before a scan, and when they are too many, or too large. So a row that is changed
+again and again costs no more than a look into a dictionary and its bytes. Nothing survives the process, nor has to.
 
 A snapshot of a map is another map: its changes stay in memory.
 """
@@ -14,13 +14,16 @@ from typing import Any, TypeVar, cast
 
 from eddy.operators.views.cells import cell_bytes, cell_of
 from eddy.operators.views.values import Flat
+from eddy.state.pages import PAGE_BYTES, pages
 from eddy.state.spaces import Space, Spaces, SpaceSnapshot
 
 __all__ = ["StoredMap", "map_in"]
 
 V = TypeVar("V")
 
-_CELLS, _PAGE = 5_000, 1_000
+_CELLS, _PAGE, _FETCHED = 5_000, 1_000, 100
+_BYTES = PAGE_BYTES
+"""Of the cells that are kept, as they are on disk, and of those that are not written yet."""
 _LAST = b"\xff"
 """No flat value begins with it."""
 
@@ -46,7 +49,8 @@ class StoredMap(MutableMapping[Flat, V]):
     ) -> None:
         self._space, self._freeze, self._thaw = space, freeze, thaw
         self._cells: dict[Flat, V | None] = {}
-        self._dirty: dict[Flat, None] = {}
+        self._dirty: dict[Flat, bytes | None] = {}
+        self._kept_bytes = self._dirty_bytes = 0
         self._count = count
 
     @property
@@ -64,8 +68,7 @@ class StoredMap(MutableMapping[Flat, V]):
             found = cells[key]
         else:
             (data,) = self._space.get_many([key])
-            found = None if data is None else self._thaw(cell_of(data))
-            self._keep(key, found)
+            found = self._keep_read(key, data)
         return default if found is None else found
 
     def __getitem__(self, key: Flat) -> V:
@@ -98,20 +101,28 @@ class StoredMap(MutableMapping[Flat, V]):
         self._change(key, None)
 
     def fetch(self, keys: Iterable[Flat]) -> None:
-        """Read the cells of many keys, which are asked for next."""
+        """Read the cells of many keys, which are asked for next; of large ones only the first."""
         missing = [key for key in dict.fromkeys(keys) if key not in self._cells][:_CELLS]
-        found = self._space.get_many(missing) if len(missing) > 1 else ()
-        for key, data in zip(missing, found, strict=False):
-            self._keep(key, None if data is None else self._thaw(cell_of(data)))
+        room = _BYTES
+        for begin in range(0, len(missing) if len(missing) > 1 else 0, _FETCHED):
+            wanted = missing[begin : begin + _FETCHED]
+            for key, data in zip(wanted, self._space.get_many(wanted), strict=True):
+                self._keep_read(key, data)
+                room -= _size(key, data)
+            if room <= 0:
+                return
 
     def fill(self, items: Iterable[tuple[Flat, V]]) -> None:
         """Put keys that are not there, page by page. Cost: no cell is kept."""
         page: list[tuple[bytes, bytes | None]] = []
+        room = _BYTES
         for key, value in items:
-            page.append((key, cell_bytes(self._freeze(value))))
-            if len(page) == _PAGE:
+            data = cell_bytes(self._freeze(value))
+            page.append((key, data))
+            room -= _size(key, data)
+            if len(page) == _PAGE or room <= 0:
                 self._write(page)
-                page = []
+                page, room = [], _BYTES
         self._write(page)
 
     def _write(self, page: list[tuple[bytes, bytes | None]]) -> None:
@@ -123,27 +134,36 @@ class StoredMap(MutableMapping[Flat, V]):
         return self._space
 
     def _change(self, key: Flat, value: V | None) -> None:
+        data = None if value is None else cell_bytes(self._freeze(value))
+        if key in self._dirty:
+            self._dirty_bytes -= _size(key, self._dirty[key])
+        self._dirty[key] = data
+        self._dirty_bytes += _size(key, data)
         self._keep(key, value)
-        self._dirty[key] = None
-        if len(self._dirty) >= _CELLS:
+        if len(self._dirty) >= _CELLS or self._dirty_bytes >= _BYTES:
             self.flush()
+
+    def _keep_read(self, key: Flat, data: bytes | None) -> V | None:
+        """Keep a cell as the space has it. Returns its value."""
+        found = None if data is None else self._thaw(cell_of(data))
+        self._keep(key, found)
+        self._kept_bytes += _size(key, data)
+        return found
 
     def _keep(self, key: Flat, value: V | None) -> None:
         cells = self._cells
-        if len(cells) - len(self._dirty) >= _CELLS:
-            self._cells = cells = {dirty: cells[dirty] for dirty in self._dirty}
+        if len(cells) - len(self._dirty) >= _CELLS or self._kept_bytes >= _BYTES:
+            self._cells = cells = {dirty: cells[dirty] for dirty in self._dirty if dirty in cells}
+            self._kept_bytes = 0
         cells[key] = value
 
     def flush(self) -> None:
         """Write the cells that the space does not have."""
         if not self._dirty or isinstance(self._space, SpaceSnapshot):
             return
-        page: list[tuple[bytes, bytes | None]] = []
-        for key in self._dirty:
-            value = self._cells[key]
-            page.append((key, None if value is None else cell_bytes(self._freeze(value))))
-        self._space_to_write().write(page)
-        self._dirty = {}
+        self._space_to_write().write(list(self._dirty.items()))
+        self._kept_bytes += self._dirty_bytes
+        self._dirty, self._dirty_bytes = {}, 0
 
     def __iter__(self) -> Iterator[Flat]:
         return (key for key, _ in self._pairs())
@@ -158,15 +178,10 @@ class StoredMap(MutableMapping[Flat, V]):
 
     def _pairs(self) -> Iterator[tuple[Flat, V]]:
         changed = {key: self._cells[key] for key in self._dirty}
-        start = b""
-        while True:
-            page = self._space.between(start, None, _PAGE)
+        for page in pages(lambda start, limit: self._space.between(start, None, limit), b"", _PAGE):
             for key, data in page:
                 if key not in changed:
                     yield key, self._thaw(cell_of(data))
-            if len(page) < _PAGE:
-                break
-            start = page[-1][0] + b"\x00"
         for key, found in changed.items():
             if found is not None:
                 yield key, found
@@ -196,6 +211,10 @@ class StoredMap(MutableMapping[Flat, V]):
         """Remove what is on disk."""
         self._cells, self._dirty, self._count = {}, {}, 0
         self._space.drop()
+
+
+def _size(key: Flat, data: bytes | None) -> int:
+    return len(key) if data is None else len(key) + len(data)
 
 
 class _Items(ItemsView[Flat, V]):

@@ -98,10 +98,6 @@ class Owner(Protocol):
         """The rows that are kept for the window are few, or fewer than it needs: then it is of no use any more."""
 
 
-_NO_WINDOWS: "dict[Window, None]" = {}
-"""The windows of every bucket that has none: never changed."""
-
-
 class SortedBucket(Positions):
     """The positions of a bucket's rows, in order, and the windows over it.
 
@@ -113,7 +109,7 @@ class SortedBucket(Positions):
     def __init__(self, positions: list[Flat]) -> None:
         """`positions` are sorted."""
         super().__init__(positions)
-        self.windows: dict[Window, None] = _NO_WINDOWS
+        self.windows: tuple[Window, ...] = ()
         self.edge: Flat | None = b""
 
     def change(self, before: Flat | None, after: Flat | None, delta: BucketDelta) -> None:
@@ -135,15 +131,13 @@ class SortedBucket(Positions):
     def open(self, bounds: Bounds, owner: Owner) -> "Window":
         """A window that is told of changes until it is closed."""
         window = Window(self, bounds, owner)
-        if not self.windows:
-            self.windows = {}
-        self.windows[window] = None
+        self.windows += (window,)
         self.find_edge()
         return window
 
     def close(self, window: "Window") -> None:
         """Tell a window of no more changes."""
-        del self.windows[window]
+        self.windows = tuple(each for each in self.windows if each is not window)
         self.find_edge()
 
     def find_edge(self) -> None:

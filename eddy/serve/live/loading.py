@@ -3,7 +3,9 @@
 The rows of a large table are loaded onto the disk, into spaces of the queries' own: those of the view server are ahead
 of the queries, and have no former rows.
 
-A table may be loaded several times: once as it is, and once for each function that admits some of its rows.
+A table may be loaded several times: once as it is, and once for each function that admits some of its rows. One that
+has outgrown the memory is loaded onto the disk beside that, and its queries are opened anew over it, while the former
+go on.
 """
 
 import threading
@@ -42,13 +44,13 @@ TABLE_ROWS = 1_000_000
 """The rows of a table that are held in memory at most; those of a larger one are on disk."""
 _LARGE, _WINDOWS = 100_000, 8
 """A table of so many rows is not loaded for a window, unless so many different windows of it are open already."""
-_PASSING = "~"
-"""Ends the name of a table whose rows are not in memory."""
+_PASSING, _STORED = "~", "^"
+"""Ends the name of a table whose rows are not in memory, and of one that was loaded onto the disk as it outgrew it."""
 
 
 def _base(name: str) -> str:
     """The name of the table as queries have it."""
-    return name.removesuffix(_PASSING)
+    return name.removesuffix(_PASSING).removesuffix(_STORED)
 
 
 def _unread() -> Iterator[tuple[Flat, Row]]:
@@ -97,6 +99,7 @@ class LoadedTables:
         self._namings: dict[str, Naming] = {}
         self._filters: dict[str, _Filter] = {}
         self._unused: set[str] = set()
+        self._outgrown: set[str] = set()  # in memory, with too many rows
         self._filter_number = 0
 
     def check(self, select: Select) -> None:
@@ -146,7 +149,9 @@ class LoadedTables:
 
     def leave(self, names: Iterable[str]) -> None:
         """A query that read these has closed, or could not be opened."""
-        self._unused.update(name for name in names if name.endswith(_PASSING) or name in self._filters)
+        self._unused.update(
+            name for name in names if name.endswith(_PASSING) or name in self._outgrown or _base(name) in self._filters
+        )
 
     def tidy(self) -> None:
         """Forget filtered tables that no query reads, and no caller holds."""
@@ -162,15 +167,16 @@ class LoadedTables:
             self.loading.release()
 
     def _tidy_one(self, name: str) -> None:
-        loaded = self.engine.tables.get(name)
-        known = self._filters.get(name)
-        if (loaded is not None and loaded.dependents) or (known is not None and known.holders):
+        loaded, known = self.engine.tables.get(name), self._filters.get(name)
+        if loaded is not None and loaded.dependents:
             return
-        if name + _PASSING in self._namings and known is not None:
-            return  # it is the filter of passing rows, and is looked at again once these go
+        is_filter = known is not None and (known.holders or {name + _PASSING, name + _STORED} & self._namings.keys())
+        if is_filter and name not in self._outgrown:
+            return  # of rows beside these, and is looked at again once they go
         if name in self._namings:
             self.unload(name)
-        self._filters.pop(name, None)
+        if not is_filter:
+            self._filters.pop(name, None)
         if _base(name) != name and _base(name) in self._filters:
             self._tidy_one(_base(name))
 
@@ -187,7 +193,8 @@ class LoadedTables:
         naming = self._naming(table)
         try:
             found = naming.rows(self._watch(name))
-            stored = self._stored(found) if self._row_count(name) > self.most_rows else None
+            is_large = name.endswith(_STORED) or self._row_count(name) > self.most_rows
+            stored = self._stored(found) if is_large else None
             rows = {} if stored is not None else dict(found)
         except BaseException:
             self.feed.unwatch(name)
@@ -200,7 +207,7 @@ class LoadedTables:
             if stored is None:
                 self.engine.load(name, rows)
             else:
-                self.engine.load_stored(name, stored, self._spaces)
+                self.engine.load_stored(name, stored, self._spaces, _base(name))
 
     def _stored(self, rows: Iterable[tuple[Flat, Row]]) -> StoredMap[Row]:
         """Rows on disk. Raises: StateError."""
@@ -227,23 +234,27 @@ class LoadedTables:
     def chosen(self, select: Select, *, may_pass: bool) -> Select:
         """The query over the passing rows of its table, if it may, where that is large and need not be in memory.
 
+        Tables that have outgrown the memory are those on disk.
+
         Raises: QueryError for a window that skips more than `most_rows` rows of a table that is on disk.
         """
         with self._lock:
             name = select.table.name
-            may_pass = may_pass and (name not in self._namings or self._is_stored(name))
+            may_pass = may_pass and (name not in self._namings or self._is_stored(name) or name in self._outgrown)
             if may_pass and self._is_small_window(select):
                 passing = renamed(select, {name: name + _PASSING})
                 if self._prefers_passing(name, passing):
                     return passing
             for each in selects_of(select):
                 self._check_skip(each)
-            return select
+            outgrown = {each for each in tables_of(select) if each in self._outgrown or each + _STORED in self._namings}
+            return renamed(select, {each: each + _STORED for each in outgrown}) if outgrown else select
 
     def _check_skip(self, select: Select) -> None:
         """The rows that a window skips are counted in memory."""
         name = select.table.name
-        is_on_disk = self._is_stored(name) or (name not in self._namings and self._row_count(name) > self.most_rows)
+        is_loaded = name in self._namings and name not in self._outgrown
+        is_on_disk = self._is_stored(name) or (not is_loaded and self._row_count(name) > self.most_rows)
         if is_on_disk and select.skip > self.most_rows:
             raise QueryError(
                 f"table '{name}': its {self._row_count(name):,} rows are on disk, and a skip of {select.skip:,} has to "
@@ -300,6 +311,7 @@ class LoadedTables:
     def unload(self, name: str) -> None:
         """Forget a table. Raises: QueryError while a query reads it."""
         self.engine.unload(name)
+        self._outgrown.discard(name)
         del self._namings[name]
         self.feed.unwatch(name)
 
@@ -308,6 +320,7 @@ class LoadedTables:
         self.engine = LiveQueries()
         self._spaces.clear()
         self.renewed = []
+        self._outgrown.clear()
         for name in self._namings:
             self.feed.unwatch(name)
         self._namings.clear()
@@ -320,6 +333,7 @@ class LoadedTables:
         for name in sorted(self.feed.stale & self._namings.keys()):
             if self._is_stored(name):
                 raise StoredTableLostError(f"table '{name}', which is on disk for them, is read anew")
+        self._outgrow()
         self._watch_again()
         deltas, failed = self._reload()
         changes, version = self.feed.take(self._namings.keys() - failed.keys())
@@ -330,6 +344,15 @@ class LoadedTables:
                 deltas.pop(name, None)
                 failed[name] = error
         return deltas, failed, version
+
+    def _outgrow(self) -> None:
+        """Tables in memory that have too many rows: their queries are to be opened anew, as `renewed`."""
+        for name, table in self.engine.tables.items():
+            if table.spaces is None and len(table.rows) > self.most_rows and name not in self._outgrown:
+                self._outgrown.add(name)
+                self._unused.add(name)
+        if self._outgrown:
+            self.renewed += self.engine.reading(self._outgrown)
 
     def _watch_again(self) -> None:
         """Passing tables that were read anew, and are whole: their queries are to be opened anew, as `renewed`."""

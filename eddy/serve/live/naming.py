@@ -21,6 +21,7 @@ from eddy.serve.views.intake import table_prefix
 from eddy.serve.views.ordering import decode_key
 from eddy.serve.views.rows import Snapshot
 from eddy.serve.views.tables import end_of
+from eddy.state.pages import pages
 from eddy.topology.queries.columns import is_text
 from eddy.topology.queries.columns_read import columns_read
 from eddy.topology.queries.syntax import Select, Table
@@ -65,14 +66,10 @@ class Naming:
         start = table_prefix(self._served.name)
         stop = end_of(start)
         try:
-            while True:
-                page = snapshot.between(start, stop, _PAGE)
+            for page in pages(lambda first, limit: snapshot.between(first, stop, limit), start, _PAGE):
                 for key, row in self.delta(page):
                     if row is not None:
                         yield key, row
-                if len(page) < _PAGE:
-                    return
-                start = page[-1][0] + b"\x00"
         except QueryError as error:
             if snapshot.ended:
                 raise NotReadyError(f"live query: {snapshot.ended} meanwhile. Try again") from error

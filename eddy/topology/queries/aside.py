@@ -58,7 +58,7 @@ class Aside:
             if isinstance(table, PassingRows):
                 self._own.load_passing(name, self._scans[name].rows, table.name)
             elif table.spaces is not None:
-                self._own.load_stored(name, table.stored.snapshot(), table.spaces)
+                self._own.load_stored(name, table.stored.snapshot(), table.spaces, table.name)
             else:
                 self._own.load(name, dict(table.rows))
         for name, table in self._tables.items():

@@ -56,9 +56,9 @@ class LiveQueries:
         """Add a table with its rows by key, in the form of `flat_key` of the key's columns."""
         self._dataflow.tables[name] = TableRows(rows, name)
 
-    def load_stored(self, name: str, rows: StoredMap[Row], spaces: Spaces) -> None:
-        """Add a table whose rows are on disk, as those of its queries will be, in `spaces`."""
-        self._dataflow.tables[name] = TableRows(rows, name, spaces)
+    def load_stored(self, name: str, rows: StoredMap[Row], spaces: Spaces, shown: str = "") -> None:
+        """Add a table whose rows are on disk, as those of its queries will be, in `spaces`; `shown` is for readers."""
+        self._dataflow.tables[name] = TableRows(rows, shown or name, spaces)
 
     def load_passing(self, name: str, scan: Callable[[], Iterable[tuple[Flat, Row]]], shown: str) -> None:
         """Add a table whose rows are not in memory, with its name for readers. Only windows at the root can read it."""
@@ -78,6 +78,10 @@ class LiveQueries:
                 self._part_with(view)
                 found.append(view)
         return found
+
+    def reading(self, names: set[str]) -> list[View]:
+        """The views that read one of these tables."""
+        return [view for view in self._by_operator.values() if tables_of(view.shape.select) & names]
 
     def unload(self, name: str) -> None:
         """Forget a table. Raises: QueryError while a query reads it."""

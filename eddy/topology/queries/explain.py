@@ -10,12 +10,13 @@ from collections.abc import Iterable
 
 import msgspec
 
-from eddy.operators.views.dataflow import Operator
+from eddy.operators.views.dataflow import Operator, TableRows
 from eddy.operators.views.filter import Filter
 from eddy.operators.views.first_rows import FirstRows
 from eddy.operators.views.groups import Groups
 from eddy.operators.views.nest import Level
 from eddy.topology.queries.planning import Shape, View, constants_of, exists_in
+from eddy.topology.queries.renaming import renamed
 from eddy.topology.queries.syntax import And, Condition, Exists, Select
 from eddy.topology.queries.written import condition_text
 
@@ -96,7 +97,8 @@ class _Explanation:
         return QueryPlan(step, shown, shown, f"buckets: {len(buckets):,}", tuple(reads))
 
     def _sorted(self, level: Level, shape: Shape, is_chosen: bool) -> QueryPlan:
-        select, ordered = shape.select, level.ordered
+        names = {name: table.name for name, table in self._view.dataflow.tables.items()}
+        select, ordered = renamed(shape.select, names), level.ordered
         if isinstance(ordered, FirstRows):
             return self._first_rows(select, ordered)
         order = ", ".join(f"{'-' if each.descending else ''}{each.column}" for each in select.order)
@@ -122,8 +124,10 @@ class _Explanation:
 
     def _source(self, table: str, where: Condition | None, operator: Operator) -> QueryPlan:
         """A table, or a filter of it."""
-        if not isinstance(operator, Filter) or where is None:
-            return QueryPlan(f"table {table}", len(self._view.dataflow.tables[table].rows), 0)
+        if isinstance(operator, TableRows):
+            return QueryPlan(f"table {table}", len(operator.rows), 0)
+        assert isinstance(operator, Filter)
+        assert where is not None
         matches = exists_in(where)
         reads = [self._exists(operator, number, exists) for number, exists in enumerate(matches)]
         whole = QueryPlan(f"table {table}", len(operator.table.rows), 0)

@@ -1,7 +1,5 @@
 """Processes that start and remove a broker in one folder at the same moment."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -9,36 +7,24 @@ import pytest
 from eddy.connectors.broker.home import Home
 from eddy.connectors.broker.process import LOCK, claimed
 from eddy.errors import ConnectorError
+from tests.at_once import errors_of
 
-TIMES = """
-import sys
-from collections import Counter
-from pathlib import Path
+START_AND_REMOVE = """
 from eddy.connectors.broker.home import Home
 from eddy.connectors.broker.process import claimed
-home, starts, told = Home(Path(sys.argv[1])), sys.argv[2] == "start", Counter()
-for _ in range(200):
-    try:
-        if starts:
-            home.make()
-            with claimed(home.folder) as lock:
-                if lock is not None:
-                    home.prepare(9092, "4", {})
-        else:
-            home.remove()
-    except Exception as error:
-        told[f"{type(error).__name__}: {error}"] += 1
-told = {text: times for text, times in told.items() if "runs, or is being started" not in text}
-print(told)
+
+def start_and_remove(home):
+    home.make()
+    with claimed(home.folder) as lock:
+        if lock is not None:
+            home.prepare(9092, "4", {})
+    home.remove()
 """
 
 
 def test_processes_that_start_and_remove_a_broker_at_once_are_refused_only_as_running(tmp_path: Path) -> None:
-    commands = [[sys.executable, "-c", TIMES, str(tmp_path / "broker"), what] for what in ("start", "remove") * 2]
-    others = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for command in commands]
-    assert [other.communicate(timeout=120)[0] for other in others] == ["{}\n"] * 4
-    Home(tmp_path / "broker").remove()
-    assert list(tmp_path.iterdir()) == []
+    found = errors_of("start_and_remove(Home(path))", START_AND_REMOVE, tmp_path, times=100, processes=4)
+    assert [error for error in found if "one that does not is needed" not in error] == []
 
 
 def test_folder_that_is_being_started_is_not_removed(tmp_path: Path) -> None:

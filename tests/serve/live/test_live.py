@@ -1081,3 +1081,48 @@ def test_rows_leave_a_live_query_when_they_expire_without_any_input() -> None:
             wait_for(lambda: len(view.rows) == 2, PATIENCE_S, "both rows")
             wait_for(lambda: len(view.rows) == 0, PATIENCE_S, "that both have expired")
             assert view.version.exact
+
+
+def test_table_that_outgrows_the_memory_goes_over_to_the_disk_while_its_queries_go_on(
+    in_memory: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(eddy.topology.queries.aside, "_LONG", 0)
+    server, tables = in_memory.server, in_memory.server.tables
+    tables.most_rows = 6
+    rows: dict[str, str | None] = {"a": "root", "b": "a"}
+    in_memory.show(rows, {"a": 1})
+    mine = tables.filtered("nodes", lambda key, value: key != "b")
+    filtered = eddy.live_table(mine, key="id", value="parent")
+    count, few = nodes.count(), nodes.order_by(-nodes.id).limit(2)
+    queries = [TREE, count, few, totals, filtered.count(), nodes.where(nodes.id == "a").order_by(nodes.parent)]
+    with ExitStack() as stack:
+        views = [stack.enter_context(LiveView(server, query, 100)) for query in queries]
+        tree, patched, states = views[0], Buckets(), []
+        patched.entries = {bucket: list(entries) for bucket, entries in tree.entries.items()}
+        for view in views:
+            view.listen(lambda patch, view=view: states.append(view.state))  # type: ignore[misc]
+        assert not any(tables._is_stored(name) for name in ("nodes", mine))
+        for number in range(12):
+            more = {f"n{number}": "b", **({"a": None} if number == 8 else {})}
+            rows |= more
+            in_memory.show(more, {"a": number})
+            wait_for(lambda: server.version.number == in_memory.rows.version.number, PATIENCE_S)
+        wait_for(lambda: not {"nodes", mine} & tables.engine.tables.keys(), PATIENCE_S, "the disk")
+        rows |= {"last": "root", "n1": None, "n2": None}
+        in_memory.show({"last": "root", "n1": None, "n2": None})
+        present = {key for key, parent in rows.items() if parent is not None}
+        wait_for(lambda: views[1].rows == len(present), PATIENCE_S)
+        assert all(tables._is_stored(name + "^") for name in ("nodes", mine))
+        assert [row["id"] for row in views[2].rows] == sorted(present)[:-3:-1]
+        assert (views[3].rows, views[4].rows, views[5].rows) == ([{"id": "a", "count": 11}], len(present) - 1, [])
+        for patch in patches(tree):
+            patched.apply(patch.ops)
+        assert rebuilt(tree, patched) == tree.rows == LiveView(server, TREE, 100).open().rows
+        assert "nodes^" not in str(views[1].explain())
+        assert set(states) == {"complete"}
+        with LiveView(server, filtered.order_by(filtered.id), 100) as later:
+            assert [row["id"] for row in later.rows] == sorted(present - {"b"})
+    tables.unfiltered(mine)
+    in_memory.show({})
+    wait_for(lambda: not tables._filters, PATIENCE_S, "the filtered rows to be forgotten")
+    assert not any(name.startswith(mine) for name in tables.engine.tables)

@@ -1,0 +1,26 @@
+"""Pairs of a store in pages that are bounded by their bytes, as rows may be small or large."""
+
+from collections.abc import Callable, Iterator
+
+__all__ = ["PAGE_BYTES", "pages"]
+
+Pairs = list[tuple[bytes, bytes]]
+
+PAGE_BYTES = 4 << 20
+_FIRST = 32
+
+
+def pages(read: Callable[[bytes, int], Pairs], start: bytes, most: int) -> Iterator[Pairs]:
+    """All pairs from `start` on. `read` gives the first so many from a key on: at most `most`.
+
+    A page has twice the pairs of the one before it at most, and as many of the same size as PAGE_BYTES have room for.
+    """
+    limit = min(most, _FIRST)
+    while True:
+        page = read(start, limit)
+        yield page
+        if len(page) < limit:
+            return
+        start = page[-1][0] + b"\x00"
+        size = sum(len(key) + len(data) for key, data in page)
+        limit = max(1, min(most, 2 * limit, limit * PAGE_BYTES // (size + 1)))

@@ -57,6 +57,10 @@ class Clocks:
         tick = self._now() if self._reads_wall else None
         return self._circuit.due(Context(event_time=self._positions.entry.event_time, tick=tick))
 
+    def left(self) -> bool:
+        """Whether something is due, and no epoch since the last poll had a tick at which it was done."""
+        return self._tick is None and self.due()
+
     def wait_s(self, timeout_s: float) -> float:
         """How long a poll may wait for records: `timeout_s`, or until an operator has something to do."""
         if not self.read or not self._positions.entry.positions:

@@ -113,6 +113,8 @@ class Cut(msgspec.Struct, frozen=True, omit_defaults=True):
 
         Who owns a partition owns it of all topics with as many partitions, and notes one tick on all of them.
         """
+        if not any(here.event_time >= 0 or here.tick >= 0 for here in counters.values()):
+            return self
         event_times: dict[str, list[int]] = {}
         by_topic: dict[str, list[int]] = {}
         for (topic, _), here in sorted(counters.items()):

@@ -412,9 +412,10 @@ class Worker:
     def idle(self) -> bool:
         """Whether nothing is left to do at a moment during this call; False if the log does not answer.
 
+        Rows that expire while the last epoch runs are not waited for.
         Raises: ConnectorError that is permanent.
         """
-        if self._catches_up:
+        if self._catches_up or (self.positions.entry.positions and self._clocks.left()):
             return False
         try:
             return self.quiescent()

@@ -162,6 +162,11 @@ def test_a_cut_has_the_clocks_of_all_positions_if_there_are_any(log: LocalLog) -
     assert (quiescent.event_times, quiescent.ticks) == (cut.event_times, cut.ticks)
 
 
+def test_a_cut_without_clocks_is_not_made_twice() -> None:
+    cut = Cut({"in": [1, 1]}, {})
+    assert cut.with_clocks({IN0: Counters(1, 1), IN1: Counters()}) is cut
+
+
 def test_the_owner_of_the_first_source_partition_leads(log: LocalLog) -> None:
     one, other = positions(log), positions(log)
     one.reread([IN0, LOOP0])

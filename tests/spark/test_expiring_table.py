@@ -230,6 +230,60 @@ def test_a_compacted_topic_that_has_lost_the_latest_record_is_verified_by_the_cl
         rig.verify(cut=Cut(rig.cut.inputs, rig.cut.outputs))
 
 
+def test_a_compacted_topic_without_records_needs_no_clock(rig_of: Callable[..., ExpiryRig]) -> None:
+    rig = rig_of("event time", 1, **{"cleanup.policy": "compact"})
+    rig.log.create_topics([TopicSpec("other", 1)])
+
+    def both() -> eddy.Topology:
+        topology = living("event time")
+        topology.stream("other", S, S).group_by_key().count("others")
+        return topology
+
+    rig.topology = both
+    rig.write("other", [(b"a", b"x")])
+    rig.until(0)
+    assert rig.cut.event_times == {}
+    rig.equal()
+
+
+def test_tables_of_different_partition_counts_have_ticks_of_their_own(rig_of: Callable[..., ExpiryRig]) -> None:
+    rig, now = rig_of("wall clock", 3), 1_000
+    rig.log.create_topics([TopicSpec("wide", 4), TopicSpec("far", 4)])
+    after = timedelta(milliseconds=AFTER_MS)
+
+    def with_recursion() -> eddy.Topology:
+        topology = living("wall clock")
+        parents = topology.stream("wide", S, S).to_table("parents", after, "wall clock")
+        above = parents.to_relation().map(lambda node, parent: (parent, 1))
+        above = above.recursively(lambda rows: rows.join(parents, lambda _, one, parent: (parent, one)), "ancestors")
+        above.group_by_key().count("below").to("far")
+        return topology
+
+    rig.topology = with_recursion
+    rig.send([(b"%d" % key, b"x", now + key % AFTER_MS) for key in range(30)])
+    with closing(rig.log.producer(None)) as producer:
+        producer.begin()
+        for key in range(1, 30):
+            child, parent = b"%d" % key, b"%d" % (key // 2)
+            producer.send("wide", rig.log.partitioner(child, 4), [child], [parent], [now + key % AFTER_MS])
+        producer.commit({}, None)
+    workers = [rig.worker(now + 10, "a"), rig.worker(now + 14, "b")]
+    deadline = Deadline(60.0)
+    while sum(worker.step() for worker in workers) or not workers[0].quiescent() or not all_differ(rig):
+        deadline.check("a cut of both workers")
+    for worker in workers:
+        worker.close()
+    assert [len(ticks) for ticks in rig.cut.ticks] == [3, 4]
+    assert rig.latest("far")
+    rig.equal()
+
+
+def all_differ(rig: ExpiryRig) -> bool:
+    """Whether the last cut has ticks of two workers for each number of partitions."""
+    cut = last_cut(rig.log, "app-cuts")
+    return cut is not None and bool(cut.ticks) and all(len(set(ticks)) == 2 for ticks in cut.ticks)
+
+
 def test_a_cut_of_an_earlier_release_has_no_ticks_and_is_refused(rig_of: Callable[..., ExpiryRig]) -> None:
     rig = rig_of("wall clock", 1)
     rig.until(1_000)

@@ -20,6 +20,7 @@ from eddy.partitioner import partition_of
 from eddy.runtime.quiescence import last_cut
 from eddy.state.memory import MemoryStore
 from tests.simulation.witness import KeptStore
+from tests.waiting import Deadline
 
 S = eddy.String
 AFTER_MS = 10
@@ -252,6 +253,37 @@ def test_clocks_are_noted_only_where_an_operator_reads_them() -> None:
         worker.run_until_idle()
         assert world.note() == note
         worker.close()
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_worker_that_begins_again_is_not_idle_before_rows_that_are_due_have_left(kept: bool) -> None:
+    world, store = World(topology("wall clock")), KeptStore()
+    world.send(("ann", "here", 0))
+    first = world.worker(store=store)
+    first.run_until_idle()
+    first.close()
+    world.wall_s = 1.0
+    second = world.worker(store=store if kept else None)
+    deadline = Deadline(10.0)
+    while second.step() or not second.idle():
+        deadline.check("the worker is idle")
+    assert dict(second.store("live").all()) == {}
+    assert world.out() == [(b"ann", b"here"), (b"ann", None)]
+    second.close()
+
+
+def test_a_worker_is_idle_though_rows_expire_after_each_of_its_ticks() -> None:
+    world = World(topology("wall clock"))
+    world.send(*((str(at), "here", at) for at in range(1_000)))
+    worker = world.worker()
+    worker.run_until_idle()
+    for _ in range(3):
+        world.wall_s += 0.02
+        worker.step()
+        world.wall_s += 0.02
+        assert worker._due
+        assert worker.idle()
+    worker.close()
 
 
 def test_a_tick_never_goes_back_whichever_clock_the_next_worker_has() -> None:

@@ -161,9 +161,8 @@ class Verify:
         reads, specs = application.circuit.reads, application.specs
         lossy = {topic for topic in reads.sources if specs[topic].compacted or topic in self.files}
         clocks = Clocks.of(cut, lossy)
-        if (lossy - clocks.event_times.keys() or (reads.wall and not clocks.ticks)) and any(
-            map(any, cut.inputs.values())
-        ):
+        read = {topic for topic, offsets in cut.inputs.items() if any(offsets)}
+        if (lossy & read) - clocks.event_times.keys() or (reads.wall and read and not clocks.ticks):
             raise ConfigurationError(
                 f"verify of application '{self.topology.name}': rows of tables expire, and the cut does not say at "
                 "which moment; a release before this one wrote it. Let a worker of this release take in a record, and "

@@ -193,6 +193,11 @@ def test_a_backfill_that_ends_in_between_goes_on_at_its_own_moment(rig_of: Calla
         with pytest.raises(KeyboardInterrupt):
             rig.backfill(stage=end_at(stage), wall=lambda now=now: now / 1000)
         now += AFTER_MS
+    program, (other,) = rig.topology, {*BY} - {by}
+    rig.topology = lambda: living(other)
+    with pytest.raises(ConfigurationError, match="one has begun, and the topology has been changed since"):
+        rig.backfill()
+    rig.topology = program
     rig.backfill(wall=lambda: now / 1000)
     assert rig.held() == scratch.held()
     assert rig.clocks() == scratch.clocks()

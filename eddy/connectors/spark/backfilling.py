@@ -36,6 +36,7 @@ from eddy.operators.operator import NO_CLOCKS
 from eddy.runtime.internal_topics import DEAD_LETTER, InternalTopics
 from eddy.runtime.metadata import FilesRead, Finished, Unfinished, write_finished, write_plan, write_unfinished
 from eddy.runtime.quiescence import Counters, Cut
+from eddy.topology.expiring_table import ExpiringTable
 from eddy.topology.identity import topics_of
 from eddy.topology.topology import Topology
 
@@ -152,7 +153,7 @@ class Backfill:
             self._check_replaced(application, files)
             return None
         if begun is not None:
-            if begun.plan != application.lines:
+            if begun.plan != _lines(application):
                 raise ConfigurationError(
                     f"{where}: one has begun, and the topology has been changed since. Bring the topology back, and it "
                     "goes on; or begin anew: --replace"
@@ -297,7 +298,7 @@ class Backfill:
         for sink in application.topology.plan.sinks():
             outputs[sink.topic] = application.counts[sink.topic]
         begins = self._ends(TopicPartition(topic, p) for topic, count in outputs.items() for p in range(count))
-        begun = Unfinished(inputs, begins, application.lines, files, tick)
+        begun = Unfinished(inputs, begins, _lines(application), files, tick)
         with _transaction(self.log, internal) as producer:
             write_unfinished(producer, internal.plan, begun)
         return begun
@@ -358,6 +359,12 @@ class _transaction:  # noqa: N801 - reads as a part of a sentence
 def _same(before: Mapping[str, FilesRead], now: Mapping[str, FilesRead]) -> bool:
     """Whether both name files of the same topics with the same rows."""
     return before.keys() == now.keys() and not unlike(before, now)
+
+
+def _lines(application: Application) -> list[str]:
+    """The identity of the plan, and the expiry of its rows: a worker may go on with another one, a backfill may not."""
+    tables = (node for node in application.topology.plan.nodes if isinstance(node, ExpiringTable))
+    return application.lines + [f"expiry {node.name} {node.expiry.after_ms} {node.expiry.clock}" for node in tables]
 
 
 def _positions(application: Application) -> dict[str, int]:

@@ -138,7 +138,7 @@ class View:
         await self._tell("complete")
 
     async def take_patch(self, ops: list[Op] | None, version: Version) -> None:
-        """The operations of a version, if it has any for this query. While its state is "unknown", its rows stay at theirs."""
+        """The operations of a version, if it has any for this query. Without, unknown rows are of the one before."""
         if self._next is not None:
             self._staged.apply(ops or ())
         elif self.whole and (ops or self.state != "unknown"):

@@ -267,7 +267,7 @@ class Log(Protocol):
     def delete_group(self, group: str) -> None:
         """Delete a group's positions. Raises: ConnectorError while it has members."""
 
-    def set_positions(self, group: str, positions: Mapping[TopicPartition, int]) -> None:
+    def set_positions(self, group: str, positions: Mapping[TopicPartition, Position]) -> None:
         """Set the positions of a group. Raises: ConnectorError while it has members."""
 
     def groups(self) -> dict[str, int]:

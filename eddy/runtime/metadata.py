@@ -71,13 +71,15 @@ class FilesRead(msgspec.Struct, frozen=True):
 class Unfinished(msgspec.Struct, frozen=True):
     """An unfinished backfill: the ends of its inputs, the beginnings of its outputs, and its plan.
 
-    `files` are by topic; None if an earlier release began it.
+    `files` are by topic; None if an earlier release began it. `tick` is the wall-clock time of its results in
+    milliseconds, -1 if none decides them.
     """
 
     inputs: dict[str, list[int]]
     outputs: dict[str, list[int]]
     plan: list[str]
     files: dict[str, FilesRead] | None = None
+    tick: int = -1
 
 
 class Finished(msgspec.Struct, frozen=True):

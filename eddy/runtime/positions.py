@@ -142,7 +142,7 @@ class Positions:
         """The cut at `entry`, for a transaction whose records end at `ends`."""
         inputs = {tp: offset for tp, offset in entry.positions.items() if tp.topic in self._sources}
         outputs = self._ends | {tp: end for tp, end in ends.items() if tp in self._ends}
-        return Cut(Cut.by_topic(inputs), Cut.by_topic(outputs))
+        return Cut(Cut.by_topic(inputs), Cut.by_topic(outputs)).with_clocks(entry.counters)
 
     def quiescent_cut(self) -> Cut | None:
         """The cut of a quiescent moment, or None.
@@ -157,7 +157,8 @@ class Positions:
         if self._quiescent_at() != before:
             return None
         inputs = {tp: position.offset for tp, position in before.items() if tp.topic in self._sources}
-        return Cut(Cut.by_topic(inputs), Cut.by_topic(ends))
+        counters = {tp: Counters.of(position) for tp, position in before.items()}
+        return Cut(Cut.by_topic(inputs), Cut.by_topic(ends)).with_clocks(counters)
 
     def _quiescent_at(self) -> dict[TopicPartition, Position] | None:
         inputs, internal = partitions_of(self._sources), partitions_of(self._exchanges)

@@ -86,14 +86,18 @@ def tally(committed: Mapping[TopicPartition, Position]) -> dict[str, Counters]:
     return sums
 
 
-class Cut(msgspec.Struct, frozen=True):
+class Cut(msgspec.Struct, frozen=True, omit_defaults=True):
     """Input offsets, and the output offsets at which outputs and changelogs are exactly f(inputs).
 
-    By topic, one offset a partition: all records before it, and none from it on.
+    By topic, one offset a partition: all records before it, and none from it on. With them are the clocks in
+    milliseconds, -1 for none, if an operator reads one: event times by topic, and a list of ticks for each number of
+    partitions, one a partition.
     """
 
     inputs: dict[str, list[int]]
     outputs: dict[str, list[int]]
+    event_times: dict[str, list[int]] = {}
+    ticks: list[list[int]] = []
 
     def encode(self) -> bytes:
         """As JSON."""
@@ -103,6 +107,25 @@ class Cut(msgspec.Struct, frozen=True):
     def decode(data: bytes) -> "Cut":
         """From JSON."""
         return msgspec.json.decode(data, type=Cut)
+
+    def with_clocks(self, counters: Mapping[TopicPartition, Counters]) -> "Cut":
+        """The same cut with the clocks of all positions of the group.
+
+        Who owns a partition owns it of all topics with as many partitions, and notes one tick on all of them.
+        """
+        event_times: dict[str, list[int]] = {}
+        by_topic: dict[str, list[int]] = {}
+        for (topic, _), here in sorted(counters.items()):
+            event_times.setdefault(topic, []).append(here.event_time)
+            by_topic.setdefault(topic, []).append(here.tick)
+        ticks: dict[int, list[int]] = {}
+        for found in by_topic.values():
+            ticks[len(found)] = list(map(max, ticks.get(len(found), found), found))
+        return msgspec.structs.replace(
+            self,
+            event_times={topic: times for topic, times in event_times.items() if max(times) >= 0},
+            ticks=[found for _, found in sorted(ticks.items()) if max(found) >= 0],
+        )
 
     @staticmethod
     def by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, list[int]]:

@@ -2,6 +2,7 @@
 
     arrangement, trace    len(key)(4) key value  ->  weight (8 bytes, big-endian) original value
     ranks                 len(node)(4) node root ->  cell
+    calendar              moment(8) key          ->  1
 
 The row key holds the identities of key and value, so that equal rows are one row. The original value is written only if
 its bytes differ from the identity's. A trace's value is a pair (time, value).
@@ -15,10 +16,11 @@ from eddy.serde import Int64
 from eddy.state.spec import Changes, StateSpec
 from eddy.state.store import Store
 
-__all__ = ["row_key", "split", "stored_rows", "weighted", "weighted_rows"]
+__all__ = ["key_in", "row_key", "split", "stored_rows", "weighted", "weighted_rows"]
 
 _LENGTH = struct.Struct(">I")
 _WEIGHT_BYTES = 8
+_MOMENT_BYTES = 8
 
 
 def row_key(key: bytes, rest: bytes = b"") -> bytes:
@@ -34,6 +36,13 @@ def split(row: bytes) -> tuple[bytes, bytes]:
     """
     end = 4 + _LENGTH.unpack_from(row)[0]
     return row[4:end], row[end:]
+
+
+def key_in(kind: str, row: bytes) -> bytes:
+    """The key in a row key of a state of this kind: that which decides the partition."""
+    if kind == "table":
+        return row
+    return row[_MOMENT_BYTES:] if kind == "calendar" else split(row)[0]
 
 
 def weighted(value: bytes, data: bytes) -> tuple[bytes, int]:

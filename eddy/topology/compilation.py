@@ -152,6 +152,9 @@ class Spark(Protocol):
     def last_values(self, node: Node) -> None:
         """The last value of each key, of facts."""
 
+    def expiring(self, table: Node) -> None:
+        """The last value of each key that has not expired, of facts."""
+
     def exchanged(self, exchange: Node) -> None:
         """The rows of the input: Spark distributes them itself."""
 

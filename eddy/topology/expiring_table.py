@@ -23,7 +23,7 @@ from eddy.topology.node import MIXED, Arrival, Kept, Node
 
 __all__ = ["ExpiringTable", "check_expiry"]
 
-_MILLISECOND = timedelta(milliseconds=1)
+_MILLISECOND, _LONGEST = timedelta(milliseconds=1), timedelta(milliseconds=MOST_MS // 2**20)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -53,12 +53,9 @@ class ExpiringTable(Node):
         return Arrival(f"a table of the last records of a stream: {MIXED}", mixed=True)
 
     @property
-    def refused_on_spark(self) -> str:  # type: ignore[override]
-        """The moments are not in the topics."""
-        return (
-            f"table '{self.name}' has rows that expire by {self.clock}, and topics do not tell the times that "
-            "the worker's clocks had"
-        )
+    def expiry(self) -> Expiry:
+        """When its rows expire."""
+        return Expiry(self.after // _MILLISECOND, self.clock, self.source.user_topic or "" if self.source else "")
 
     def operator(self, states: States) -> Operator:
         """The table, the deadlines, and the calendar of its keys."""
@@ -66,12 +63,13 @@ class ExpiringTable(Node):
         deadlines = Table[Any, int](states.spec(self, f"{self.name}-deadlines", "table", Int64), states.store)
         calendar = Calendar[Any](states.spec(self, f"{self.name}-calendar", "calendar", Int64), states.store)
         count, ownership = table.spec.partitions, states.ownership
-        expiry = Expiry(self.after // _MILLISECOND, self.clock, self.source.user_topic or "" if self.source else "")
-        return expiring_table.ExpiringTable(self.name, table, deadlines, calendar, expiry, lambda: ownership.of(count))
+        return expiring_table.ExpiringTable(
+            self.name, table, deadlines, calendar, self.expiry, lambda: ownership.of(count)
+        )
 
     def on_spark(self, spark: Spark) -> None:
-        """Nothing: it is refused."""
-        raise NotImplementedError(self.refused_on_spark)
+        """The last records that have not expired."""
+        spark.expiring(self)
 
 
 def check_expiry(where: str, facts: Node, after: Any, by: Any) -> Node | None:
@@ -79,10 +77,10 @@ def check_expiry(where: str, facts: Node, after: Any, by: Any) -> Node | None:
 
     Raises: TopologyError.
     """
-    if not isinstance(after, timedelta) or not _MILLISECOND <= after <= timedelta(milliseconds=MOST_MS // 2**20):
+    if not isinstance(after, timedelta) or not _MILLISECOND <= after <= _LONGEST:
         raise TopologyError(
-            f"{where}: expire_after={after!r}; a timedelta of a millisecond or more is needed, such as "
-            "expire_after=timedelta(hours=1)"
+            f"{where}: expire_after={after!r}; a timedelta from a millisecond to {_LONGEST.days:,} days is needed, "
+            "such as expire_after=timedelta(hours=1)"
         )
     check_choice(where, get_args(ExpiryClock), expire_by=by)
     sources = list(dict.fromkeys(_sources(where, facts, by)))

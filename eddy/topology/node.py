@@ -284,9 +284,6 @@ class Node:
             return loop.emit(NestedWeights(self.name, taken, made, grouping.of_weight), *slots)
         return loop.emit(NestedReduce(self.name, taken, made, grouping.function), *slots)
 
-    refused_on_spark = ""
-    """The reason why Spark cannot compute the step; empty if it can."""
-
     def on_spark(self, spark: Spark) -> None:
         """Compute the step on Spark."""
         assert self.grouping is not None, f"nothing in Spark for {type(self).__name__}"

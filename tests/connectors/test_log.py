@@ -639,14 +639,14 @@ class TestGroups:
         producer.begin()
         producer.send(topic, 0, [b"k"] * 7, [b"v"] * 7, [0] * 7)
         producer.commit({}, None)
-        log.set_positions(name("group"), {first: 7, other: 0})
-        log.set_positions(name("group"), {first: 3})
+        log.set_positions(name("group"), {first: Position(7), other: Position(0, "0 0 @tick=5")})
+        log.set_positions(name("group"), {first: Position(3)})
         found = log.committed(name("group"), [first, TopicPartition(topic, 1), other])
-        assert {partition: position.offset for partition, position in found.items()} == {first: 3, other: 0}
+        assert found == {first: Position(3), other: Position(0, "0 0 @tick=5")}
         consumer = log.consumer(name("group"), [topic], "m")
         settle([consumer], 3)
         with pytest.raises(ConnectorError):
-            log.set_positions(name("group"), {first: 1})
+            log.set_positions(name("group"), {first: Position(1)})
         consumer.close()
 
     def test_an_absent_topic_is_refused_or_owns_nothing(self, log: Log, name: Name) -> None:

@@ -68,14 +68,14 @@ def test_an_epoch_after_control_records_that_is_undone_while_the_feed_is_full_is
     fed: Fed, topics: Topics
 ) -> None:
     topics.write(fed.where.topic, {b"after a control record": b"v"})
-    topics.log.set_positions(fed.where.topic, {fed.where: RECORDS})
+    topics.log.set_positions(fed.where.topic, {fed.where: Position(RECORDS)})
     fed.feed.assign(fed.assignment)
     assert fed.consumer.poll(1_000, 0.0).assigned == {fed.where}
     fed.feed.put(fed.where, batch(*range(RECORDS + 1, RECORDS + 11)), generation=1)
     for _ in range(2):
         (records,) = fed.consumer.poll(1_000, 0.0).records
         assert (list(records.offsets), fed.feed.full) == ([*range(RECORDS + 1, RECORDS + 11)], True)
-        fed.consumer.seek({fed.where: RECORDS})
+        fed.consumer.seek({fed.where: Position(RECORDS)})
 
 
 def test_large_records_are_read_from_the_log_a_few_at_a_time(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,7 +88,7 @@ def test_large_records_are_read_from_the_log_a_few_at_a_time(topics: Topics, mon
 
 
 def test_records_that_are_committed_already_are_skipped_and_faust_s_position_follows(fed: Fed, topics: Topics) -> None:
-    topics.log.set_positions(fed.where.topic, {fed.where: RECORDS})
+    topics.log.set_positions(fed.where.topic, {fed.where: Position(RECORDS)})
     fed.feed.assign(fed.assignment)
     assert fed.consumer.poll(1_000, 0.0).assigned == {fed.where}
     fed.feed.put(fed.where, batch(*range(RECORDS)), generation=1)
@@ -106,7 +106,7 @@ def test_positions_are_read_anew_where_another_worker_has_gone_on_and_deleted_re
     consumer = FaustConsumer(topics.log, feed, (name, f"{name}-app"), {name: 1}, {loop.topic: 1})
     with closing(consumer):
         assert consumer.poll(1_000, 0.0).assigned == {where, loop}
-        topics.log.set_positions(name, {loop: 10})
+        topics.log.set_positions(name, {loop: Position(10)})
         topics.log.delete_records({loop: 10})
         polls = []
         wait_for(lambda: polls.append(consumer.poll(1_000, 0.1)) or polls[-1].assigned, PATIENCE_S, "new positions")

@@ -5,6 +5,7 @@ import pytest
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import Consumer, Position, Records, TopicPartition
 from eddy.errors import InvariantError
+from eddy.operators.context import Context
 from eddy.runtime.positions import Positions
 from eddy.runtime.quiescence import Counters, Cut
 from tests.runtime.logs import begun, log_of, send
@@ -145,6 +146,20 @@ def test_a_cut_has_the_offsets_of_inputs_and_the_ends_of_outputs(log: LocalLog) 
     assert mine.cut(entry, {OUT: end + 3, LOOP0: 1}) == Cut({"in": [0, 6]}, {"out": [end + 3]})
     mine.adopt(entry, {OUT: end + 3})
     assert mine.cut(entry, {}).outputs == {"out": [end + 3]}
+
+
+def test_a_cut_has_the_clocks_of_all_positions_if_there_are_any(log: LocalLog) -> None:
+    mine = positions(log)
+    mine.reread(ALL)
+    entry = mine.after([], {}, clocks=Context(event_time={IN1: 7}, tick=9))
+    cut = mine.cut(entry, {})
+    assert (cut.event_times, cut.ticks) == ({"in": [-1, 7]}, [[9, 9]])
+    assert Cut.decode(cut.encode()) == cut
+    assert mine.cut(mine.after([], {}), {}).encode() == b'{"inputs":{"in":[0,0]},"outputs":{}}'
+    commit(log, member(log), mine.moves(entry))
+    quiescent = mine.quiescent_cut()
+    assert quiescent is not None
+    assert (quiescent.event_times, quiescent.ticks) == (cut.event_times, cut.ticks)
 
 
 def test_the_owner_of_the_first_source_partition_leads(log: LocalLog) -> None:

@@ -28,7 +28,6 @@ from tests.seeds import DAY
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 
 CANNOT = {
-    "rows-that-expire": "a worker's clocks are in no topic",
     "stream-table-joins": "all input is one epoch here, in which tables come first",
 }
 """Cases to the reason why they give something else; `verify` refuses them."""

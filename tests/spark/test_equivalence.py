@@ -84,7 +84,7 @@ def settled(rows: list[tuple[bytes, bytes | None, bytes | None, int | None]], ne
     columns = list(
         zip(*[("t", k, e, f, int(e is not None), int(f is not None), p, True) for k, e, f, p in rows], strict=True)
     )
-    forms = {"t": RowFormat(eddy.String, N, rows=True, near=near)}
+    forms = {"t": RowFormat(eddy.String, N, kind="arrangement", near=near)}
     made = Classifying(forms, 1e-9)(iter([record_batch(columns, schema)]))
     found = {row["k"]: row["how"] for batch in made for row in batch.to_pylist()}
     return [found[key] for key, *_ in rows]

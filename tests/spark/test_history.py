@@ -18,7 +18,7 @@ from eddy.connectors.log import TopicSpec
 from eddy.connectors.spark.arrow_functions import RecordsEntry
 from eddy.connectors.spark.frames import Frames
 from eddy.connectors.spark.history import read_histories
-from eddy.connectors.spark.inputs import RAW, facts_of
+from eddy.connectors.spark.inputs import RAW, facts_of, records_of
 from eddy.errors import ConfigurationError
 from eddy.runtime.metadata import read_metadata
 from tests.seeds import in_turn
@@ -96,7 +96,7 @@ def orders(spark: Any, files: str | list[str]) -> tuple[list[tuple[str, int]], l
     split = whole.rdd.getNumPartitions()
     in_turn = frames.in_order(whole, ["amounts"] if history.by_time else []).collect()
     entry = RecordsEntry("amounts", S, N, fail=True, by_time=history.by_time)
-    facts, _ = facts_of(frames, entry, history.raw, frames.maximum())
+    facts = facts_of(records_of(frames, entry, history.raw, frames.maximum()))
     by_place = sorted(facts.collect(), key=lambda row: bytes(row["s"]))
     read = lambda row: (bytes(row["k"]).decode(), N.decode(bytes(row["v"])))  # noqa: E731
     return [read(row) for row in in_turn], [read(row) for row in by_place], split

@@ -349,9 +349,9 @@ class Admin:
             if error.code() != KafkaError.GROUP_ID_NOT_FOUND:
                 raise kafka_error(f"{self._where}: delete group '{group}'", error) from exception
 
-    def set_positions(self, group: str, positions: Mapping[TopicPartition, int]) -> None:
+    def set_positions(self, group: str, positions: Mapping[TopicPartition, Position]) -> None:
         """Set the positions of a group without members."""
-        moved = [confluent_kafka.TopicPartition(*where, offset) for where, offset in positions.items()]
+        moved = [confluent_kafka.TopicPartition(*where, *position) for where, position in positions.items()]
         outsider = self._outsider(group)
         try:
             self._ask(f"set positions of group '{group}'", lambda: outsider.commit(offsets=moved, asynchronous=False))

@@ -182,7 +182,7 @@ class KafkaLog:
         """As `Log.delete_group`."""
         self._admin.delete_group(group)
 
-    def set_positions(self, group: str, positions: Mapping[TopicPartition, int]) -> None:
+    def set_positions(self, group: str, positions: Mapping[TopicPartition, Position]) -> None:
         """As `Log.set_positions`."""
         self._admin.set_positions(group, positions)
 

@@ -155,11 +155,11 @@ class LocalLog:
             self._groups.refuse_members(group)
             self._storage.delete_group(group)
 
-    def set_positions(self, group: str, positions: Mapping[TopicPartition, int]) -> None:
+    def set_positions(self, group: str, positions: Mapping[TopicPartition, Position]) -> None:
         """As `Log.set_positions`."""
         with self._storage.change():
             self._groups.refuse_members(group)
-            self._storage.move(group, {partition: Position(offset) for partition, offset in positions.items()})
+            self._storage.move(group, positions)
 
     def groups(self) -> dict[str, int]:
         """As `Log.groups`; a group that another process runs has one member."""

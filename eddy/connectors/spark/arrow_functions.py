@@ -13,6 +13,7 @@ Facts have three more columns: the time, the position in the order of their part
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from typing import Any, Protocol
 
 import msgspec
@@ -296,16 +297,20 @@ class RecordsEntry:
             columns = self._columns(dict(zip(arrived.schema.names, map(_pylist, arrived.columns), strict=True)))
             yield record_batch(columns, schema)
 
-    def taken_in(self, raw: dict[str, list[Any]]) -> tuple[Batch, dict[str, list[Any]]]:
-        """Records as a worker decodes them, and the rejected ones in `RECORDS` columns. Raises: DataError."""
+    def taken_in(self, raw: dict[str, list[Any]]) -> tuple[Batch, list[int], dict[str, list[Any]]]:
+        """Records as a worker decodes them, their partitions, and the rejected ones in `RECORDS` columns.
+
+        Raises: DataError.
+        """
         raw, keys, values, problems = self._decoded(raw)
         headers = None if raw["h"].count(None) == len(keys) else raw["h"]
         batch = Batch(list(zip(keys, values, strict=True)), [1] * len(keys), 0, raw["t"], headers)
         if not problems:
-            return batch, {"k": []}
+            return batch, raw["p"], {"k": []}
         bad = {name: [column[at] for at in problems] for name, column in raw.items() if name in "kvthpo"}
         bad |= {"s": [b""] * len(problems), "w": [1] * len(problems), "bad": list(problems.values())}
-        return batch.select([at not in problems for at in range(len(keys))]), bad
+        good = [at not in problems for at in range(len(keys))]
+        return batch.select(good), list(compress(raw["p"], good)), bad
 
     def _decoded(self, raw: dict[str, list[Any]]) -> tuple[dict[str, list[Any]], list[Any], list[Any], dict[int, str]]:
         """Columns without the records known to be rejected; keys, values, and the problem of each bad row."""

@@ -12,16 +12,19 @@ files it was computed from and where its outputs begin. Rows that are already wr
 after 5, it finds that it is finished, unless a worker has continued from there.
 """
 
+import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+import msgspec
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from eddy.connectors.log import Log, TopicPartition
+from eddy.connectors.log import Log, Position, TopicPartition
 from eddy.connectors.spark.arrival_order import order_dependent
 from eddy.connectors.spark.changelog import changelog_rows
+from eddy.connectors.spark.clocks import Clocks
 from eddy.connectors.spark.computation import Application, Computation, last_cut
 from eddy.connectors.spark.frames import Frames, names, spark_errors
 from eddy.connectors.spark.history import Files, described, noted, options, read_histories, unlike
@@ -29,9 +32,10 @@ from eddy.connectors.spark.inputs import OffsetRange, OpenLog, read_topics
 from eddy.connectors.spark.session import ONE_TASK
 from eddy.connectors.spark.writing import OUTGOING, DeadLetters, Writing, write_topics
 from eddy.errors import ConfigurationError, ConnectorError
+from eddy.operators.operator import NO_CLOCKS
 from eddy.runtime.internal_topics import DEAD_LETTER, InternalTopics
 from eddy.runtime.metadata import FilesRead, Finished, Unfinished, write_finished, write_plan, write_unfinished
-from eddy.runtime.quiescence import Cut
+from eddy.runtime.quiescence import Counters, Cut
 from eddy.topology.identity import topics_of
 from eddy.topology.topology import Topology
 
@@ -54,7 +58,9 @@ class Backfilled:
 
 @dataclass
 class Backfill:
-    """One backfill. `replace` deletes existing state first; `stage` is called with the name of each stage."""
+    """One backfill. `replace` deletes existing state first; `stage` is called with the name of each stage; `wall`
+    returns the seconds since 1970.
+    """
 
     topology: Topology
     spark: SparkSession
@@ -67,6 +73,7 @@ class Backfill:
     one_task: int = ONE_TASK
     program: str | None = None
     stage: Callable[[str], None] = lambda name: None
+    wall: Callable[[], float] = time.time
 
     def run(self) -> Backfilled:
         """Run it. Raises: ConfigurationError if it is refused; DataError; LoopLimitError; ConnectorError."""
@@ -81,6 +88,7 @@ class Backfill:
                 return done
             unfinished = self._may_begin(application, files)
             inputs = unfinished.inputs if unfinished else self._ends(application.inputs())
+            tick = unfinished.tick if unfinished else self._tick(application)
             computation = Computation(
                 application,
                 frames,
@@ -91,6 +99,7 @@ class Backfill:
                 self.retained_only,
                 one_task=self.one_task,
                 letters_end=unfinished.outputs[application.internal.dead_letter][0] if unfinished else None,
+                clocks=Clocks(ticks={count: [tick] * count for count in _positions(application).values()}),
             )
             self._check(computation)
             self.stage("compute")
@@ -102,14 +111,14 @@ class Backfill:
                 states, outputs = frames.kept(states), frames.kept(outputs)
                 with spark_errors():
                     states.unionByName(outputs).count()
-            begun = unfinished or self._begin(application, inputs, files)
+            begun = unfinished or self._begin(application, inputs, files, tick)
             writing = Writing(self.open_log, f"{self.topology.name}-backfill", begun.outputs, computation.latest)
             written: dict[str, int] = {}
             for what, frame in (("changelogs", states), ("outputs", outputs)):
                 self.stage(f"write {what}")
                 written |= write_topics(frames, frame, writing, self.log.partitioner)
             self.stage("finish")
-            cut = self._finish(application, begun, files)
+            cut = self._finish(application, begun, files, computation.clocks)
             return Backfilled(cut, written, left_out, self._remarks(computation))
         finally:
             frames.release()
@@ -132,7 +141,7 @@ class Backfill:
             return None
         if (cut := last_cut(self.log, internal.cuts)) is None or internal.make(self.log, create=False):
             return None
-        return Backfilled(Cut(finished.inputs, cut.outputs), {}, 0, [], already=True)
+        return Backfilled(msgspec.structs.replace(cut, inputs=finished.inputs), {}, 0, [], already=True)
 
     def _may_begin(self, application: Application, files: Mapping[str, FilesRead]) -> Unfinished | None:
         """Refuse if there is state. Returns an unfinished backfill, if there is one."""
@@ -265,7 +274,13 @@ class Backfill:
         tombstones = gone.withColumns({"key": f.col("k"), "value": f.lit(None).cast("binary")})
         return tombstones.withColumns(_stamps(topic)).select(*names(OUTGOING))
 
-    def _begin(self, application: Application, inputs: dict[str, list[int]], files: dict[str, FilesRead]) -> Unfinished:
+    def _tick(self, application: Application) -> int:
+        """The wall-clock time in milliseconds if it decides which rows there are, else -1."""
+        return round(self.wall() * 1000) if application.circuit.reads.wall else -1
+
+    def _begin(
+        self, application: Application, inputs: dict[str, list[int]], files: dict[str, FilesRead], tick: int
+    ) -> Unfinished:
         """Delete state to be replaced, make the internal topics, and record that the backfill begins."""
         self.stage("begin")
         internal = application.internal
@@ -282,21 +297,29 @@ class Backfill:
         for sink in application.topology.plan.sinks():
             outputs[sink.topic] = application.counts[sink.topic]
         begins = self._ends(TopicPartition(topic, p) for topic, count in outputs.items() for p in range(count))
-        begun = Unfinished(inputs, begins, application.lines, files)
+        begun = Unfinished(inputs, begins, application.lines, files, tick)
         with _transaction(self.log, internal) as producer:
             write_unfinished(producer, internal.plan, begun)
         return begun
 
-    def _finish(self, application: Application, begun: Unfinished, files: dict[str, FilesRead]) -> Cut:
+    def _finish(self, application: Application, begun: Unfinished, files: dict[str, FilesRead], clocks: Clocks) -> Cut:
         """Set the group's positions, then write the metadata that lets a worker start."""
         internal, name = application.internal, self.topology.name
-        positions = {TopicPartition(t, p): end for t, ends in begun.inputs.items() for p, end in enumerate(ends)}
+        offsets = {TopicPartition(t, p): end for t, ends in begun.inputs.items() for p, end in enumerate(ends)}
+        counters: dict[TopicPartition, Counters] = {}
+        if application.circuit.reads != NO_CLOCKS:
+            counts = _positions(application)
+            counters = clocks.counters(
+                [TopicPartition(t, p) for t, count in counts.items() for p in range(count)], counts
+            )
+            offsets = self.log.begin_offsets(tp for tp, noted in counters.items() if noted.tick >= 0) | offsets
+        positions = {tp: Position(at, counters[tp].note() if counters else "") for tp, at in offsets.items()}
         if self.log.groups().get(name):
             raise ConnectorError(f"backfill of application '{name}': a worker has come in between; stop it, run again")
         self.log.set_positions(name, positions)
         written = {topic: 1 for topic in begun.outputs if topic != internal.dead_letter}
         ends = self._ends(TopicPartition(t, p) for t in written for p in range(len(begun.outputs[t])))
-        cut = Cut(begun.inputs, ends)
+        cut = Cut(begun.inputs, ends).with_clocks(counters)
         with _transaction(self.log, internal) as producer:
             write_plan(
                 producer,
@@ -335,6 +358,13 @@ class _transaction:  # noqa: N801 - reads as a part of a sentence
 def _same(before: Mapping[str, FilesRead], now: Mapping[str, FilesRead]) -> bool:
     """Whether both name files of the same topics with the same rows."""
     return before.keys() == now.keys() and not unlike(before, now)
+
+
+def _positions(application: Application) -> dict[str, int]:
+    """The topics of which a worker notes clocks, with their partitions. The positions of constants mean more."""
+    internal = application.internal
+    exchanges = {topic: count for topic, count in internal.exchanges.items() if topic not in internal.constants}
+    return {source.topic: application.counts[source.topic] for source in application.sources} | exchanges
 
 
 def _stamps(topic: str) -> dict[str, Column]:

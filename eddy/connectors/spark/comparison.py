@@ -98,8 +98,8 @@ class Comparison:
         return part.what == "sink" and not part.facts and part.form.has_canonical_keys
 
     def _homes(self) -> KeyPartitions:
-        rows = frozenset(part.topic for part in self.parts if part.form.rows)
-        return KeyPartitions(self.log.partitioner, {part.topic: part.partitions for part in self.parts}, rows)
+        counts = {part.topic: part.partitions for part in self.parts}
+        return KeyPartitions(self.log.partitioner, counts, {part.topic: part.form.kind for part in self.parts})
 
     def _found(self, parts: list[ExpectedTopic]) -> DataFrame:
         return read_placed(self.frames, self.open_log, {part.topic: self._until(part) for part in parts}, self._homes())

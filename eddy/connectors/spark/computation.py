@@ -14,13 +14,14 @@ from eddy.config import Config
 from eddy.connectors.log import Log, TopicPartition, TopicSpec
 from eddy.connectors.spark.arrow_functions import Reader, RecordsEntry, SentExit
 from eddy.connectors.spark.changelog import ComputedResults, StateRows
+from eddy.connectors.spark.clocks import Clocks, event_times_of
 from eddy.connectors.spark.compiler import SparkCompiler
 from eddy.connectors.spark.frames import Frames, spark_errors
 from eddy.connectors.spark.history import History
-from eddy.connectors.spark.inputs import RAW, OffsetRange, OpenLog, facts_of, topics_to_read
+from eddy.connectors.spark.inputs import RAW, OffsetRange, OpenLog, facts_of, records_of, topics_to_read
 from eddy.connectors.spark.one_task import OneTask
 from eddy.connectors.spark.session import ONE_TASK
-from eddy.errors import ConfigurationError, TopologyError
+from eddy.errors import ConfigurationError
 from eddy.operators.circuit import Circuit
 from eddy.runtime.compiled import UserTopics
 from eddy.runtime.internal_topics import DEAD_LETTER, InternalTopics, metadata_topic
@@ -57,12 +58,6 @@ class Application:
         """
         plan, name = topology.plan, topology.name
         check_reads(plan)
-        for node in plan.nodes:
-            if node.refused_on_spark:
-                raise TopologyError(
-                    f"application '{name}': {node.refused_on_spark}; Spark computes what the topics alone decide. A "
-                    "worker can compute it, from the beginning of its topics"
-                )
         topics = UserTopics.of(topology, log)
         metadata = read_metadata(log, metadata_topic(name))
         before = metadata.plan if metadata.backfill is None else metadata.backfill.plan
@@ -90,8 +85,9 @@ class Application:
 class Computation:
     """The results from the inputs up to `ends`. `histories` are by topic and precede the topic's records.
 
-    Parts with at most `one_task` records or rows are computed in one task. Dead letters from `letters_end` on were
-    written by an unfinished backfill; those before it by a worker.
+    `clocks` has the ticks, and event times where records that the worker has read may be gone; once everything is
+    computed, all of them. Parts with at most `one_task` records or rows are computed in one task. Dead letters from
+    `letters_end` on were written by an unfinished backfill; those before it by a worker.
     """
 
     application: Application
@@ -104,6 +100,7 @@ class Computation:
     traced: bool = True
     one_task: int = ONE_TASK
     letters_end: int | None = None
+    clocks: Clocks = field(default_factory=Clocks)
     results: ComputedResults = field(init=False)
     bad: DataFrame | None = field(init=False, default=None)
     settled: bool = field(init=False, default=False)
@@ -128,7 +125,7 @@ class Computation:
         """Compute. Raises: DataError; LoopLimitError; ConnectorError."""
         self._left_out, self._bad = self._known(), lambda: 0
         records = sum(s.end - s.start for source in self.application.sources for s in self._ranges(source))
-        if records > self.one_task or not self._in_one_task():
+        if records > self.one_task or len(self.clocks.different_ticks) > 1 or not self._in_one_task():
             self._compile()
         return self.results
 
@@ -139,7 +136,17 @@ class Computation:
         serdes = sink_serdes(plan, counts)
         exits = {sink.name: SentExit(sink.topic, *serdes[sink], sink.kind == "stream") for sink in plan.sinks()}
         restored = {name for name, state in self.application.circuit.states.items() if state.spec.changelog is None}
-        part = OneTask(plan, counts, limit=self.one_task, sources=entries, sinks=exits, skips=restored)
+        part = OneTask(
+            plan,
+            counts,
+            limit=self.one_task,
+            sources=entries,
+            sinks=exits,
+            skips=restored,
+            timed=self.application.circuit.reads.sources,
+            clocks=self.clocks,
+            partitioner=self.application.log.partitioner,
+        )
         raw = [frames.through(*read, RAW) for source in self.application.sources for read in self._raw(source)]
         timed = [topic for topic, entry in entries.items() if entry.by_time]
         made = part.of_records(frames, frames.in_order(frames.union(raw, RAW), timed))
@@ -148,6 +155,7 @@ class Computation:
             return False
         self.settled, self._bad, self._latest = True, lambda: bad, lambda: latest
         self.bad = made.bad() if bad else None
+        self.clocks = self.clocks.after(made.event_times(self.application.circuit.reads.sources, counts))
         states = {
             name: StateRows("encoded", made.state(name), plan.holds(name))
             for name in self.application.circuit.states.keys() - restored
@@ -158,18 +166,24 @@ class Computation:
     def _compile(self) -> None:
         """Compute the plan step by step."""
         application, frames = self.application, self.frames
-        inputs, bad, latest = {}, [], frames.maximum()
+        plan, counts, partitioner = application.topology.plan, application.counts, application.log.partitioner
+        inputs, bad, latest, times = {}, [], frames.maximum(), {}
         for source in application.sources:
-            facts, rejected = facts_of(frames, self._entry(source), self._raw(source), latest)
-            inputs[source.topic] = facts
-            if rejected is not None:
-                bad.append(rejected.withColumn("topic", f.lit(source.topic)))
+            topic, entry = source.topic, self._entry(source)
+            timed = topic in application.circuit.reads.sources
+            records = records_of(frames, entry, self._raw(source), latest, twice=timed)
+            inputs[topic] = facts_of(records)
+            if timed:
+                times[topic] = event_times_of(frames, records, counts[topic], partitioner)
+            if not entry.fail:
+                bad.append(records.where("bad IS NOT NULL").withColumn("topic", f.lit(topic)))
+        self.clocks = self.clocks.after(times)
         self._latest = lambda: latest.value
         if bad:
             self.bad = whole = frames.union(bad, "")
             self._bad = whole.count
-        plan, counts = application.topology.plan, application.counts
-        self.results = SparkCompiler(frames, plan, counts, inputs, self.traced, self.one_task).run()
+        compiler = SparkCompiler(frames, plan, counts, inputs, self.clocks, partitioner, self.traced, self.one_task)
+        self.results = compiler.run()
 
     @property
     def latest(self) -> int:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as f
 from eddy.connectors.spark.arrow_functions import Reader, arrow_schema
 from eddy.connectors.spark.frames import Frames, names
 from eddy.connectors.spark.inputs import RAW, OffsetRange, OpenLog, topics_to_read
-from eddy.state.row_layout import split
+from eddy.state.row_layout import key_in
 
 __all__ = ["DIFF", "KeyPartitions", "diff", "diff_by_canonical_keys", "read_placed"]
 
@@ -28,19 +28,19 @@ PLACED = f"{RAW}, misplaced int"
 
 @dataclass(frozen=True)
 class KeyPartitions:
-    """The partition counts of topics. `rows` names topics with rows of relations, partitioned by the key in them."""
+    """The partition counts of topics, and the kinds of the states whose rows they have."""
 
     partitioner: Callable[[bytes, int], int]
     partitions: Mapping[str, int]
-    rows: frozenset[str]
+    kinds: Mapping[str, str]
 
     def of(self, topic: str, keys: list[bytes | None]) -> list[int]:
         """The partition of each record; a record without a key belongs to partition 0."""
         count = self.partitions[topic]
         if count == 1:
             return [0] * len(keys)
-        if topic in self.rows:
-            keys = [None if key is None else split(key)[0] for key in keys]
+        kind = self.kinds[topic]
+        keys = [None if key is None else key_in(kind, key) for key in keys]
         return [0 if key is None else self.partitioner(key, count) for key in keys]
 
 

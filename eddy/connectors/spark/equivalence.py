@@ -36,15 +36,20 @@ _LARGEST_PLAIN = 2.0**100
 
 @dataclass(frozen=True)
 class RowFormat:
-    """How to read the bytes of a topic: keys and values, or `rows` of a relation, whose key includes the value.
+    """How to read the bytes of a topic: keys and values, or the rows of a state of another `kind`.
 
     `near` says whether numbers are compared with the tolerance.
     """
 
     key: Serde[Any]
     value: Serde[Any]
-    rows: bool = False
+    kind: str = "table"
     near: bool = False
+
+    @property
+    def rows(self) -> bool:
+        """Whether they are rows of a relation, whose key includes the value."""
+        return self.kind not in {"table", "calendar"}
 
     @property
     def has_canonical_keys(self) -> bool:

@@ -26,7 +26,16 @@ from eddy.connectors.spark.arrow_functions import (
 from eddy.connectors.spark.frames import Frames, Maximum, names
 from eddy.errors import ConnectorError
 
-__all__ = ["RAW", "OffsetRange", "OpenLog", "committed_records", "facts_of", "read_topics", "topics_to_read"]
+__all__ = [
+    "RAW",
+    "OffsetRange",
+    "OpenLog",
+    "committed_records",
+    "facts_of",
+    "read_topics",
+    "records_of",
+    "topics_to_read",
+]
 
 RAW = "k binary, v binary, t long, h binary, p int, o long, topic string"
 """The columns of a topic's records, with partition and offset."""
@@ -118,16 +127,18 @@ def _arrow(records: Records) -> Any:
     return record_batch(columns, schema)
 
 
-def facts_of(
-    frames: Frames, entry: RecordsEntry, raw: Sequence[tuple[DataFrame, Reader]], latest: Maximum
-) -> tuple[DataFrame, DataFrame | None]:
-    """A source's records as facts; and the rejected ones, with the reason as `bad`, if there can be any.
+def records_of(
+    frames: Frames, entry: RecordsEntry, raw: Sequence[tuple[DataFrame, Reader]], latest: Maximum, twice: bool = False
+) -> DataFrame:
+    """A source's records, in `RECORDS` columns; kept if they are read `twice`, or if there can be rejected ones.
 
     `raw` are frames with readers that return `RAW` columns. `latest` observes the times of facts.
     """
     parts = [frames.through(frame, entry.after(reader), RECORDS, latest) for frame, reader in raw]
     records = frames.union(parts, RECORDS)
-    if entry.fail:
-        return records.select(*names(FACTS)), None
-    records = frames.kept(records)
-    return records.where("bad IS NULL").select(*names(FACTS)), records.where("bad IS NOT NULL")
+    return records if entry.fail and not twice else frames.kept(records)
+
+
+def facts_of(records: DataFrame) -> DataFrame:
+    """The facts among records."""
+    return records.where("bad IS NULL").select(*names(FACTS))

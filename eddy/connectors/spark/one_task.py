@@ -12,7 +12,7 @@ All results and states of the circuit are returned in one frame; its first colum
 """
 
 import gc
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +32,7 @@ from eddy.connectors.spark.arrow_functions import (
     encode_rows,
     place_of,
 )
+from eddy.connectors.spark.clocks import Clocks, latest_times
 from eddy.connectors.spark.frames import Frames, names, spark_errors
 from eddy.errors import EddyError, LoopLimitError
 from eddy.operators.batch import EMPTY, Batch, concat, consolidate
@@ -40,7 +41,7 @@ from eddy.operators.exchange import Budget
 from eddy.operators.held_waves import HeldWaves
 from eddy.operators.operator import State
 from eddy.serde import Serde
-from eddy.state.row_layout import split
+from eddy.state.row_layout import key_in
 from eddy.topology.compile import Environment, compile_part, compile_plan
 from eddy.topology.plan import Node, Plan, Sink
 
@@ -48,7 +49,7 @@ __all__ = ["BY_A_WORKER", "Made", "OneTask"]
 
 _MADE = f"what string, name string, {FACTS}, key binary, value binary, p int, o long, bad string"
 """The column `what`: `rows` of a step, rows of a `state`, records `sent` to a sink, `bad` records, the latest `time`,
-or `too many` rows."""
+the `clock` of a partition, or `too many` rows."""
 _ROWS_A_BATCH = 10_000
 _GAVE_UP = "too many"
 BY_A_WORKER = "the errors of a recursion are computed by a worker alone"
@@ -68,12 +69,18 @@ class _Bounded(Budget):
         return False
 
 
+def _first(key: bytes, count: int) -> int:
+    """The partition of every key, where partitions decide nothing."""
+    return 0
+
+
 @dataclass(frozen=True)
 class OneTask:
     """A plan, or one step of it with its whole body. `counts` are the partition counts of topics.
 
     `reads` and `makes` are the serdes of the step's inputs and results, by the names of steps. A whole plan reads
-    `sources` and sends to `sinks`, by topic and by name. States in `skips` are not returned.
+    `sources` and sends to `sinks`, by topic and by name. It moves the event times of the topics `timed`, from `clocks`.
+    States in `skips` are not returned.
     """
 
     plan: Plan
@@ -85,6 +92,9 @@ class OneTask:
     sources: Mapping[str, RecordsEntry] = field(default_factory=dict)
     sinks: Mapping[str, SentExit] = field(default_factory=dict)
     skips: Set[str] = frozenset()
+    timed: Set[str] = frozenset()
+    clocks: Clocks = field(default_factory=Clocks)
+    partitioner: Callable[[bytes, int], int] = _first
 
     def of_rows(self, frames: Frames, rows: Mapping[str, DataFrame]) -> "Made":
         """Compute the step over the rows that it reads, by the names of steps."""
@@ -98,7 +108,8 @@ class OneTask:
     def circuit(self) -> Circuit:
         """A new circuit."""
         budget = Budget(2**62) if self.limit is None else _Bounded(self.limit)
-        world = Environment(self.counts, budget=budget, guard=budget, peeks=False)
+        partitioner = self.partitioner if self.timed else _first
+        world = Environment(self.counts, budget=budget, guard=budget, peeks=False, partitioner=partitioner)
         return compile_plan(self.plan, world) if self.step is None else compile_part(self.plan, world, self.step)
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
@@ -113,14 +124,15 @@ class OneTask:
 
     def _made(self, batches: Iterable[Any]) -> Iterator[Any]:
         inputs: dict[str, Batch] = {}
+        times = {topic: [-1] * self.counts[topic] for topic in self.timed}
         if self.step is None:
-            yield from self._records(batches, inputs)
+            yield from self._records(batches, inputs, times)
         else:
             self._rows(batches, inputs)
         circuit = self.circuit()
         if not inputs and not circuit.due():
             return
-        circuit.step(inputs)
+        circuit.step(inputs, self.clocks.after(times).context)
         _check_ends(circuit)
         outputs = {name: concat(output.batches or [EMPTY]) for name, output in circuit.outputs.items()}
         self._check_errors(circuit)
@@ -140,8 +152,12 @@ class OneTask:
         if whys := [why for (name, _), why in circuit.held().items() if name in read]:
             raise LoopLimitError(f"{BY_A_WORKER}: {min(whys)}")
 
-    def _records(self, batches: Iterable[Any], inputs: dict[str, Batch]) -> Iterator[Any]:
-        """Decode the records of sources in their order. Yields the rejected records and the latest time."""
+    def _records(
+        self, batches: Iterable[Any], inputs: dict[str, Batch], times: Mapping[str, list[int]]
+    ) -> Iterator[Any]:
+        """Decode the records of sources in their order. Yields the rejected records, the latest time, and the event
+        times.
+        """
         parts: dict[str, list[Batch]] = {}
         latest = 0
         for arrived in self._counted(batches):
@@ -149,13 +165,27 @@ class OneTask:
                 columns = _where(arrived, "topic", topic)
                 if not columns["k"]:
                     continue
-                batch, bad = entry.taken_in(columns)
+                batch, homes, bad = entry.taken_in(columns)
+                if topic in times:
+                    self._note_times(times[topic], entry, batch, homes)
                 parts.setdefault(topic, []).append(batch)
                 latest = max(latest, max(batch.times or [0], default=0))
                 count = len(bad["k"])
                 yield from _batches("bad", topic, count, **bad)
         inputs.update({topic: concat(part) for topic, part in parts.items()})
         yield from _batches("time", "", 1, t=[latest])
+        for topic, found in times.items():
+            yield from _batches("clock", topic, len(found), p=list(range(len(found))), t=found)
+
+    def _note_times(self, times: list[int], entry: RecordsEntry, batch: Batch, homes: list[int]) -> None:
+        """Move the event times of a topic's partitions on."""
+        keys = [
+            None if key is None or home >= 0 else entry.key.identify_many([key])[0]
+            for (key, _), home in zip(batch.rows, homes, strict=True)
+        ]
+        places = zip(homes, keys, batch.times or [], strict=True)
+        for home, time in latest_times(places, len(times), self.partitioner).items():
+            times[home] = max(times[home], time)
 
     def _rows(self, batches: Iterable[Any], inputs: dict[str, Batch]) -> None:
         """Decode the rows of steps."""
@@ -212,7 +242,7 @@ def _state(name: str, state: State) -> Iterator[Any]:
     keys, values = [key for key, _ in changed], [value for _, value in changed]
     homes: list[bytes | None] = [None] * len(keys)
     if state.spec.partitions > 1:
-        homes = list(keys) if state.spec.kind == "table" else [split(key)[0] for key in keys]
+        homes = [key_in(state.spec.kind, key) for key in keys]
     yield from _batches("state", name, len(keys), k=homes, key=keys, value=values)
 
 
@@ -250,6 +280,15 @@ class Made:
     def bad(self) -> DataFrame:
         """The rejected records, with their topics."""
         return self._frame.where("what = 'bad'").select(*names(RECORDS), f.col("name").alias("topic"))
+
+    def event_times(self, topics: Iterable[str], counts: Mapping[str, int]) -> dict[str, list[int]]:
+        """The event times of the partitions of these topics."""
+        found = {topic: [-1] * counts[topic] for topic in topics}
+        with spark_errors():
+            rows = self._frame.where("what = 'clock'").select("name", "p", "t").collect() if found else ()
+        for row in rows:
+            found[row["name"]][row["p"]] = row["t"]
+        return found
 
     def outcome(self) -> tuple[bool, int, int]:
         """Run the task. Returns whether the part was too large, the number of rejected records, and the latest time.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from eddy.serde import Bytes, Float64, Int64, Plain, Serde, String
-from eddy.state.row_layout import split, weighted
+from eddy.state.row_layout import key_in, split, weighted
 from eddy.state.spec import StateSpec
 from eddy.topology.compile import sink_serdes
 from eddy.topology.plan import Plan, Sink
@@ -30,9 +30,12 @@ class Readable:
 
     @classmethod
     def of_state(cls, spec: StateSpec) -> "Readable":
-        """For a changelog's rows: a table's value, or key and value together with their weight."""
+        """For a changelog's rows: a table's value, a calendar's entry, or key and value together with their weight."""
         if spec.kind == "table":
             return cls(spec.key.decode, lambda _, data: spec.value.decode(data))
+
+        if spec.kind == "calendar":
+            return cls(lambda row: (Int64.decode(row[:8]), spec.key.decode(key_in(spec.kind, row))), lambda *_: "due")
 
         def row(data: bytes) -> Any:
             key, value = split(data)

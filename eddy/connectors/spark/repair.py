@@ -29,7 +29,7 @@ from eddy.connectors.spark.arrival_order import tainted
 from eddy.connectors.spark.arrow_functions import Reader, RecordsEntry, arrow_schema, record_batch
 from eddy.connectors.spark.computation import Computation
 from eddy.connectors.spark.frames import spark_errors
-from eddy.connectors.spark.inputs import RAW, OffsetRange, OpenLog, facts_of, read_topics
+from eddy.connectors.spark.inputs import RAW, OffsetRange, OpenLog, facts_of, read_topics, records_of
 from eddy.connectors.spark.verdict import Compared, Repaired, Verdict
 from eddy.errors import EddyError
 from eddy.runtime.quiescence import Cut
@@ -118,6 +118,7 @@ class Repair:
             known.on_error,
             known.histories,
             one_task=known.one_task,
+            clocks=known.clocks,
             found=found,
         )
 
@@ -170,8 +171,13 @@ class _AsFound(Computation):
         """By the identity `k` of a source's key, its original bytes: the last of equal keys."""
         frames = self.frames
         raw = [(frames.through(*read, RAW).withColumn("h", f.col("k")), iter) for read in super()._raw(source)]
-        facts, _ = facts_of(frames, replace(super()._entry(source), fail=False), raw, frames.maximum())
-        return facts.groupBy("k").agg(f.max_by("h", "s").alias("came")).withColumn("topic", f.lit(source.topic))
+        entry = replace(super()._entry(source), fail=False)
+        return (
+            facts_of(records_of(frames, entry, raw, frames.maximum()))
+            .groupBy("k")
+            .agg(f.max_by("h", "s").alias("came"))
+            .withColumn("topic", f.lit(source.topic))
+        )
 
 
 @dataclass(frozen=True)

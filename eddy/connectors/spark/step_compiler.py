@@ -11,7 +11,7 @@ Invariant: the names of the captured states are those of the circuit of the same
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -31,6 +31,7 @@ from eddy.connectors.spark.arrow_functions import (
     encode_rows,
 )
 from eddy.connectors.spark.changelog import ComputedResults, StateRows
+from eddy.connectors.spark.clocks import DUE, Clocks, Living, with_deadlines
 from eddy.connectors.spark.folds import FOLDED, FoldFunction, GroupFunction
 from eddy.connectors.spark.frames import Frames, be64, names, spark_errors, with_suffix
 from eddy.connectors.spark.one_task import BY_A_WORKER, OneTask
@@ -42,6 +43,7 @@ from eddy.operators.operator import Operator
 from eddy.serde import Int64, Native, Serde
 from eddy.topology import plan as nodes
 from eddy.topology.compile import sink_serdes
+from eddy.topology.expiring_table import ExpiringTable
 from eddy.topology.placement import place
 from eddy.topology.plan import Loop, Node, Plan
 from eddy.topology.scopes import Scopes
@@ -51,7 +53,7 @@ __all__ = ["StepCompiler"]
 
 
 class StepCompiler(ABC):
-    """Compiles the steps of one plan; `inputs` has a frame of facts for each source.
+    """Compiles the steps of one plan; `inputs` has a frame of facts for each source, `clocks` those after them.
 
     With `traced`, states of nested loops are computed too, which costs a pass over them in every iteration.
     """
@@ -62,11 +64,14 @@ class StepCompiler(ABC):
         plan: Plan,
         topic_partitions: Mapping[str, int],
         inputs: Mapping[str, DataFrame],
+        clocks: Clocks,
+        partitioner: Callable[[bytes, int], int],
         traced: bool = True,
         one_task: int = 0,
     ) -> None:
         self.frames, self.plan, self.traced, self.small = frames, plan, traced, one_task
         self._counts, self._inputs = topic_partitions, inputs
+        self._clocks, self._partitioner = clocks, partitioner
         self._placements = place(plan, topic_partitions)
         self.scopes = Scopes(plan)
         self.top = self.scope = StepFrames(self._take)
@@ -195,12 +200,28 @@ class StepCompiler(ABC):
         self.known(node, self._latest_rows(facts))
         self._capture_table(node, node.name)
 
-    def _latest_rows(self, facts: DataFrame) -> DataFrame:
-        """The last value of each key; a key whose last value is null is absent."""
-        last = f.max_by(f.struct("kc", "v", "vc"), f.struct("s", "t")).alias("last")
+    def _latest_rows(self, facts: DataFrame, *others: str) -> DataFrame:
+        """The last value of each key, with other columns; a key whose last value is null is absent."""
+        last = f.max_by(f.struct("kc", "v", "vc", *others), f.struct("s", "t")).alias("last")
         facts = facts.where("k IS NOT NULL")
         grouped = facts.repartition(self.frames.partitions, "k").groupBy("k").agg(last).where("last.v IS NOT NULL")
-        return grouped.select("k", "last.kc", "last.v", "last.vc", f.lit(1).cast("long").alias("w"))
+        found = (f"last.{name}" for name in others)
+        return grouped.select("k", "last.kc", "last.v", "last.vc", f.lit(1).cast("long").alias("w"), *found)
+
+    def expiring(self, node: ExpiringTable) -> None:
+        """The last value of each key, of facts, unless the clock of its partition has reached the deadline."""
+        key, value = self.serdes(node)
+        facts = self.scope[node.inputs[0]].under(self.frames, key, value, node.label)
+        expiry, (table, deadlines, calendar) = node.expiry, (kept.name_of(node.name) for kept in node.keeps)
+        clocks = self._clocks.at(expiry.source or None, self._placements[node].partitions)
+        last = with_deadlines(self._latest_rows(facts, "t"), expiry.after_ms)
+        living = self.frames.kept(self.frames.by_key(self.frames.through(last, Living(clocks, self._partitioner), DUE)))
+        self.known(node, living.select(*names(ROWS)))
+        self._capture_table(node, table)
+        due, none = be64(f.col("due")), f.lit(None).cast("binary").alias("vc")
+        self.scope.capture(deadlines, "table", node, living.select("k", "kc", due.alias("v"), none, "w"))
+        entry = f.concat(due, f.col("k")).alias("key"), f.lit(b"\x01").alias("value")
+        self.scope.capture(calendar, "encoded", node, living.select("k", *entry))
 
     def _capture_table(self, node: Node, name: str) -> None:
         self._tables.add(node)

@@ -24,6 +24,7 @@ from pyspark.sql import functions as f
 from eddy.connectors.log import Log, TopicPartition
 from eddy.connectors.spark.arrival_order import check_commutes, folds_in_any_order, order_dependent, tainted
 from eddy.connectors.spark.changelog import changelog_rows
+from eddy.connectors.spark.clocks import Clocks
 from eddy.connectors.spark.comparison import Comparison, ExpectedTopic
 from eddy.connectors.spark.computation import Application, Computation, last_cut
 from eddy.connectors.spark.equivalence import RowFormat
@@ -96,6 +97,7 @@ class Verify:
                 histories,
                 traced=self.stores,
                 one_task=self.one_task,
+                clocks=self._clocks(application, cut),
             )
             computation.check()
             self.stage("compute")
@@ -153,6 +155,21 @@ class Verify:
                 )
             time.sleep(_POLL_S)
         return cut
+
+    def _clocks(self, application: Application, cut: Cut) -> Clocks:
+        """The clocks of the cut. Raises: ConfigurationError if they are needed, and the cut does not have them."""
+        reads, specs = application.circuit.reads, application.specs
+        lossy = {topic for topic in reads.sources if specs[topic].compacted or topic in self.files}
+        clocks = Clocks.of(cut, lossy)
+        if (lossy - clocks.event_times.keys() or (reads.wall and not clocks.ticks)) and any(
+            map(any, cut.inputs.values())
+        ):
+            raise ConfigurationError(
+                f"verify of application '{self.topology.name}': rows of tables expire, and the cut does not say at "
+                "which moment; a release before this one wrote it. Let a worker of this release take in a record, and "
+                "run again"
+            )
+        return clocks
 
     def _compared(
         self, computation: Computation, cut: Cut, within: Collection[Node] | None = None
@@ -229,7 +246,7 @@ class Verify:
             else:
                 rows = changelog_rows(results.states[name]).select(f.col("key").alias("k"), f.col("value").alias("v"))
                 topic, count, of = state.spec.changelog, state.spec.partitions, (results.states[name].node,)
-                form = RowFormat(state.spec.key, state.spec.value, state.spec.kind != "table", not near.isdisjoint(of))
+                form = RowFormat(state.spec.key, state.spec.value, state.spec.kind, not near.isdisjoint(of))
                 read, left_out = Readable.of_state(state.spec), held.reached.get(name)
                 parts.append(ExpectedTopic("store", name, topic, count, rows, False, read, of, form, left_out))
                 if left_out is not None:

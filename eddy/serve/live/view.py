@@ -97,6 +97,8 @@ class LiveView(Generic[R]):
     """
 
     def __init__(self, server: Server, query: Query[R], max_rows: int, checks: "Checks | None" = None) -> None:
+        if type(max_rows) is not int or max_rows < 0:
+            raise QueryError(f"live query: max_rows={max_rows!r}; a number of rows of at least 0 is needed")
         self._server, self.max_rows = server, max_rows
         self.checks = Checks() if checks is None else checks
         self.select: Select = query.syntax
@@ -279,12 +281,12 @@ class LiveView(Generic[R]):
             self._queued -= len(patch.ops)
             self._seen.apply(patch.ops)
             return patch
-        if self.error is not None:
-            raise self.error.with_traceback(None)
+        if self.error is not None or not (self._opened or self._closed):
+            self._check()
         return None
 
     def next(self, timeout_s: float = 30.0) -> Patch:
-        """The next patch. Raises: NotReadyError where none comes in time; the error that ended the query."""
+        """The next patch. Raises: NotReadyError where none comes in time; QueryError before `open`; its error."""
         end = time.monotonic() + timeout_s
         with self._changed:
             while (patch := self._next()) is None:

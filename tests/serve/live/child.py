@@ -13,6 +13,7 @@ import msgspec
 import eddy
 from eddy.connectors.log import Log
 from eddy.serve.endpoint import endpoint_of
+from eddy.serve.live.limits import Limits
 from eddy.serve.views.server import served
 from tests.serve.live.families import family
 from tests.serve.live.test_http import queries
@@ -29,11 +30,15 @@ class Order(msgspec.Struct, kw_only=True):
     path: str = ""
     bootstrap: str = ""
     port: int = 0
+    table_rows: int = 1_000_000
 
 
 def _serve(order: Order, log: Log) -> None:
     topology, folder = family(order.name), Path(order.state_dir)
-    with served(endpoint_of(str(order.port)), topology, log, folder, max_wait_s=0.2, queries=queries) as server:
+    limits = Limits(table_rows=order.table_rows)
+    with served(
+        endpoint_of(str(order.port)), topology, log, folder, max_wait_s=0.2, queries=queries, limits=limits
+    ) as server:
         failed = threading.Event()
         while server.views.rows.failure is None:
             failed.wait(0.05)

@@ -11,6 +11,7 @@ import random
 import subprocess
 import sys
 import threading
+import time
 from bisect import bisect_left
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -36,6 +37,8 @@ from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[3]
 PATIENCE_S = 120.0
+MOST_BYTES = 1 << 20
+"""Of a store with the rows of this family, with its logs."""
 NAMES = [f"n{n}" for n in range(25)]
 QUESTIONS = [asked("tree", "tree"), asked("root", "below", parent="root"), asked("n1", "below", parent="n1", top=3)]
 
@@ -142,8 +145,10 @@ def test_client_that_comes_and_goes_a_thousand_times() -> None:
 class Arena:
     """A worker and a server in processes of their own, on a log; and a producer that never rests."""
 
-    def __init__(self, folder: Path, bootstrap: str, seed: int, *, worker_inside: bool = False) -> None:
-        self._folder, self._bootstrap = folder, bootstrap
+    def __init__(
+        self, folder: Path, bootstrap: str, seed: int, *, worker_inside: bool = False, table_rows: int = 1_000_000
+    ) -> None:
+        self._folder, self._bootstrap, self._table_rows = folder, bootstrap, table_rows
         self.draw, self.history, self.port = random.Random(seed), History(), free_port()
         self._name = f"family-{seed}-{self.port}"
         self._log = self._open()
@@ -164,6 +169,7 @@ class Arena:
             path=str(self._folder / "log"),
             bootstrap=self._bootstrap,
             port=self.port,
+            table_rows=self._table_rows,
         )
         command = [sys.executable, "-m", "tests.serve.live.child", msgspec.json.encode(order).decode()]
         with (self._folder / f"{role}.txt").open("ab") as errors:
@@ -192,6 +198,14 @@ class Arena:
                         return
             self.turns += 1
         log.close()
+
+    def query_files(self) -> list[os.stat_result]:
+        """The files of queries on disk."""
+        folder, found = self._folder / "server" / self._name / "~queries", []
+        for path in folder.glob("*"):
+            with contextlib.suppress(FileNotFoundError):  # it goes as the store is opened
+                found.append(path.stat())
+        return found
 
     def feed(self, turns: int) -> None:
         """Wait for some more transactions."""
@@ -244,6 +258,41 @@ def torture(arena: Arena, kills: int, others: list[Callable[[], None]] | None = 
 def test_servers_are_killed_and_nothing_is_lost_doubled_or_torn(tmp_path: Path) -> None:
     with Arena(tmp_path, "", 1, worker_inside=True) as arena:
         torture(arena, 1)
+
+
+def torture_on_disk(folder: Path, kills: int, seed: int) -> None:
+    """The same with queries on disk; the server is also killed as soon as it has files, while it loads."""
+    with Arena(folder, "", seed, worker_inside=True, table_rows=5) as arena:
+        sizes: list[int] = []
+
+        def all_since(began: int) -> bool:
+            files = arena.query_files()
+            return bool(files) and all(file.st_mtime_ns >= began for file in files)
+
+        def loading() -> None:
+            assert arena.query_files()
+            for _ in range(arena.draw.randint(1, 3)):
+                began = time.time_ns()
+                arena.start("server")
+                client = Client(arena.port, PATIENCE_S)
+                client.asked = {each["id"]: each for each in QUESTIONS}
+                with contextlib.closing(client):  # nothing is left of the one before once there is something new
+                    client.until(lambda: all_since(began), again=True)  # noqa: B023
+                sizes.append(sum(file.st_size for file in arena.query_files()))
+                arena.kill("server")
+
+        torture(arena, kills, [loading])
+        assert max(sizes) < MOST_BYTES
+
+
+def test_servers_with_queries_on_disk_are_killed_and_leave_nothing(tmp_path: Path) -> None:
+    torture_on_disk(tmp_path, 2, 4)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3_600)
+def test_servers_with_queries_on_disk_are_killed_many_times(tmp_path: Path) -> None:
+    torture_on_disk(tmp_path, int(os.environ.get("EDDY_KILLS", "30")), 5)
 
 
 @pytest.mark.long

@@ -1,0 +1,141 @@
+"""The clocks of a computation, for tables whose rows expire: those that a worker has at the same offsets.
+
+    event times    by topic, one a partition: the greatest timestamp of the records read, without rejected ones
+    ticks          by number of partitions, one a partition: given, since only a worker or a backfill knows them
+
+All are in milliseconds, -1 for none. A record of a file moves the clock of the partition of its key; without a key it
+moves that of an only partition.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from eddy.connectors.log import TopicPartition
+from eddy.connectors.spark.arrow_functions import ROWS, arrow_schema, record_batch
+from eddy.connectors.spark.frames import Frames, spark_errors
+from eddy.operators.context import Context
+from eddy.runtime.quiescence import Counters, Cut
+from eddy.state.calendar import MOST_MS
+
+__all__ = ["DUE", "Clocks", "EventTimes", "Living", "event_times_of", "latest_times", "with_deadlines"]
+
+DUE = f"{ROWS}, due long"
+"""Rows with their deadlines."""
+_TIMES = "p int, t long"
+Partitioner = Callable[[bytes, int], int]
+EventTimes = Mapping[str, Sequence[int]]
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """The clocks of one moment."""
+
+    event_times: EventTimes = field(default_factory=dict)
+    ticks: Mapping[int, Sequence[int]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, cut: Cut, lossy: Collection[str]) -> "Clocks":
+        """Those of a cut that its inputs do not tell: `lossy` topics may have lost the latest records."""
+        return cls(
+            {topic: times for topic, times in cut.event_times.items() if topic in lossy},
+            {len(ticks): ticks for ticks in cut.ticks},
+        )
+
+    @property
+    def different_ticks(self) -> set[int]:
+        """The ticks that partitions have; several workers may have several."""
+        return {tick for ticks in self.ticks.values() for tick in ticks if tick >= 0}
+
+    @property
+    def context(self) -> Context:
+        """Those of an epoch, where all partitions have one tick."""
+        times = {(topic, p): time for topic, times in self.event_times.items() for p, time in enumerate(times)}
+        return Context(event_time=times, tick=max(self.different_ticks, default=None))
+
+    def after(self, times: EventTimes) -> "Clocks":
+        """The clocks after records with these event times."""
+        given = self.event_times
+        both = {topic: list(map(max, times[topic], given.get(topic, times[topic]))) for topic in times}
+        return replace(self, event_times={**given, **both})
+
+    def at(self, source: str | None, partitions: int) -> Sequence[int]:
+        """For a table of so many partitions: the event times of a source, or with None the ticks."""
+        return (self.event_times.get(source) if source else self.ticks.get(partitions)) or [-1] * partitions
+
+    def counters(
+        self, partitions: Iterable[TopicPartition], counts: Mapping[str, int]
+    ) -> dict[TopicPartition, Counters]:
+        """What a worker notes with the positions of these partitions."""
+        return {
+            tp: Counters(
+                event_time=self.at(tp.topic, counts[tp.topic])[tp.partition],
+                tick=self.at(None, counts[tp.topic])[tp.partition],
+            )
+            for tp in partitions
+        }
+
+
+def latest_times(
+    places: Iterable[tuple[int, bytes | None, int]], count: int, partitioner: Partitioner
+) -> dict[int, int]:
+    """By partition, the latest time of records given as (partition or -1 for a file, identity of the key, time)."""
+    latest: dict[int, int] = {}
+    for partition, key, time in places:
+        home = partition
+        if partition < 0:
+            home = 0 if count == 1 else -1 if key is None else partitioner(key, count)
+        if home >= 0:
+            latest[home] = max(time, latest.get(home, -1))
+    return latest
+
+
+@dataclass(frozen=True)
+class _LatestTimes:
+    """Columns `p k t` of `RECORDS` → the latest time of each partition in a task."""
+
+    count: int
+    partitioner: Partitioner
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        records = (zip(*(b.column(name).to_pylist() for name in ("p", "k", "t")), strict=True) for b in batches)
+        latest = latest_times((place for batch in records for place in batch), self.count, self.partitioner)
+        yield record_batch([list(latest), list(latest.values())], arrow_schema(_TIMES))
+
+
+def event_times_of(frames: Frames, records: DataFrame, count: int, partitioner: Partitioner) -> list[int]:
+    """The event time of each partition after these records. Raises: DataError; ConnectorError."""
+    places = records.where("bad IS NULL").select("p", "k", "t")
+    times = frames.through(places, _LatestTimes(count, partitioner), _TIMES)
+    with spark_errors():
+        latest = {row["p"]: row["t"] for row in times.groupBy("p").agg(f.max("t").alias("t")).collect()}
+    return [latest.get(partition, -1) for partition in range(count)]
+
+
+def with_deadlines(rows: DataFrame, after_ms: int) -> DataFrame:
+    """Rows with their times `t` as `DUE` rows: see `Expiry.deadline`."""
+    due = f.greatest(f.least(f.col("t"), f.lit(MOST_MS - after_ms)) + f.lit(after_ms), f.lit(0).cast("long"))
+    return rows.withColumn("due", due).drop("t")
+
+
+@dataclass(frozen=True)
+class Living:
+    """Keeps the rows whose deadline the clock of their key's partition has not reached."""
+
+    clocks: Sequence[int]
+    partitioner: Partitioner
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """`DUE` rows → those that are there."""
+        count = len(self.clocks)
+        for batch in batches:
+            dues = batch.column("due").to_pylist()
+            homes = [0] * len(dues)
+            if count > 1:
+                homes = [self.partitioner(key, count) for key in batch.column("k").to_pylist()]
+            there = [due > self.clocks[home] for due, home in zip(dues, homes, strict=True)]
+            yield batch.filter(pa.array(there, pa.bool_()))

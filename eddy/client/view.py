@@ -138,10 +138,10 @@ class View:
         await self._tell("complete")
 
     async def take_patch(self, ops: list[Op] | None, version: Version) -> None:
-        """The operations of a version, if it has any for this query."""
+        """The operations of a version, if it has any for this query. Without, unknown rows are of the one before."""
         if self._next is not None:
             self._staged.apply(ops or ())
-        elif self.whole:
+        elif self.whole and (ops or self.state != "unknown"):
             self.version = version
             if ops:
                 self._buckets.apply(ops)

@@ -23,7 +23,7 @@ from eddy.topology.node import MIXED, Arrival, Kept, Node
 
 __all__ = ["ExpiringTable", "check_expiry"]
 
-_MILLISECOND = timedelta(milliseconds=1)
+_MILLISECOND, _LONGEST = timedelta(milliseconds=1), timedelta(milliseconds=MOST_MS // 2**20)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -77,10 +77,10 @@ def check_expiry(where: str, facts: Node, after: Any, by: Any) -> Node | None:
 
     Raises: TopologyError.
     """
-    if not isinstance(after, timedelta) or not _MILLISECOND <= after <= timedelta(milliseconds=MOST_MS // 2**20):
+    if not isinstance(after, timedelta) or not _MILLISECOND <= after <= _LONGEST:
         raise TopologyError(
-            f"{where}: expire_after={after!r}; a timedelta of a millisecond or more is needed, such as "
-            "expire_after=timedelta(hours=1)"
+            f"{where}: expire_after={after!r}; a timedelta from a millisecond to {_LONGEST.days:,} days is needed, "
+            "such as expire_after=timedelta(hours=1)"
         )
     check_choice(where, get_args(ExpiryClock), expire_by=by)
     sources = list(dict.fromkeys(_sources(where, facts, by)))

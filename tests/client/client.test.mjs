@@ -251,6 +251,26 @@ test("the version of a query that is opened anew is that of its rows", async () 
   connection.close();
 });
 
+test("while rows are unknown their version is that of before", async () => {
+  const peer = await Peer.start();
+  const next = peer.next();
+  const connection = new Connection(peer.url, { retryMs: 1 });
+  const [kept, other] = [connection.live("a"), connection.live("b")];
+  const { response } = await next;
+  hello(response);
+  for (const { id } of [kept, other]) say(response, "snapshot", { query: id, version: version("v1"), ops: [], ...SHAPE }, "v1");
+  await Promise.all([kept.ready, other.ready]);
+  say(response, "state", { query: kept.id, state: "unknown" });
+  say(response, "patch", { version: version("v2"), queries: {} }, "v2");
+  await until(other, () => other.version.token === "v2");
+  assert.equal(kept.version.token, "v1");
+  say(response, "state", { query: kept.id, state: "complete" });
+  say(response, "patch", { version: version("v3"), queries: { [kept.id]: [row(0, "a")] } }, "v3");
+  await until(kept, () => kept.version.token === "v3");
+  assert.deepEqual(kept.rows, [{ id: "a" }]);
+  connection.close();
+});
+
 test("a refusal ends the queries, a server that is away does not", async () => {
   const peer = await Peer.start();
   let next = peer.next();

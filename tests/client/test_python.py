@@ -177,6 +177,21 @@ def test_change_that_comes_between_reading_rows_and_waiting_is_told() -> None:
     run(follow())
 
 
+def test_while_rows_are_unknown_their_version_is_that_of_before() -> None:
+    async def follow() -> None:
+        async with peer(EVENTS + HELLO + snapshot_of("q1")) as url, Client(url) as client, client.live("tree") as view:
+            await view.take_state("unknown")
+            await view.take_patch(None, Version("2", True))
+            assert (view.version, view.rows) == (Version("1", True), [])
+            await view.take_patch([Insert("r", 0, {"id": "a"}, {})], Version("3", True))
+            assert (view.version, view.rows) == (Version("3", True), [{"id": "a"}])
+            await view.take_state("complete")
+            await view.take_patch(None, Version("4", True))
+            assert view.version == Version("4", True)
+
+    run(follow())
+
+
 def test_address_without_a_scheme_is_an_error_at_once() -> None:
     async def ask() -> None:
         async with Client("localhost:1") as client, asyncio.timeout(PATIENCE_S):

@@ -56,7 +56,7 @@ def difference(before: list[bytes], after: list[bytes], changed: list[bytes]) ->
 @settings(max_examples=200)
 @given(
     st.dictionaries(numbers, numbers, max_size=12),
-    st.lists(bounds, min_size=1, max_size=3),
+    st.lists(bounds, min_size=1, max_size=3) | st.lists(bounds, min_size=9, max_size=10),
     st.lists(changes, max_size=6),
     st.sampled_from([2, 1_024]),
 )

@@ -169,6 +169,7 @@ def plucked(row: Any) -> eddy.Query:
         (lambda: issues.start([1]), r"start of table 'issues': \[1\] is no row"),  # type: ignore[arg-type]
         (lambda: issues.aggregate(n=users.age.sum()), "sum of table 'issues': users.age is none of its columns"),
         (lambda: users.group_by(users.team).aggregate(n=users.id.count()).order_by(-issues.created), "issues.created"),
+        (lambda: eddy.live_table("t", value="v", columns=["v"]), "table 't': value='v' and columns; one of them is"),
         (lambda: issues.limit(-1), r"limit\(-1\)"),
         (lambda: issues.nest(x=nothing), "nest 'x' of table 'issues': the query of 'users' does not depend on the row"),
         (lambda: issues.nest(x=lambda i: 3), "its function returned 3"),  # type: ignore[arg-type,return-value]

@@ -4,6 +4,7 @@ import gc
 import random
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -128,6 +129,15 @@ def test_work_of_a_nested_edit_does_not_grow_with_the_parents() -> None:
         found.append(edit_calls(rig, "notes", {"id": 1, "topic": "x", "at": 1}))
         rig.apply([("notes", None, {"id": 1, "topic": "x", "at": 2})])
         assert len(followed.ops) == 1
+    assert found[0] == found[1]
+
+
+def test_work_of_a_query_that_closes_does_not_grow_with_the_others_over_its_rows() -> None:
+    found = []
+    for count in (20, 500):
+        rig = ranked(10)
+        views = [rig.engine.open(docs.order_by(docs.rank).syntax, shared=False) for _ in range(count)]
+        found.append(calls(partial(rig.engine.close, views[count // 2])))
     assert found[0] == found[1]
 
 

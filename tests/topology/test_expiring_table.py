@@ -589,7 +589,10 @@ def test_by_event_time_rows_of_several_topics_are_refused() -> None:
 
 @pytest.mark.parametrize("after", [0, 3600, timedelta(0), timedelta(microseconds=999), timedelta(-1), timedelta.max])
 def test_a_span_of_less_than_a_millisecond_or_for_ever_is_refused(after: Any) -> None:
-    refused("a timedelta of a millisecond or more", lambda made: made.stream("in").to_table("t", after, "event time"))
+    refused(
+        "a timedelta from a millisecond to [0-9,]+ days",
+        lambda made: made.stream("in").to_table("t", after, "event time"),
+    )
 
 
 def test_a_span_needs_a_clock_and_a_clock_a_span() -> None:

@@ -11,7 +11,7 @@ bound: never a re-query. Cost: O(changes · log n).
 import heapq
 import sys
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,6 +24,8 @@ from eddy.operators.views.values import Flat, key_of
 __all__ = ["Bounds", "BucketDelta", "Owner", "SortedBucket", "Window", "WindowDelta", "in_order"]
 
 _SORTED = 50_000
+_FEW = 8
+"""Windows of a bucket up to which they are a tuple, which is small, and beyond which a dictionary, which is fast."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,7 @@ class SortedBucket(Positions):
     def __init__(self, positions: list[Flat]) -> None:
         """`positions` are sorted."""
         super().__init__(positions)
-        self.windows: tuple[Window, ...] = ()
+        self.windows: Collection[Window] = ()
         self.edge: Flat | None = b""
 
     def change(self, before: Flat | None, after: Flat | None, delta: BucketDelta) -> None:
@@ -131,13 +133,20 @@ class SortedBucket(Positions):
     def open(self, bounds: Bounds, owner: Owner) -> "Window":
         """A window that is told of changes until it is closed."""
         window = Window(self, bounds, owner)
-        self.windows += (window,)
+        if isinstance(self.windows, dict):
+            self.windows[window] = None
+        else:
+            windows = (*self.windows, window)
+            self.windows = windows if len(windows) <= _FEW else dict.fromkeys(windows)
         self.find_edge()
         return window
 
     def close(self, window: "Window") -> None:
         """Tell a window of no more changes."""
-        self.windows = tuple(each for each in self.windows if each is not window)
+        if isinstance(self.windows, dict):
+            del self.windows[window]
+        else:
+            self.windows = tuple(each for each in self.windows if each is not window)
         self.find_edge()
 
     def find_edge(self) -> None:

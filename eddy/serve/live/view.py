@@ -97,6 +97,8 @@ class LiveView(Generic[R]):
     """
 
     def __init__(self, server: Server, query: Query[R], max_rows: int, checks: "Checks | None" = None) -> None:
+        if type(max_rows) is not int or max_rows < 0:
+            raise QueryError(f"live query: max_rows={max_rows!r}; a number of rows of at least 0 is needed")
         self._server, self.max_rows = server, max_rows
         self.checks = Checks() if checks is None else checks
         self.select: Select = query.syntax

@@ -363,7 +363,7 @@ export class View {
       if (ops) this.#staged.buckets.apply(ops);
       return;
     }
-    if (!this.whole) return;
+    if (!this.whole || (!ops && this.state === "unknown")) return; // its rows are still of the version before
     this.version = version;
     let changed = [];
     if (ops) {

@@ -72,13 +72,14 @@ def wanted_of(asked: Any, inputs: Mapping[str, int], tables: Mapping[str, int]) 
         if partitions is None:
             known = ", ".join(sorted({*inputs, *tables}))
             raise QueryError(f"at_least: topic '{topic}' is not read here; one of {known} is needed")
-        offsets = dict(given) if isinstance(given, Mapping) else dict(enumerate(given))
-        fits = all(type(p) is int and type(o) is int and 0 <= p < partitions for p, o in offsets.items())
-        if not fits:
+        offsets = dict(enumerate(given)) if isinstance(given, list | tuple) else given
+        if not isinstance(offsets, Mapping) or not all(
+            type(p) is int and type(o) is int and 0 <= p < partitions for p, o in offsets.items()
+        ):
             raise QueryError(
                 f"at_least: {given!r} for topic '{topic}'; offsets by partition, of {partitions}, are needed"
             )
-        (wanted.inputs if topic in inputs else wanted.offsets)[topic] = offsets
+        (wanted.inputs if topic in inputs else wanted.offsets)[topic] = dict(offsets)
     return wanted
 
 

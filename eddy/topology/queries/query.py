@@ -311,6 +311,8 @@ def live_table(
     keys = (key,) if isinstance(key, str) else tuple(key)
     if not keys or len(set(keys)) < len(keys):
         raise QueryBuildError(f"table '{name}': key={key!r}; one name for each part of the key is needed")
+    if value is not None and columns is not None:
+        raise QueryBuildError(f"table '{name}': value={value!r} and columns; one of them is needed")
     known: frozenset[str] | None = None
     if columns is not None:
         named = columns.__struct_encode_fields__ if isinstance(columns, msgspec.StructMeta) else tuple(columns)

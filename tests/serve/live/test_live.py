@@ -245,6 +245,12 @@ def test_view_that_was_not_opened_has_no_patch_to_wait_for(running: Running) -> 
         next(iter(view))
 
 
+@pytest.mark.parametrize("max_rows", [-1, 2.5, None])
+def test_bound_on_rows_that_is_no_number_of_rows_is_refused(running: Running, max_rows: Any) -> None:
+    with pytest.raises(eddy.QueryError, match="max_rows="):
+        running.views.live(nodes, max_rows=max_rows)
+
+
 def test_query_with_too_many_rows_ends_with_an_error_and_others_go_on(running: Running) -> None:
     with running.views.live(nodes, max_rows=3) as view, running.views.live(nodes) as other:
         running.reach(other, {f"n{i}": "root" for i in range(5)})

@@ -178,7 +178,15 @@ def test_what_is_not_served_is_refused_with_the_remedy(local: Log, name: str) ->
                 views["rows"].get(wrong)
         with pytest.raises(eddy.QueryError, match="is no int64"):
             views["other"].get("five")
-        for unknown in ("not a token", "AAAA", {"elsewhere": [1]}, {"rows": [1, 2]}, {"rows": {0: "x"}}, 5):
+        for unknown in (
+            "not a token",
+            "AAAA",
+            {"elsewhere": [1]},
+            {"rows": [1, 2]},
+            {"rows": {0: "x"}},
+            {"rows": 5},
+            5,
+        ):
             with pytest.raises(eddy.QueryError, match="at_least"):
                 views.wait(unknown, timeout_s=0.0)
         with pytest.raises(eddy.NotReadyError, match="as late as asked for has not come within 0"):

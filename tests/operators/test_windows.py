@@ -90,6 +90,18 @@ def test_they_are_told_of_the_difference(
                 assert owner.delta == difference(rows_before, after, changed)
 
 
+@given(st.lists(st.tuples(bounds, st.booleans()), max_size=14))
+def test_edge_is_the_last_one_of_the_open_windows(found: list[tuple[Bounds, bool]]) -> None:
+    bucket, windows = SortedBucket([position(place) for place in range(0, 20, 2)]), list[Window]()
+    for bounds, is_closed in found:
+        windows.append(bucket.open(bounds, Told()))
+        if is_closed:
+            bucket.close(windows.pop(0))
+        edges = [window.edge for window in windows]
+        assert bucket.edge == (None if None in edges else max((edge for edge in edges if edge), default=b""))
+        assert list(bucket.windows) == windows
+
+
 def test_a_change_beyond_all_windows_is_told_to_none(monkeypatch: pytest.MonkeyPatch) -> None:
     bucket = SortedBucket([position(place) for place in range(0, 90, 10)])
     bucket.open(Bounds(limit=2), Told())

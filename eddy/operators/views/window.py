@@ -138,7 +138,8 @@ class SortedBucket(Positions):
         else:
             windows = (*self.windows, window)
             self.windows = windows if len(windows) <= _FEW else dict.fromkeys(windows)
-        self.find_edge()
+        if self.edge is not None and (window.edge is None or window.edge > self.edge):
+            self.edge = window.edge
         return window
 
     def close(self, window: "Window") -> None:
@@ -147,7 +148,8 @@ class SortedBucket(Positions):
             del self.windows[window]
         else:
             self.windows = tuple(each for each in self.windows if each is not window)
-        self.find_edge()
+        if window.edge == self.edge:
+            self.find_edge()
 
     def find_edge(self) -> None:
         """Note the last of the windows' edges."""

@@ -24,13 +24,18 @@ def lock(path: Path) -> DirectoryLock:
 
     Raises: StateInUseError; StateError if it holds files not made by eddy; OSError.
     """
+    _refuse_others_files(path)
+    with suppress(FileExistsError, FileNotFoundError):  # it may be gone again already; then it is in use
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir()
+    return DirectoryLock(path)
+
+
+def _refuse_others_files(path: Path) -> None:
+    """Raises: StateError if the directory holds files not made by eddy. One with a LOCK is checked under it."""
     names = _names_in(path)
     if LOCK not in names:
         _check(path, names)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with suppress(FileExistsError):  # it may be gone again already; then it is in use
-        path.mkdir()
-    return DirectoryLock(path)
 
 
 def is_new(path: Path) -> bool:
@@ -58,7 +63,8 @@ def remove_store(path: Path) -> None:
     """
     try:
         if path.exists():
-            held = lock(path)
+            _refuse_others_files(path)
+            held = DirectoryLock(path)
             try:
                 is_new(path)  # refuses files of others: a file LOCK is not eddy's alone
                 _remove_files(path)

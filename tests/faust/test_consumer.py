@@ -75,7 +75,7 @@ def test_an_epoch_after_control_records_that_is_undone_while_the_feed_is_full_is
     for _ in range(2):
         (records,) = fed.consumer.poll(1_000, 0.0).records
         assert (list(records.offsets), fed.feed.full) == ([*range(RECORDS + 1, RECORDS + 11)], True)
-        fed.consumer.seek({fed.where: Position(RECORDS)})
+        fed.consumer.seek({fed.where: RECORDS})
 
 
 def test_large_records_are_read_from_the_log_a_few_at_a_time(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -357,13 +357,13 @@ export class View {
     this.#first.resolve(this);
   }
 
-  /** @internal The operations of a version, if any. */
+  /** @internal The operations of a version, if any; rows that are unknown stay. */
   takePatch(ops, version) {
     if (this.#staged) {
       if (ops) this.#staged.buckets.apply(ops);
       return;
     }
-    if (!this.whole || (!ops && this.state === "unknown")) return; // its rows are still of the version before
+    if (!this.whole || (!ops && this.state === "unknown")) return;
     this.version = version;
     let changed = [];
     if (ops) {

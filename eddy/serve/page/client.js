@@ -357,7 +357,7 @@ export class View {
     this.#first.resolve(this);
   }
 
-  /** @internal The operations of a version, if any; rows that are unknown stay. */
+  /** @internal The operations of a version, if any; unknown rows stay. */
   takePatch(ops, version) {
     if (this.#staged) {
       if (ops) this.#staged.buckets.apply(ops);

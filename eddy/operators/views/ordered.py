@@ -7,7 +7,7 @@ arrangement.
 Without columns there is one bucket, of the key `EMPTY`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from eddy.operators.views.dataflow import Operator, Schedule, TableRows
 from eddy.operators.views.filter import Filter, rows_of
@@ -30,14 +30,17 @@ class Ordered(Operator):
     ) -> None:
         super().__init__([source])
         self.source, self.table = source, table
-        self._bucket = join_key(by) if by else None
-        self._order = order_of(order)
+        self._values, self._has_buckets, self._order = join_key(by), bool(by), order_of(order)
         self.position = order_key(order, flat_key(key_columns))
         self._delta = BucketDelta()
         self.buckets: dict[Flat, SortedBucket] = {}
+        self._fill()
+
+    def _fill(self) -> None:
+        """Take the rows in that are there at the beginning."""
         filled: dict[Flat, list[Flat]] = {}
-        for key, row in rows_of(source):
-            values = EMPTY if self._bucket is None else self._bucket(row)
+        for key, row in rows_of(self.source):
+            values = self._values(row)
             if values is not None:
                 filled.setdefault(values, []).append(self._order(row) + key)
         for values, positions in filled.items():
@@ -91,8 +94,8 @@ class Ordered(Operator):
 
     def step(self, schedule: Schedule) -> None:
         """Move positions, and tell the windows of buckets that changed."""
-        if self._bucket is not None:
-            self._step_buckets(self._bucket, schedule)
+        if self._has_buckets:
+            self._step_buckets(schedule)
             return
         order_of, delta, bucket = self._order, self._delta, self.buckets.get(EMPTY)
         if bucket is None:
@@ -107,9 +110,9 @@ class Ordered(Operator):
         if not bucket.windows:
             self._close_if_empty(EMPTY, bucket)
 
-    def _step_buckets(self, values_of: Callable[[Row], Flat | None], schedule: Schedule) -> None:
+    def _step_buckets(self, schedule: Schedule) -> None:
         """The same where rows are in buckets."""
-        order_of = self._order
+        order_of, values_of = self._order, self._values
         deltas: dict[SortedBucket, BucketDelta] = {}
         for key, old, new in self.source.out:
             one = None if old is None else values_of(old)

@@ -10,13 +10,11 @@ next entries, which are right, as they have the batch already; one that has beco
 Cost: a bucket that nobody shows costs nothing but its entries; one that is opened is read from its start.
 """
 
-from collections.abc import Sequence
-
-from eddy.operators.views.dataflow import Operator, Schedule, TableRows
-from eddy.operators.views.filter import Filter, rows_of
+from eddy.operators.views.dataflow import Schedule
+from eddy.operators.views.filter import rows_of
 from eddy.operators.views.ordered import Ordered
 from eddy.operators.views.stored_map import StoredMap
-from eddy.operators.views.values import Flat, Row, flat_key, join_key, order_key, order_of
+from eddy.operators.views.values import Flat, Row
 from eddy.operators.views.window import Bounds, BucketDelta, Owner, SortedBucket, Window
 
 __all__ = ["StoredOrdered"]
@@ -69,26 +67,15 @@ class Stretch(SortedBucket):
 class StoredOrdered(Ordered):
     """Rows of `source` by the columns `by`, sorted by `order`, with all that is not shown on disk."""
 
-    def __init__(
-        self,
-        source: "TableRows | Filter",
-        table: TableRows,
-        key_columns: Sequence[str],
-        by: Sequence[str],
-        order: Sequence[tuple[str, bool]],
-    ) -> None:
-        Operator.__init__(self, [source])
-        assert table.spaces is not None
-        self.source, self.table = source, table
-        self._values, self._order = join_key(by), order_of(order)
-        self.position = order_key(order, flat_key(key_columns))
-        self.buckets = {}
+    def _fill(self) -> None:
+        """Write the entries of the rows that are there at the beginning."""
+        assert self.table.spaces is not None
         self._stretches: dict[Flat, list[Stretch]] = {}
         self._changed: dict[Stretch, BucketDelta] = {}
-        self._entries: StoredMap[bool] = StoredMap(table.spaces.make())
+        self._entries: StoredMap[bool] = StoredMap(self.table.spaces.make())
         self._entries.fill(
             (values + self._order(row) + key, True)
-            for key, row in rows_of(source)
+            for key, row in rows_of(self.source)
             if (values := self._values(row)) is not None
         )
 

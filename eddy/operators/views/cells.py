@@ -31,7 +31,7 @@ def cell_of(data: bytes) -> Any:
 
 
 def _wrapped(cell: Any) -> Any:
-    """The same with decimals as sets, of which plain data has none."""
+    """A cell whose decimals are sets, which plain data never has."""
     if type(cell) is Decimal:
         return frozenset((str(cell),))
     if type(cell) is dict:

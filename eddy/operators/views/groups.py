@@ -155,7 +155,7 @@ class _Group:
         self.key, self.named, self.totals, self.rows = key, named, totals, 0
 
     def frozen(self) -> Any:
-        """It as plain data."""
+        """The group as plain data."""
         return self.key, self.named, self.rows, [total.state() for total in self.totals]
 
 

@@ -218,7 +218,7 @@ def _size(key: Flat, data: bytes | None) -> int:
 
 
 class _Items(ItemsView[Flat, V]):
-    """Without a look into the map for each key."""
+    """The pairs of a map, read in pages and not key by key."""
 
     def __init__(self, found: StoredMap[V]) -> None:
         super().__init__(found)
@@ -229,7 +229,7 @@ class _Items(ItemsView[Flat, V]):
 
 
 class _Values(ValuesView[V]):
-    """Likewise."""
+    """The values of a map, read in pages and not key by key."""
 
     def __init__(self, found: StoredMap[V]) -> None:
         super().__init__(found)

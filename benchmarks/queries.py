@@ -94,12 +94,13 @@ def _memory(section: Section, size: int) -> None:
 def _on_disk(section: Section, size: int) -> None:
     """Memory and edits of queries over tables that are in memory, and on disk."""
     with tempfile.TemporaryDirectory() as folder:
+        program = [sys.executable, "-m", "benchmarks.systems.live_nests", folder, str(size)]
+        # The tables are filled in a process of its own.
+        subprocess.run([*program, "memory", "nest"], check=True, capture_output=True, text=True)
         for name in ("nest", "exists", "aggregate"):
             answers = []
             for mode in ("memory", "disk"):
-                command = [sys.executable, "-m", "benchmarks.systems.live_nests", folder, str(size), mode, name]
-                if not answers:  # which fills the tables, in a process of its own
-                    subprocess.run(command, check=True, capture_output=True, text=True)
+                command = [*program, mode, name]
                 found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
                 answers.append(found["rows"])
                 section.notes.append(

@@ -39,14 +39,14 @@ class Ownership:
 
     def all_of(self, count: int) -> bool:
         """Whether all `count` partitions are owned."""
-        return len(self.partitions.get(count, range(count))) == count
+        return len(self.of(count)) == count
 
     def owns(self, partition: int, count: int) -> bool:
         """Whether one partition of `count` is owned."""
-        return partition in self.partitions.get(count, range(count))
+        return partition in self.of(count)
 
     def of(self, count: int) -> Collection[int]:
-        """Those of `count` partitions that are owned."""
+        """The owned partitions of a topic that has `count`."""
         return self.partitions.get(count, range(count))
 
     def first_of(self, count: int) -> int:

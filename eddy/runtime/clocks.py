@@ -38,7 +38,7 @@ class Clocks:
             return Context(**others)
         if self._reads_wall and self._tick is None:
             self._tick = self._now()
-        times: dict[tuple[str, int], int] = {**self._positions.entry.event_time}
+        times = self._positions.entry.event_time
         gone = {record.place for record in rejected}
         for records in part.records:
             if records.topic in self._sources:

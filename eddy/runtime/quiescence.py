@@ -78,11 +78,12 @@ def tally(committed: Mapping[TopicPartition, Position]) -> dict[str, Counters]:
     for partition, position in committed.items():
         here = Counters.of(position)
         for topic, sent, taken in [
-            (partition.topic, here.emitted + here.overdue, here.consumed),
+            (partition.topic, here.emitted, here.consumed),
             *((other, rows, 0) for other, rows in here.elsewhere.items()),
         ]:
             sum_ = sums.setdefault(topic, Counters())
             sum_.emitted, sum_.consumed = sum_.emitted + sent, sum_.consumed + taken
+        sums[partition.topic].overdue += here.overdue
     return sums
 
 
@@ -111,7 +112,7 @@ class Cut(msgspec.Struct, frozen=True, omit_defaults=True):
     def with_clocks(self, counters: Mapping[TopicPartition, Counters]) -> "Cut":
         """The same cut with the clocks of all positions of the group.
 
-        Who owns a partition owns it of all topics with as many partitions, and notes one tick on all of them.
+        A worker owns the same partition of all topics with as many partitions, and notes one tick on all of them.
         """
         if not any(here.event_time >= 0 or here.tick >= 0 for here in counters.values()):
             return self

@@ -350,7 +350,7 @@ class Worker:
         raise self._decoder.refusal(*part.where(numbers[0]), error) from error
 
     def _blamed(self, part: Part, error: DataError) -> dict[int, DataError]:
-        context = self._clocks.context(part, part.left_out.values())
+        context = self._clocks.context(part, self._decoder.rejected)
         return records_to_blame(self.circuit, self._decoder, self._sinks, part, error, context)
 
     def _advance(self) -> None:

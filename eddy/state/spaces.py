@@ -107,11 +107,6 @@ class Space:
         self._forget = weakref.finalize(self, spaces._forgotten.append, number)
         self._forget.atexit = False
 
-    @property
-    def spaces(self) -> Spaces:
-        """Where it is from."""
-        return self._spaces
-
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """As `Store.get_many`. Raises: StateError."""
         prefix = self._prefix
@@ -146,11 +141,6 @@ class SpaceSnapshot:
 
     def __init__(self, spaces: Spaces, prefix: bytes, snapshot: StoreSnapshot) -> None:
         self._spaces, self._prefix, self._snapshot = spaces, prefix, snapshot
-
-    @property
-    def spaces(self) -> Spaces:
-        """Where it is from."""
-        return self._spaces
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """As `Store.get_many`. Raises: StateError."""

@@ -45,7 +45,7 @@ class ExpiringTable(Node):
     after: timedelta
     clock: ExpiryClock
     source: Node | None = None
-    """That whose event time decides."""
+    """The source whose event time decides when rows expire; None for the wall clock."""
 
     @property
     def arrival(self) -> Arrival:
@@ -83,34 +83,39 @@ def check_expiry(where: str, facts: Node, after: Any, by: Any) -> Node | None:
             "such as expire_after=timedelta(hours=1)"
         )
     check_choice(where, get_args(ExpiryClock), expire_by=by)
-    sources = list(dict.fromkeys(_sources(where, facts, by)))
+    sources = list(_sources(where, facts, by))
     if by == "wall clock":
         return None
     if len(sources) > 1:
         topics = ", ".join(f"'{source.user_topic}'" for source in sources)
         raise TopologyError(
-            f"{where}: expire_by='event time' takes the time of a row's source partition, and the rows come of several "
-            f"topics: {topics}; one is needed. Make a table of each, or write expire_by='wall clock'"
+            f"{where}: expire_by='event time' takes the time of a row's source partition, and the rows come from "
+            f"several topics: {topics}; one is needed. Make a table of each, or write expire_by='wall clock'"
         )
     return sources[0]
 
 
 def _sources(where: str, node: Node, by: ExpiryClock) -> Iterator[Node]:
     """The sources of facts that have kept their timestamps and, for event time, their places."""
-    if node.reads and node.kind == "stream":
-        yield node
-        return
-    if not node.keeps_records or node.kind != "stream":
-        raise TopologyError(
-            f"{where}: rows expire so long after their record's timestamp, and step '{node.name}' makes rows that are "
-            "no records of a source; a stream of records is needed. Let the source's records expire, and do the rest "
-            "after it: topology.stream('…').to_table(expire_after=…)"
-        )
-    if by == "event time" and (node.rekeys or node.sends):
-        raise TopologyError(
-            f"{where}: expire_by='event time' takes the time of a row's source partition, and step '{node.name}' moves "
-            "rows to others; rows where their source has them are needed. Call to_table before it, or write "
-            "expire_by='wall clock'"
-        )
-    for source in node.record_inputs:
-        yield from _sources(where, source, by)
+    left, seen = [node], set[Node]()
+    while left:
+        node = left.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node.reads and node.kind == "stream":
+            yield node
+            continue
+        if not node.keeps_records or node.kind != "stream":
+            raise TopologyError(
+                f"{where}: rows expire some time after their record's timestamp, and step '{node.name}' makes rows "
+                "that are no records of a source; a stream of records is needed. Let the source's records expire, and "
+                "do the rest after it: topology.stream('…').to_table(expire_after=…)"
+            )
+        if by == "event time" and (node.rekeys or node.sends):
+            raise TopologyError(
+                f"{where}: expire_by='event time' takes the time of a row's source partition, and step '{node.name}' "
+                "moves rows to others; rows where their source has them are needed. Call to_table before it, or write "
+                "expire_by='wall clock'"
+            )
+        left += reversed(node.record_inputs)

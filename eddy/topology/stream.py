@@ -153,7 +153,7 @@ class KStream(Generic[K, V]):
     ) -> KTable[K, V]:
         """The table of the latest values; None deletes. Its store is `name`.
 
-        With `expire_after` a row is there until so long after the timestamp of its record. A later record of the key
+        With `expire_after` a row is removed that long after the timestamp of its record. A later record of the key
         begins anew, also one with the same value.
 
         Args:

@@ -579,12 +579,22 @@ def test_by_event_time_rows_that_were_moved_are_refused() -> None:
     refused("moves rows to others; .* Call to_table before it, or write expire_by='wall clock'", moved)
 
 
+def test_streams_of_many_steps_and_merges_are_looked_at_once() -> None:
+    made = eddy.Topology("long")
+    facts = made.stream("in", key=S, value=S)
+    for _ in range(30):
+        facts = facts.merge(facts.filter(lambda key, value: True))
+    for _ in range(1_500):
+        facts = facts.filter(lambda key, value: True)
+    facts.to_table("live", HOUR, "event time")
+
+
 def test_by_event_time_rows_of_several_topics_are_refused() -> None:
     def merged(made: eddy.Topology) -> None:
         one, other = made.stream("one", key=S, value=S), made.stream("other", key=S, value=S)
         one.merge(other).to_table("live", HOUR, "event time")
 
-    refused("of several topics: 'one', 'other'; one is needed", merged)
+    refused("from several topics: 'one', 'other'; one is needed", merged)
 
 
 @pytest.mark.parametrize("after", [0, 3600, timedelta(0), timedelta(microseconds=999), timedelta(-1), timedelta.max])

@@ -313,7 +313,7 @@ class Backfill:
             counters = clocks.counters(
                 [TopicPartition(t, p) for t, count in counts.items() for p in range(count)], counts
             )
-            offsets = self.log.begin_offsets(tp for tp, noted in counters.items() if noted.tick >= 0) | offsets
+            offsets = self.log.begin_offsets(tp for tp, found in counters.items() if found.tick >= 0) | offsets
         positions = {tp: Position(at, counters[tp].note() if counters else "") for tp, at in offsets.items()}
         if self.log.groups().get(name):
             raise ConnectorError(f"backfill of application '{name}': a worker has come in between; stop it, run again")

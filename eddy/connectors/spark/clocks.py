@@ -70,7 +70,7 @@ class Clocks:
     def counters(
         self, partitions: Iterable[TopicPartition], counts: Mapping[str, int]
     ) -> dict[TopicPartition, Counters]:
-        """What a worker notes with the positions of these partitions."""
+        """The counters that a worker commits with the positions of these partitions."""
         return {
             tp: Counters(
                 event_time=self.at(tp.topic, counts[tp.topic])[tp.partition],

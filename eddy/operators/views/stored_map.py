@@ -101,8 +101,11 @@ class StoredMap(MutableMapping[Flat, V]):
         self._change(key, None)
 
     def fetch(self, keys: Iterable[Flat]) -> None:
-        """Read the cells of many keys, which are asked for next; of large ones only the first."""
-        missing = [key for key in dict.fromkeys(keys) if key not in self._cells][:_CELLS]
+        """Read the cells of many keys, which are asked for next: the first 5,000, or fewer where they are large."""
+        asked = list(dict.fromkeys(keys))[:_CELLS]
+        if len(self._cells) - len(self._dirty) + len(asked) > _CELLS:  # else they go while the others are read
+            self._let_go()
+        missing = [key for key in asked if key not in self._cells]
         room = _BYTES
         for begin in range(0, len(missing) if len(missing) > 1 else 0, _FETCHED):
             wanted = missing[begin : begin + _FETCHED]
@@ -151,11 +154,14 @@ class StoredMap(MutableMapping[Flat, V]):
         return found
 
     def _keep(self, key: Flat, value: V | None) -> None:
-        cells = self._cells
-        if len(cells) - len(self._dirty) >= _CELLS or self._kept_bytes >= _BYTES:
-            self._cells = cells = {dirty: cells[dirty] for dirty in self._dirty if dirty in cells}
-            self._kept_bytes = 0
-        cells[key] = value
+        if len(self._cells) - len(self._dirty) >= _CELLS or self._kept_bytes >= _BYTES:
+            self._let_go()
+        self._cells[key] = value
+
+    def _let_go(self) -> None:
+        """Keep only the cells that the space does not have."""
+        self._cells = {key: self._cells[key] for key in self._dirty if key in self._cells}
+        self._kept_bytes = 0
 
     def flush(self) -> None:
         """Write the cells that the space does not have."""

@@ -10,6 +10,7 @@ go on.
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -192,10 +193,11 @@ class LoadedTables:
             engine = self.engine
         naming = self._naming(table)
         try:
-            found = naming.rows(self._watch(name))
-            is_large = name.endswith(_STORED) or self._row_count(name) > self.most_rows
-            stored = self._stored(found) if is_large else None
-            rows = {} if stored is not None else dict(found)
+            with closing(self._watch(name)) as snapshot:  # the rows close it only once they have begun
+                found = naming.rows(snapshot)
+                is_large = name.endswith(_STORED) or self._row_count(name) > self.most_rows
+                stored = self._stored(found) if is_large else None
+                rows = {} if stored is not None else dict(found)
         except BaseException:
             self.feed.unwatch(name)
             raise

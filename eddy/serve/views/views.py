@@ -108,7 +108,11 @@ class Views:
                 else RocksDBStore(Path(state_dir) / topology.name / "~views", topology.name, cache_bytes)
             )
             live_dir = None if state_dir is None else Path(state_dir) / topology.name / "~queries"
-            self._spaces = Spaces(live_dir, topology.name, cache_bytes)
+            try:
+                self._spaces = Spaces(live_dir, topology.name, cache_bytes)
+            except BaseException:
+                store.close()
+                raise
         except BaseException:
             self._close_log()
             raise

@@ -177,3 +177,26 @@ def test_broker_that_goes_away_and_comes_back(own_broker: OwnBroker, name: str) 
         with eddy.run(topology, log), eddy.views(topology, log) as views:
             views.wait(produce(log, topic, {"b": b"ada"}), exact=True, timeout_s=90.0)
             assert views["counts"].get("ada") == 2
+
+
+def test_files_of_others_beside_the_rows_of_queries_are_refused_and_cost_nothing(
+    local: LocalLog, topology: eddy.Topology, tmp_path: Path
+) -> None:
+    other = tmp_path / topology.name / "~queries" / "album.txt"
+    other.parent.mkdir(parents=True)
+    other.write_text("ours")
+    with pytest.raises(eddy.StateError, match=r"album\.txt") as refused:
+        eddy.views(topology, local, state_dir=tmp_path)
+    assert other.read_text() == "ours"
+    other.unlink()
+    people = eddy.live_table("people")
+    with eddy.views(topology, local, state_dir=tmp_path, max_wait_s=0.0, table_rows=0) as views:
+        produce(local, f"{topology.name}-people", {"first": b"ada"})
+        wait_for(lambda: not views.rows.hindrance and views["people"].get("first"), PATIENCE_S, "the row")
+        other.parent.mkdir(exist_ok=True)
+        other.write_text("ours")
+        for _ in range(3):
+            with pytest.raises(eddy.QueryError, match=r"cannot be kept on disk: .*album\.txt"):
+                views.read(people.nest(same=lambda row: people.where(people.key == row.key)))
+        assert not views.rows._snapshots
+    assert refused.type is eddy.StateError

@@ -56,21 +56,23 @@ class Job:
         self._producer = log.producer(None)
         stack.callback(self._producer.close)
 
-    def write(self, topic: str, rows: dict) -> None:
-        """Write rows in one transaction; None removes one."""
+    def write(self, topic: str, rows: dict) -> dict:
+        """Write rows in one transaction; None removes one. Returns the offsets after them, for views to wait for."""
         self._producer.begin()
         values = [None if row is None else json.dumps(row).encode() for row in rows.values()]
         self._producer.send(topic, 0, [key.encode() for key in rows], values, [0] * len(rows))
+        ends = self._producer.flush()
         self._producer.commit({}, None)
+        return {tp.topic: [end] for tp, end in ends.items()}
 
 
-def grow(job: Job) -> dict:
-    """Write all nouns, and return them."""
+def grow(job: Job) -> tuple[dict, dict]:
+    """Write all nouns. Returns them, and the offsets after them."""
     found = {node: {"name": concept.name, "parent": concept.parent or None} for node, concept in load().items()}
     rows = list(found.items())
     for start in range(0, len(rows), 10_000):
-        job.write("nouns", dict(rows[start : start + 10_000]))
-    return found
+        ends = job.write("nouns", dict(rows[start : start + 10_000]))
+    return found, ends
 
 
 def grant(job: Job) -> None:
@@ -84,17 +86,19 @@ def main(port: int) -> None:
     with ExitStack() as stack:
         first = Job(stack, nouns, queries, port)
         second = Job(stack, permissions.topology, permissions.queries, port + 1 if port else 0)
-        found = grow(first)
+        found, ends = grow(first)
         grant(second)
-        first.server.views.wait(exact=True)
+        first.server.views.wait(ends, exact=True, timeout_s=120)
         print(f"{len(found):,} nouns, of which subtrees move:  http://localhost:{first.server.port}/#/queries/tree?")
         address = f"http://localhost:{second.server.port}/#/queries"
         print(f"who may open a folder, with a grant that comes and goes:  {address}/who_may_open?folder=photos")
         print(f"what Cid may open, through groups in a cycle:  {address}/what_may_open?member=cid", flush=True)
-        tops = [node for node, row in found.items() if row["parent"] in top_levels(found)]
+        levels = top_levels(found)
+        tops = [node for node, row in found.items() if row["parent"] in levels]
         for turn in itertools.count():
             time.sleep(1.5)
-            moved, other = random.sample(tops, 2)
+            moved = random.choice(tops)
+            other = random.choice([node for node in tops if node != moved and found[node]["parent"] != moved])
             first.write("nouns", {moved: found[moved] | {"parent": other}})
             second.write("grants", {"cid: photos": None if turn % 2 else {"member": "cid", "folder": "photos"}})
             time.sleep(1.5)

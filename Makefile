@@ -9,10 +9,10 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-kafka demo-live test test-long torture bench format venv clean screenshots
+.PHONY: help demo demo-kafka demo-live test quick test-stress test-long torture bench format venv clean screenshots
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
 
 demo: .venv/.core ## count all descendants of WordNet's nouns, while they move
 	@$(BIN)/python examples/wordnet/demo.py
@@ -28,7 +28,13 @@ test: .venv/.dev ## check format, lint, types and layers, then run the tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -n 6 --dist loadgroup || $(BIN)/pytest --second-run
+	$(BIN)/pytest -n 6 --dist loadgroup
+
+quick: .venv/.dev ## the tests that need no broker, Spark or browser; some two minutes
+	$(BIN)/pytest -q -n 2 --dist loadgroup --quick
+
+test-stress: .venv/.dev ## run TESTS, TIMES alone and TIMES four at once: TIMES=20 TESTS=tests/faust
+	@$(BIN)/python -m tests.stress $(or $(TIMES),20) $(or $(TESTS),$(error name them: TESTS=tests/...))
 
 test-long: .venv/.dev ## run the long form of every law; more than an hour
 	EDDY_ALL_PROGRAMS=1 $(BIN)/pytest -m long

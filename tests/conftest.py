@@ -1,5 +1,6 @@
 """Lets tests share what is under `tests/`, and says how hard the laws are tried: EDDY_EXAMPLES=1000 make test."""
 
+import gc
 import signal
 import sys
 from pathlib import Path
@@ -11,12 +12,9 @@ ROOT = str(Path(__file__).parent.parent)
 if ROOT not in sys.path:
     sys.path.insert(0, ROOT)
 
-from tests import second_run, seeds  # noqa: E402
+from tests import seeds  # noqa: E402
+from tests.cost import Cost  # noqa: E402
 from tests.kafka import broker, brokers_folder, cluster, hold_session, own_broker, secured_broker  # noqa: E402
-from tests.second_run import (  # noqa: E402
-    pytest_addoption,
-    pytest_runtest_makereport,
-)
 
 __all__ = [
     "broker",
@@ -25,12 +23,14 @@ __all__ = [
     "own_broker",
     "pytest_addoption",
     "pytest_collection_modifyitems",
-    "pytest_runtest_makereport",
     "secured_broker",
 ]
 
 LONGEST = ("tests/torture/", "tests/bad_input/", "tests/kill/", "tests/types/")
 """Where single tests take longest. Next to the groups of Spark's they come first; else one would be left at the end."""
+
+OUTSIDE = ("tests/spark/", "tests/client/", "tests/faust/", "tests/upgrade/", "tests/test_docker.py")
+SERVERS = {"brokers_folder", "spark", "page", "browser"}
 
 settings.register_profile("eddy", deadline=None, max_examples=seeds.EXAMPLES)
 settings.load_profile("eddy")
@@ -41,10 +41,29 @@ def pytest_report_header() -> str:
     return f"seeds of day {seeds.DAY}; EDDY_SEED={seeds.DAY} tries them again"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option of `make quick`."""
+    parser.addoption("--quick", action="store_true", help="leave out tests of brokers, Spark, browsers and long lives")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep the tests that are to run, those first that take longest; else they are in their order."""
-    second_run.pytest_collection_modifyitems(config, items)
+    if config.getoption("--quick"):
+        left_out = [item for item in items if is_slow(item)]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not is_slow(item)]
     items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+
+
+def is_slow(item: pytest.Item) -> bool:
+    """Whether a test needs a broker, Spark or a browser, or is of those that take longest."""
+    return item.nodeid.startswith((*LONGEST, *OUTSIDE)) or not SERVERS.isdisjoint(getattr(item, "fixturenames", ()))
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays until the end: the collector need not look at it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -53,6 +72,6 @@ def pytest_configure(config: pytest.Config) -> None:
     A shell starts `make test &` with SIGINT ignored, and what is ignored stays so in all that it starts.
     """
     hold_session(config)
-    second_run.pytest_configure(config)
+    config.pluginmanager.register(Cost(config), "eddy-cost")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -34,10 +34,14 @@ to compile Kafka thoroughly costs more than the tests ask of it."""
 STARTS_S = 240.0
 """The most that a broker may take to start; less than a test may, so that the failure says which one it was."""
 
+SHARED_HEAP_MIB = 1024
+"""All tests of a session share it; a broker that collects garbage answers late."""
+
 NEVER_BY_AGE = {"log.retention.ms": "-1"}
 """Records of tests are of 1970: a broker that deletes old ones would do so in the middle of a test."""
 
 ADMIN, ADMIN_PASSWORD = "admin", "admin-secret"
+_BROKERS, _NOTES = "brokers", "processor_s"
 USERS = {ADMIN: ADMIN_PASSWORD, "eddy": "eddy-secret", "stranger": "stranger-secret"}
 
 OwnBroker = Callable[..., Broker]
@@ -77,11 +81,46 @@ def start_keeper(session: Path, folder: Path) -> None:
             launch([sys.executable, "-P", __file__, str(session), str(folder)], folder, lock)
 
 
+class _Measured(Broker):
+    """A broker whose processor time counts as that of the run."""
+
+    def kill(self) -> None:
+        _note(self)
+        super().kill()
+
+    def stop(self, timeout_s: float = STARTS_S) -> bool:
+        _note(self)
+        return super().stop(timeout_s)
+
+
+def _note(broker: Broker) -> None:
+    if broker.pid is not None:
+        with (broker.folder.parent / _NOTES).open("a") as notes:
+            notes.write(f"{_processor_s(broker.pid)}\n")
+
+
+def _processor_s(pid: int) -> float:
+    """The processor seconds of a process; 0 where it has ended, or where there is no /proc."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def brokers_processor_s(config: pytest.Config) -> float:
+    """The processor seconds of all brokers of a session: of those that have ended, and of those that end with it."""
+    folder = Path(config._tmp_path_factory.getbasetemp()) / _BROKERS  # type: ignore[attr-defined]
+    noted = (folder / _NOTES).read_text().split() if (folder / _NOTES).exists() else []
+    running = [Broker(home).pid for home in folder.glob("*/")]
+    return sum(map(float, noted)) + sum(_processor_s(pid) for pid in running if pid is not None)
+
+
 @pytest.fixture(scope="session")
 def brokers_folder(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     """Where the session's brokers are, those of all workers."""
     base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if hasattr(request.config, "workerinput") else base) / "brokers"
+    folder = (base.parent if hasattr(request.config, "workerinput") else base) / _BROKERS
     start_keeper(Path(os.environ[SESSION]), folder)
     return folder
 
@@ -89,7 +128,9 @@ def brokers_folder(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fix
 @pytest.fixture(scope="session")
 def broker(brokers_folder: Path) -> str:
     """The address of a broker without passwords, which the tests of the session share."""
-    shared = Broker(brokers_folder / "shared", settings=NEVER_BY_AGE, java_options=QUICK_TO_START)
+    shared = Broker(
+        brokers_folder / "shared", settings=NEVER_BY_AGE, heap_mib=SHARED_HEAP_MIB, java_options=QUICK_TO_START
+    )
     shared.start(STARTS_S)
     return shared.bootstrap
 
@@ -146,7 +187,9 @@ def own_broker(brokers_folder: Path) -> Iterator[OwnBroker]:
     def make(settings: Mapping[str, str] | None = None, **arguments: object) -> Broker:
         folder = brokers_folder / uuid.uuid4().hex[:12]
         settings = NEVER_BY_AGE | dict(settings or {})
-        made.append(Broker(folder, settings=settings, **{"heap_mib": 256, "java_options": QUICK_TO_START, **arguments}))  # type: ignore[arg-type]
+        made.append(
+            _Measured(folder, settings=settings, **{"heap_mib": 256, "java_options": QUICK_TO_START, **arguments})
+        )  # type: ignore[arg-type]
         return made[-1]
 
     yield make

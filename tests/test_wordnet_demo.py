@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from eddy.connectors.broker.ports import listens
+from tests.waiting import PATIENCE_S
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "wordnet"
-PATIENCE_S = 120.0
 COUNTED = "✓ all {} counts equal those counted from scratch"
 
 Start = Callable[..., subprocess.Popen[str]]

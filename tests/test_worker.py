@@ -15,8 +15,7 @@ from eddy.errors import ConnectorError, IndeterminateCommitError
 from eddy.runtime.isolation import Isolation, Part
 from eddy.runtime.lifecycle import Event, State
 from eddy.state.memory import MemoryStore
-
-PATIENCE_S = 60.0
+from tests.waiting import PATIENCE_S
 
 
 def counts() -> eddy.Topology:

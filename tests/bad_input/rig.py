@@ -11,9 +11,8 @@ from eddy.connectors.log import Headers, Position, Records, TopicPartition, Topi
 from eddy.errors import ConnectorError
 from eddy.partitioner import partition_of
 from tests.connectors.steps import QUICK_SESSIONS, TidyKafkaLog
-from tests.waiting import Deadline, wait_for
+from tests.waiting import PATIENCE_S, Deadline, wait_for
 
-PATIENCE_S = 60.0
 KEPT = {"retention.ms": "-1"}
 Row = tuple[Any, Any]
 

@@ -8,9 +8,9 @@ import pytest
 import eddy
 from eddy.errors import ConfigurationError, SlotTakenError
 from tests.bad_input.conftest import MakeRig
-from tests.bad_input.rig import PATIENCE_S, Rig
+from tests.bad_input.rig import Rig
 from tests.bad_input.topologies import added_up, counted, family, sums
-from tests.waiting import Deadline
+from tests.waiting import PATIENCE_S, Deadline
 
 
 def test_of_two_workers_in_one_slot_the_later_goes_on(rig: Rig) -> None:

@@ -7,10 +7,11 @@ from collections.abc import Callable
 import pytest
 from click.testing import Result
 
+from tests.waiting import PATIENCE_S
+
 Start = Callable[..., subprocess.Popen[str]]
 Command = Callable[..., Result]
 
-PATIENCE_S = 60.0
 CHAIN = "".join(f"n{n}\tn{n + 1}\n" for n in reversed(range(8)))
 
 

@@ -11,15 +11,16 @@ import pytest
 from click.testing import Result
 
 from tests.holding import way_round
+from tests.waiting import PATIENCE_S
 
 Command = Callable[..., Result]
 Start = Callable[..., subprocess.Popen[str]]
-PATIENCE_S = 60.0
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = """
 import sys
 sys.path.append({root!r})
 from tests.holding import reaching
+from tests.waiting import PATIENCE_S
 topology = reaching({on_limit!r}, *{names!r})
 """
 WHY = way_round("top", "a", "top")

@@ -13,8 +13,8 @@ import pytest
 from click.testing import Result
 
 from tests import waiting
+from tests.waiting import PATIENCE_S
 
-PATIENCE_S = 30.0
 TREE = "leaf\ttwig\ntwig\tbranch\nbranch\ttree\n"
 COUNTS = {("twig", "1"), ("branch", "2"), ("tree", "3")}
 
@@ -23,6 +23,7 @@ Command = Callable[..., Result]
 
 SLOW = """
 import pathlib, time, eddy
+from tests.waiting import PATIENCE_S
 
 topology = eddy.Topology("slow")
 

@@ -14,9 +14,8 @@ import pytest
 from click.testing import Result
 
 from tests.kafka import ADMIN, USERS, Secured
-from tests.waiting import Deadline
+from tests.waiting import PATIENCE_S, Deadline
 
-PATIENCE_S = 60.0
 TREE = "leaf\ttwig\ntwig\tbranch\nbranch\ttree\n"
 COUNTS = {"twig\t1", "branch\t2", "tree\t3"}
 QUICK = ("--set", "session.timeout.ms=6000")

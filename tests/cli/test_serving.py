@@ -15,10 +15,9 @@ import pytest
 
 from eddy.connectors.broker import free_port
 from tests.serve.conftest import fetch
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE_S, wait_for
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "family.py"
-PATIENCE_S = 60.0
 
 Eddy = Callable[..., subprocess.Popen[str]]
 

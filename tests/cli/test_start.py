@@ -10,11 +10,10 @@ from click.testing import Result
 
 from eddy.connectors.broker import free_port
 from tests.kafka import OwnBroker
-from tests.waiting import Deadline
+from tests.waiting import PATIENCE_S, Deadline
 
 Start = Callable[..., subprocess.Popen[str]]
 Command = Callable[..., Result]
-PATIENCE_S = 60.0
 
 
 def finish(process: subprocess.Popen[str], status: int = 0) -> str:

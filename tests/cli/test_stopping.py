@@ -17,9 +17,8 @@ import pytest
 from eddy.cli.signals import Stopped, stop_on_signals
 from tests import waiting
 from tests.kafka import OwnBroker
-from tests.waiting import Deadline
+from tests.waiting import PATIENCE_S, Deadline
 
-PATIENCE_S = 30.0
 HEARD_S = 5.0
 """A second, and what a busy machine takes to let a process run and end."""
 BOTH = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -13,9 +13,8 @@ import pytest
 from eddy.cli.signals import StopRequest
 from eddy.cli.supervise import Supervisor
 from tests import waiting
-from tests.waiting import Deadline
+from tests.waiting import PATIENCE_S, Deadline
 
-PATIENCE_S = 30.0
 Start = Callable[..., subprocess.Popen[str]]
 
 ENDS = """

@@ -12,9 +12,8 @@ import pytest
 from tests.client.node import NODE, ROOT, needed
 from tests.client.proxy import Proxy
 from tests.client.site import Site, folders_site, tree
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE_S, wait_for
 
-PATIENCE_S = 60.0
 Visit = Callable[..., Any]
 
 

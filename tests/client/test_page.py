@@ -9,10 +9,9 @@ import pytest
 
 from tests.client.site import Site, folders_site
 from tests.topology.programs import family
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE_S, wait_for
 
 Visit = Callable[..., Any]
-PATIENCE_S = 30.0
 MARKUP = "<img src=x onerror=alert(1)>"
 
 

@@ -17,9 +17,7 @@ from eddy.operators.views.patch import Insert
 from tests.client.proxy import Proxy
 from tests.client.site import Site, folders_site, tree
 from tests.client.test_live_trees import storm
-from tests.waiting import in_time
-
-PATIENCE_S = 60.0
+from tests.waiting import PATIENCE_S, in_time
 
 T = TypeVar("T")
 

@@ -27,7 +27,7 @@ from eddy.topology.compile import sink_serdes
 from eddy.topology.plan import Sink, Source
 from tests.conformance.cases import Case, Record
 from tests.faust.rig import FaustWorker
-from tests.waiting import Deadline
+from tests.waiting import PATIENCE_S, Deadline
 
 Written = dict[str, list[tuple[Any, Any]]]
 Engine = Callable[[Case, int, Path], Written]
@@ -43,7 +43,6 @@ class Kafka:
 
 EngineOnKafka = Callable[[Case, int, Kafka], Written]
 
-PATIENCE_S = 60.0
 APPS = Path(__file__).resolve().parents[1] / "faust"
 
 

@@ -6,13 +6,12 @@ from eddy.connectors.kafka import KafkaLog
 from eddy.connectors.kafka.producer import KafkaProducer
 from eddy.connectors.log import Consumer, Log, Poll, Position, Producer, Records, TopicPartition
 from tests import waiting
-from tests.waiting import Deadline
+from tests.waiting import PATIENCE_S, Deadline
 
 KEPT = {"retention.ms": "-1"}
 """For topics whose records are of 1970: a broker would find them old, and delete them."""
 
 QUICK_SESSIONS = ["consumer.session.timeout.ms=2000", "consumer.heartbeat.interval.ms=200"]
-PATIENCE_S = 20.0
 
 
 class TidyKafkaLog(KafkaLog):

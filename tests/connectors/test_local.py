@@ -17,10 +17,9 @@ from eddy.connectors.local.group import range_assignment
 from eddy.connectors.log import Log, Position, Records, TopicPartition, TopicSpec
 from eddy.errors import ConnectorError, FencedError, RecordRefusedError
 from tests.at_once import errors_of
-from tests.waiting import Deadline
+from tests.waiting import PATIENCE_S, Deadline
 
 FILE = "eddy-log.sqlite3"
-PATIENCE_S = 20.0
 
 
 @pytest.fixture

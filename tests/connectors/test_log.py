@@ -25,7 +25,6 @@ from eddy.connectors.log import (
 from eddy.errors import ConnectorError, FencedError, RecordRefusedError
 from tests.connectors.steps import (
     KEPT,
-    PATIENCE_S,
     QUICK_SESSIONS,
     TidyKafkaLog,
     commit_one,
@@ -41,7 +40,7 @@ from tests.connectors.steps import (
     wait_for,
     write,
 )
-from tests.waiting import Deadline
+from tests.waiting import PATIENCE_S, Deadline
 
 Name = Callable[[str], str]
 Row = tuple[bytes | None, bytes | None]

@@ -11,9 +11,7 @@ import pytest
 from eddy.connectors.kafka import GuardedGroup, KafkaLog, KafkaSettings, Member
 from eddy.connectors.log import Position, TopicPartition, TopicSpec
 from eddy.errors import FencedError
-from tests.waiting import Deadline
-
-PATIENCE_S = 60.0
+from tests.waiting import PATIENCE_S, Deadline
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from typing import Any
 import faust
 
 import eddy
-from tests.faust.rig import PATIENCE_S, FaustWorker, Topics, unique
-from tests.waiting import wait_for
+from tests.faust.rig import FaustWorker, Topics, unique
+from tests.waiting import PATIENCE_S, wait_for
 
 PARTITIONS = 4
 

@@ -16,9 +16,8 @@ from eddy.connectors.broker import free_port
 from eddy.connectors.kafka import KafkaLog, KafkaSettings
 from eddy.connectors.log import TopicPartition, TopicSpec
 from eddy.partitioner import partition_of
-from tests.waiting import Deadline, wait_for
+from tests.waiting import PATIENCE_S, Deadline, wait_for
 
-PATIENCE_S = 90.0
 ENDS_S = 60.0
 
 

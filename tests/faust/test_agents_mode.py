@@ -11,9 +11,9 @@ import pytest
 import eddy
 from tests.faust.conftest import Start
 from tests.faust.family import PARTITIONS, Family, descendants, tree
-from tests.faust.rig import PATIENCE_S, FaustWorker, Topics, unique
+from tests.faust.rig import FaustWorker, Topics, unique
 from tests.seeds import in_turn
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE_S, wait_for
 
 HERE = Path(__file__).parent
 

@@ -15,9 +15,7 @@ from eddy.connectors.log import TopicSpec
 from eddy.serve.endpoint import Endpoint, endpoint_of
 from eddy.serve.monitor import Monitor, monitored
 from tests.topology.programs import family
-from tests.waiting import in_time
-
-PATIENCE_S = 20.0
+from tests.waiting import PATIENCE_S, in_time
 
 
 @pytest.fixture(autouse=True)

@@ -12,9 +12,9 @@ import pytest
 from eddy.connectors.local import LocalLog
 from eddy.serve.endpoint import endpoint_of
 from eddy.serve.monitor import monitored
-from tests.serve.conftest import PATIENCE_S, Ward, fetch, produce
+from tests.serve.conftest import Ward, fetch, produce
 from tests.topology.programs import family
-from tests.waiting import Deadline, wait_for
+from tests.waiting import PATIENCE_S, Deadline, wait_for
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 PROBES = ["/healthz", "/readyz"]

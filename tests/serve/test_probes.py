@@ -17,8 +17,8 @@ from eddy.serve.endpoint import endpoint_of
 from eddy.serve.monitor import monitored
 from eddy.serve.state import Facts, Restoring, health, readiness
 from tests.holding import reaching, way_round
-from tests.serve.conftest import PATIENCE_S, Ward, produce
-from tests.waiting import wait_for
+from tests.serve.conftest import Ward, produce
+from tests.waiting import PATIENCE_S, wait_for
 
 WELL = (200, "RUNNING", "")
 

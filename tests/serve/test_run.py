@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.serve.conftest import PATIENCE_S, Page, fetch
-from tests.waiting import wait_for
+from tests.serve.conftest import Page, fetch
+from tests.waiting import PATIENCE_S, wait_for
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "family.py"
 

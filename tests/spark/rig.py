@@ -11,11 +11,10 @@ from eddy.connectors.log import Log, TopicPartition, TopicSpec
 from eddy.connectors.spark import backfill, verify
 from eddy.connectors.spark.session import ONE_TASK
 from eddy.partitioner import partition_of
-from tests.waiting import Deadline
+from tests.waiting import PATIENCE_S, Deadline
 
 __all__ = ["TREE", "Rig", "family", "latest_of", "plant", "rows_of", "write"]
 
-PATIENCE_S = 60.0
 S = eddy.String
 TREE = [(b"b", b"a"), (b"c", b"b"), (b"d", b"b"), (b"e", b"d"), (b"f", b"a"), (b"f", b"e"), (b"c", None)]
 """A tree whose last leaf moves, and loses one."""

@@ -17,11 +17,10 @@ from eddy.errors import ConnectorError
 from eddy.partitioner import partition_of
 from tests.simulation.programs import Program
 from tests.torture.programs import PARTITIONS
-from tests.waiting import Deadline
+from tests.waiting import PATIENCE_S, Deadline
 
 __all__ = ["Feed"]
 
-PATIENCE_S = 120.0
 ABORTED = 0.1
 Row = tuple[str, int, bytes, bytes | None]
 

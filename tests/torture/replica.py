@@ -15,11 +15,10 @@ from confluent_kafka import KafkaError
 
 from eddy.connectors.kafka import KafkaLog
 from eddy.connectors.log import Position, Records, TopicPartition, TopicSpec
+from tests.waiting import PATIENCE_S
 
 __all__ = ["Replica"]
 
-PATIENCE_S = 60.0
-"""Longer than any transaction stays open."""
 
 _TRANSIENT = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE}
 

@@ -16,7 +16,19 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-__all__ = ["LOCK", "LOG", "PID", "claimed", "gone", "held", "launch", "make_folder", "process_id", "send_signal"]
+__all__ = [
+    "LOCK",
+    "LOG",
+    "PID",
+    "claimed",
+    "gone",
+    "held",
+    "launch",
+    "make_folder",
+    "process_id",
+    "send_signal",
+    "stands_still",
+]
 
 LOCK, PID, LOG = "lock", "pid", "broker.log"
 """The files of the folder."""
@@ -94,6 +106,18 @@ def send_signal(folder: Path, number: signal.Signals) -> None:
             os.kill(pid, number)
         except ProcessLookupError:
             return
+
+
+def stands_still(pid: int) -> bool:
+    """Whether all threads of a process are stopped, or have ended; True also where the system has no /proc."""
+    for thread in Path(f"/proc/{pid}/task").glob("*/stat"):
+        try:
+            state = thread.read_bytes().rpartition(b") ")[2][:1]
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if state not in (b"T", b"t", b"Z", b"X"):
+            return False
+    return True
 
 
 def gone(folder: Path, timeout_s: float) -> bool:

@@ -21,8 +21,8 @@ from eddy.errors import ConnectorError
 
 __all__ = ["Broker"]
 
-_POLL_S = 0.05
-_DIES_S = 10.0
+_POLL_S, _STILL_S = 0.05, 0.001
+_DIES_S = 60.0
 _TAKEN = b"Address already in use"
 _QUICK_TO_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
@@ -180,8 +180,20 @@ class Broker:
             )
 
     def pause(self) -> None:
-        """Hold it still: it answers nobody and closes nothing."""
+        """Hold it still: once this returns it answers nobody and closes nothing.
+
+        Raises: ConnectorError if it does not stand still.
+        """
         process.send_signal(self.folder, signal.SIGSTOP)
+        deadline = time.monotonic() + _DIES_S
+        # The system stops one thread after the other, each when it next runs.
+        while (pid := self.pid) is not None and not process.stands_still(pid):
+            if time.monotonic() >= deadline:
+                raise ConnectorError(
+                    f"broker {self.folder}: process {pid} was not paused within {_DIES_S:g} s; it has to be. Try again",
+                    retriable=True,
+                )
+            time.sleep(_STILL_S)
 
     def resume(self) -> None:
         """Let it go on after `pause`."""

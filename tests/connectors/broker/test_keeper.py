@@ -7,9 +7,7 @@ from pathlib import Path
 
 from eddy.connectors.broker.process import claimed, gone, held, launch
 from tests.kafka import start_keeper
-from tests.waiting import wait_for
-
-PATIENCE_S = 30.0
+from tests.waiting import PATIENCE_S, wait_for
 
 HOLDER = """
 import fcntl, sys, time

@@ -6,15 +6,26 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from eddy.connectors.broker.process import LOCK, LOG, PID, claimed, gone, held, launch, process_id, send_signal
-from tests.waiting import wait_for
+from eddy.connectors.broker.process import (
+    LOCK,
+    LOG,
+    PID,
+    claimed,
+    gone,
+    held,
+    launch,
+    process_id,
+    send_signal,
+    stands_still,
+)
+from tests.waiting import PATIENCE_S, wait_for
 
-PATIENCE_S = 60.0
 SLEEP = ["/bin/sleep", "60"]
 
 
@@ -104,3 +115,32 @@ def test_process_that_was_given_the_id_since_is_left_alone(tmp_path: Path) -> No
 def test_nothing_runs_where_there_is_no_folder(tmp_path: Path) -> None:
     assert not held(tmp_path / "nowhere")
     assert process_id(tmp_path / "nowhere") is None
+
+
+def test_a_process_that_is_stopped_stands_still_with_all_its_threads(tmp_path: Path) -> None:
+    code = """
+import pathlib, threading, time
+def count(file):
+    for number in range(10**9):
+        file.write_text(str(number))
+for name in "abcd":
+    threading.Thread(target=count, args=[pathlib.Path(name)], daemon=True).start()
+time.sleep(600)
+"""
+    with claimed(tmp_path) as lock:
+        assert lock is not None
+        launch([sys.executable, "-c", code], tmp_path, lock)
+    files = [tmp_path / name for name in "abcd"]
+    wait_for(lambda: all(file.exists() for file in files), PATIENCE_S, "all threads")
+    pid = process_id(tmp_path)
+    assert pid is not None
+    assert not stands_still(pid)
+    send_signal(tmp_path, signal.SIGSTOP)
+    wait_for(lambda: stands_still(pid), PATIENCE_S, "the stop of all threads")
+    before = [file.stat().st_mtime_ns for file in files]
+    time.sleep(0.05)
+    assert [file.stat().st_mtime_ns for file in files] == before
+    send_signal(tmp_path, signal.SIGCONT)
+    wait_for(lambda: [file.stat().st_mtime_ns for file in files] != before, PATIENCE_S, "the threads going on")
+    send_signal(tmp_path, signal.SIGKILL)
+    wait_for(lambda: gone(tmp_path, 1.0), PATIENCE_S, "the end of the process")

@@ -15,8 +15,8 @@ from eddy.serve.server import Server
 from eddy.serve.views.http import tables_app
 from tests.serve.conftest import fetch
 from tests.serve.live.sse import Client, asked
-from tests.serve.views.conftest import PATIENCE_S, produce
-from tests.waiting import wait_for
+from tests.serve.views.conftest import produce
+from tests.waiting import PATIENCE_S, wait_for
 
 folders = eddy.live_table("folders", key="id")
 notes = eddy.live_table("notes", key="id")

@@ -23,8 +23,8 @@ from tests.serve.conftest import Page, fetch
 from tests.serve.live.families import nodes
 from tests.serve.live.sse import Client, asked
 from tests.serve.live.test_http import Site, queries
-from tests.serve.views.conftest import PATIENCE_S, produce
-from tests.waiting import wait_for
+from tests.serve.views.conftest import produce
+from tests.waiting import PATIENCE_S, wait_for
 
 LIMITS = Limits(connection_queries=50, client_queries=60, client_connections=5, rows=20_000, linger_s=0.0, retain_s=0.0)
 

@@ -16,8 +16,7 @@ from eddy.serve.views.server import Served, served
 from tests.serve.conftest import Page, fetch
 from tests.serve.live.families import TREE, Family, Written, family, nodes
 from tests.serve.live.sse import Client, asked
-from tests.serve.views.conftest import PATIENCE_S
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE_S, wait_for
 
 queries = eddy.Queries(claims=lambda headers: None if "x-nobody" in headers else {"user": headers.get("x-user", "")})
 

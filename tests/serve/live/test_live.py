@@ -38,8 +38,8 @@ from eddy.topology.queries.aside import Aside
 from eddy.topology.queries.engine import LiveQueries
 from eddy.topology.queries.nested import nested
 from tests.serve.live.families import TREE, Family, Written, family, nodes, totals
-from tests.serve.views.conftest import PATIENCE_S, produce
-from tests.waiting import in_time, wait_for
+from tests.serve.views.conftest import produce
+from tests.waiting import PATIENCE_S, in_time, wait_for
 
 
 class Running(Family):

@@ -10,9 +10,8 @@ import pytest
 import eddy
 from eddy.serve.live.notebook import html_of, keep_shown
 from tests.serve.views.conftest import produce
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE_S, wait_for
 
-PATIENCE_S = 30.0
 folders = eddy.live_table("folders", key="id")
 
 

@@ -33,10 +33,9 @@ from tests.serve.live.families import TREE, Written, family, nodes
 from tests.serve.live.sse import Client, asked
 from tests.serve.live.test_http import Site
 from tests.serve.views.conftest import produce
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE_S, wait_for
 
 ROOT = Path(__file__).parents[3]
-PATIENCE_S = 120.0
 MOST_BYTES = 1 << 20
 """Of a store with the rows of this family, with its logs."""
 NAMES = [f"n{n}" for n in range(25)]

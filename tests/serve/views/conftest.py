@@ -11,7 +11,6 @@ import pytest
 import eddy
 from eddy.connectors.log import Log
 
-PATIENCE_S = 30.0
 START = 1_000
 
 

@@ -18,9 +18,9 @@ from eddy.serve.views.server import served
 from tests.disk import files_no_longer_than
 from tests.kafka import OwnBroker
 from tests.serve.conftest import fetch
-from tests.serve.views.conftest import PATIENCE_S, produce
+from tests.serve.views.conftest import produce
 from tests.serve.views.topologies import people
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE_S, wait_for
 
 
 @pytest.fixture

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from tests.serve.views.conftest import PATIENCE_S
-from tests.waiting import in_time, wait_for
+from tests.waiting import PATIENCE_S, in_time, wait_for
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "web.py"
 

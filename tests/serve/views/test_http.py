@@ -26,9 +26,9 @@ from eddy.serve.views import server as server_module
 from eddy.serve.views.http import tables_app
 from eddy.serve.views.server import Served, served
 from tests.serve.conftest import Page, fetch
-from tests.serve.views.conftest import PATIENCE_S, produce
+from tests.serve.views.conftest import produce
 from tests.serve.views.topologies import people
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE_S, wait_for
 
 
 @dataclass

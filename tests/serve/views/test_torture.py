@@ -23,10 +23,9 @@ from tests.kafka import OwnBroker
 from tests.serve.conftest import fetch
 from tests.serve.views.child import BEFORE_WRITE, WRITTEN, Order, Shown
 from tests.simulation.world import STEPS
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE_S, wait_for
 
 ROOT = Path(__file__).parents[3]
-PATIENCE_S = 120.0
 KEYS = 500
 """By table: so many that a row that was lost is not soon written again."""
 MOMENTS = [BEFORE_WRITE, WRITTEN, "random"]

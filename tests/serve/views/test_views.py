@@ -10,9 +10,9 @@ import pytest
 import eddy
 from eddy.connectors.log import Log, TopicSpec
 from eddy.serve.views.version import Version
-from tests.serve.views.conftest import PATIENCE_S, produce
+from tests.serve.views.conftest import produce
 from tests.serve.views.topologies import bank, people
-from tests.waiting import Deadline, wait_for
+from tests.waiting import PATIENCE_S, Deadline, wait_for
 
 
 def rows_of(view: eddy.Views, table: str) -> dict[object, object]:

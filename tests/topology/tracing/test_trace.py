@@ -22,9 +22,8 @@ from eddy.topology.tracing.text import text_of
 from tests.client.site import Site
 from tests.serve.conftest import fetch
 from tests.topology.programs import family
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE_S, wait_for
 
-PATIENCE_S = 30.0
 S = eddy.String
 Tables = dict[str, dict[str, Any]]
 

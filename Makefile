@@ -34,7 +34,7 @@ quick: .venv/.dev ## the tests that need no broker, Spark or browser; some two m
 	$(BIN)/pytest -q -n 2 --dist loadgroup --quick
 
 test-stress: .venv/.dev ## run TESTS, TIMES alone and TIMES four at once: TIMES=20 TESTS=tests/faust
-	@$(BIN)/python -m tests.stress $(or $(TIMES),20) $(or $(TESTS),$(error name them: TESTS=tests/...))
+	@$(BIN)/python -m tests.stress $(or $(TIMES),20) $(or $(TESTS),tests/connectors tests/faust tests/cli)
 
 test-long: .venv/.dev ## run the long form of every law; more than an hour
 	EDDY_ALL_PROGRAMS=1 $(BIN)/pytest -m long

@@ -6,6 +6,10 @@ before, of the patches that are kept for all: so a slow client costs no memory, 
     open ──▶ snapshot, page by page ──▶ patches since that version ──▶ whole: moves with the others
 
 The reader's thread calls `events`; threads that open queries, and that of the live server, put in what is new.
+
+Invariant: each query that is acquired is released once, whenever the stream closes. A query is either among the
+subscriptions, and then whoever takes it out releases it, or it is released by whoever could not put it there; which of
+both is decided within one hold of the lock.
 """
 
 import logging
@@ -124,10 +128,10 @@ class Connection:
             return None
         subscription = Subscription(self, asked, published)
         with self._publisher.lock:
-            is_kept = published.error is None and last.number >= published.retained.floor
+            is_there = published.error is None and last.number >= published.retained.floor
+            is_kept = is_there and self._keep(subscription)
             if is_kept:
                 published.subscribers[subscription] = None
-                self._subscriptions[asked.id] = subscription
         if not is_kept:
             self._publisher.release(published)
             return None
@@ -146,13 +150,18 @@ class Connection:
             return True
         subscription = Subscription(self, asked, published)
         with self._publisher.lock:
-            if not self.is_closed:
-                self._subscriptions[asked.id] = subscription
-        if self.is_closed:
-            self._publisher.release(published)
-        else:
+            is_kept = self._keep(subscription)
+        if is_kept:
             self._show(subscription)
+        else:
+            self._publisher.release(published)
         return True
+
+    def _keep(self, subscription: Subscription) -> bool:
+        """Let `close` release the subscription's query; False where it has closed. The caller holds the lock."""
+        if not self.is_closed:
+            self._subscriptions[subscription.asked.id] = subscription
+        return not self.is_closed
 
     def _acquired(self, asked: Asked, first: Asked) -> Published | None:
         """The query that is asked for; None where it failed, which becomes an event of the query `first`.

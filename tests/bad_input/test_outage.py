@@ -91,7 +91,7 @@ def test_an_outage_and_its_end_are_said_once(broker: Broker, name: str, rigs: li
     rig.settle(worker)
     caplog.set_level(logging.INFO)
     broker.kill()
-    back = threading.Timer(3.0, broker.start)
+    back = threading.Timer(6.0, broker.start)
     back.start()
     rig.wait(lambda: worker.step(0.1) or "answers again, after" in caplog.text)
     back.join()

@@ -7,9 +7,9 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.waiting import WaitTimeoutError
+from tests.waiting import PATIENCE_S, WaitTimeoutError
 
-_STARTS_S, _PATIENCE_S = 2.0, 120.0
+_STARTS_S = 2.0
 _PROGRAM = """
 import json, pathlib, sys, time
 from collections import Counter
@@ -46,7 +46,7 @@ def errors_of(action: str, imports: str, folder: Path, *, times: int, processes:
 
 def _read(process: subprocess.Popen[str]) -> dict[str, int]:
     try:
-        found, _ = process.communicate(timeout=_PATIENCE_S)
+        found, _ = process.communicate(timeout=PATIENCE_S)
     except subprocess.TimeoutExpired as error:
         process.kill()
         process.communicate()

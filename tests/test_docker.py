@@ -25,6 +25,7 @@ from eddy.serve.endpoint import endpoint_of
 from eddy.serve.monitor import Monitor, monitored
 from tests.commandline import commands_of, parsed, read_by_the_command_line
 from tests.topology.programs import family
+from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parent.parent
 DOCKER = ROOT / "docker"
@@ -121,7 +122,7 @@ class TestImage:
 
 def healthy(*ports: int) -> int:
     command = [sys.executable, DOCKER / "healthcheck.py", *map(str, ports)]
-    return subprocess.run(command, capture_output=True, timeout=30).returncode
+    return subprocess.run(command, capture_output=True, timeout=PATIENCE_S).returncode
 
 
 def fail(monitor: Monitor, worker: eddy.Worker) -> None:

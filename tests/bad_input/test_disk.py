@@ -16,7 +16,7 @@ from eddy.connectors.broker import Broker
 from eddy.connectors.log import TopicPartition
 from tests.bad_input.rig import Rig
 from tests.kafka import OwnBroker
-from tests.waiting import Deadline, wait_for
+from tests.waiting import PATIENCE_S, Deadline, wait_for
 
 MEMBERS = "012"
 PARTITIONS = 3
@@ -87,7 +87,7 @@ class Load:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        wait_for(lambda: not any(thread.is_alive() for thread in self._threads), 60.0, "the end of the load")
+        wait_for(lambda: not any(thread.is_alive() for thread in self._threads), PATIENCE_S, "the end of the load")
         assert self._failed == []
 
 

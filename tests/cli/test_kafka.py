@@ -200,7 +200,7 @@ def test_rows_expire_by_tick_without_any_input_though_one_of_two_workers_is_kill
     there = {f"u{n}\there" for n in range(20)}
     assert set(run("consume", f"{name}-out", "--latest").stdout.splitlines()) == there
     os.kill(victim, signal.SIGKILL)
-    deadline = Deadline(3 * PATIENCE_S)
+    deadline = Deadline(PATIENCE_S)
     while left := run("consume", f"{name}-out", "--latest").stdout:
         deadline.check(left)
         time.sleep(0.2)

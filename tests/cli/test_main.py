@@ -16,6 +16,7 @@ from eddy.cli import main
 from eddy.cli.exits import exit_status
 from eddy.errors import ConfigurationError, IndeterminateCommitError, InvariantError, SlotTakenError
 from tests.commandline import commands_of
+from tests.waiting import PATIENCE_S
 
 Command = Callable[..., Result]
 
@@ -125,7 +126,7 @@ def test_output_that_nobody_reads_ends_a_command_as_it_ends_other_tools(
     os.close(read)
     process = start(*command, stdout=write)
     os.close(write)
-    _, told = process.communicate(timeout=60)
+    _, told = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, told) == (141, "")
 
 

@@ -15,6 +15,7 @@ from click.testing import Result
 import eddy
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import TopicSpec
+from tests.waiting import PATIENCE_S
 
 Command = Callable[..., Result]
 
@@ -145,7 +146,7 @@ def test_prompt_reads_until_the_semicolon_and_goes_on_after_a_mistake(edges: pat
     )  # fmt: skip
     os.close(terminal)
     os.write(controller, b"\\t edges=edges.csv\nSELECT nothing;\n\\d\n\\d edges\nSELECT count(*)\nFROM edges;\n\\q\n")
-    out, error = process.communicate(timeout=60)
+    out, error = process.communicate(timeout=PATIENCE_S)
     os.close(controller)
     assert process.returncode == 0
     assert "no column 'nothing'" in error

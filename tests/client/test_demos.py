@@ -15,7 +15,7 @@ import eddy
 from tests.client.node import ROOT
 from tests.serve.conftest import fetch
 from tests.serve.views.conftest import produce
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE_S, wait_for
 
 MEMBERS = ("ann", "cid", "staff", "board")
 
@@ -78,6 +78,6 @@ def test_demo_serves_two_pages_until_it_is_stopped() -> None:
         assert ports[1] == ports[2]
         opens = "/v1/queries/what_may_open?member=cid"
         before = fetch(ports[1], opens).json["rows"]
-        wait_for(lambda: fetch(ports[1], opens).json["rows"] != before, 60.0, "a grant that comes or goes")
+        wait_for(lambda: fetch(ports[1], opens).json["rows"] != before, PATIENCE_S, "a grant that comes or goes")
         demo.send_signal(signal.SIGINT)
-        assert demo.wait(60) == 0
+        assert demo.wait(PATIENCE_S) == 0

@@ -26,10 +26,10 @@ def test_who_holds_a_name_is_answered_once_the_broker_goes_on(
             raise
 
     monkeypatch.setattr(administration, "_REQUEST_S", 1.0)
-    wait_for(free, 60.0)
+    wait_for(free)
     for _ in range(3):
         broker.pause()
         assert [free(), free()] == [False, False]
         broker.resume()
-        wait_for(free, 60.0)
+        wait_for(free)
     log.close()

@@ -708,7 +708,7 @@ class TestFollower:
         taken: dict[int, list[bytes | None]] = {p: [] for p in written}
         reached = dict.fromkeys(partitions, 0)
         goal = {tp: end for tp, end in log.end_offsets(partitions).items() if written[tp.partition]}
-        deadline = Deadline(20.0)
+        deadline = Deadline(PATIENCE_S)
         while any(reached[tp] < end for tp, end in goal.items()):
             deadline.check(goal)
             for records in follower.poll(7, 0.1):
@@ -735,7 +735,7 @@ class TestFollower:
         follower = log.follower({TopicPartition(topic, 0): 1_000})
 
         def follow() -> None:
-            deadline = Deadline(20.0)
+            deadline = Deadline(PATIENCE_S)
             while True:
                 deadline.check("an error")
                 follower.poll(1, 0.1)

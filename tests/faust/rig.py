@@ -18,8 +18,6 @@ from eddy.connectors.log import TopicPartition, TopicSpec
 from eddy.partitioner import partition_of
 from tests.waiting import PATIENCE_S, Deadline, wait_for
 
-ENDS_S = 60.0
-
 
 class FaustWorker:
     """`faust -A MODULE worker` in a folder, with what it says in a file. It is killed if it is not stopped."""
@@ -79,7 +77,7 @@ class FaustWorker:
 
     def ended(self) -> int:
         """Wait for its end. Returns: its exit status."""
-        wait_for(lambda: self.process.poll() is not None, ENDS_S, "the end of the Faust worker")
+        wait_for(lambda: self.process.poll() is not None, PATIENCE_S, "the end of the Faust worker")
         assert self.process.returncode is not None
         return self.process.returncode
 

@@ -148,7 +148,7 @@ def test_workers_with_different_clocks_have_different_ticks(rig_of: Callable[...
     rig, rng = rig_of("wall clock", 3), random.Random(DAY)
     rig.send([(b"%d" % key, b"x", 1_000 + rng.randint(0, AFTER_MS)) for key in range(30)])
     workers = [rig.worker(1_010, "a"), rig.worker(1_014, "b")]
-    deadline = Deadline(60.0)
+    deadline = Deadline()
     while sum(worker.step() for worker in workers) or not workers[0].quiescent() or len(set(*rig.cut.ticks)) < 2:
         deadline.check("a cut of both workers")
     for worker in workers:
@@ -273,7 +273,7 @@ def test_tables_of_different_partition_counts_have_ticks_of_their_own(rig_of: Ca
             producer.send("wide", rig.log.partitioner(child, 4), [child], [parent], [now + key % AFTER_MS])
         producer.commit({}, None)
     workers = [rig.worker(now + 10, "a"), rig.worker(now + 14, "b")]
-    deadline = Deadline(60.0)
+    deadline = Deadline()
     while sum(worker.step() for worker in workers) or not workers[0].quiescent() or not all_differ(rig):
         deadline.check("a cut of both workers")
     for worker in workers:

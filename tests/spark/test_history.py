@@ -23,6 +23,7 @@ from eddy.errors import ConfigurationError
 from eddy.runtime.metadata import read_metadata
 from tests.seeds import in_turn
 from tests.spark.rig import Rig
+from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.xdist_group("spark-2"), pytest.mark.timeout(1200)]
 
@@ -279,7 +280,7 @@ def words(line: str, folder: Path) -> list[str]:
     """The arguments that a shell gives to `eddy`, with /srv below a folder and the embedded log for a broker."""
     line = line.replace("/srv", f"{folder}/srv").replace(" --bootstrap broker:9092", "")
     script = f"eddy() {{ printf '%s\\n' \"$@\"; }}\n{line}"
-    said = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    said = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True, timeout=PATIENCE_S)
     return said.stdout.splitlines()
 
 

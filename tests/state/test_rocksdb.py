@@ -18,6 +18,7 @@ from eddy.state.rocksdb import RocksDBStore
 from eddy.state.store_directory import remove_store
 from tests.at_once import errors_of
 from tests.disk import files_no_longer_than
+from tests.waiting import PATIENCE_S
 
 ROWS_A_BATCH = 50
 CACHE_BYTES = 1 << 20  # memtables of 64 kB, so that a few batches reach an SST file
@@ -146,7 +147,7 @@ def test_a_store_that_is_written_and_compacted_all_the_time_is_in_use_and_never_
         assert holder.stdout.readline() == "again\n"
         command = [sys.executable, "-c", OPENS, str(state)]
         others = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-        assert [other.communicate(timeout=120)[0] for other in others] == ["{'StateInUseError': 150}\n"] * 2
+        assert [other.communicate(timeout=PATIENCE_S)[0] for other in others] == ["{'StateInUseError': 150}\n"] * 2
         assert holder.poll() is None
         holder.kill()
     store = open_store(state)
@@ -158,7 +159,7 @@ MAKES = """
 import pathlib, sys, time
 from eddy.state.rocksdb import RocksDBStore
 from eddy.errors import StateInUseError
-path, deadline = pathlib.Path(sys.argv[1]), time.monotonic() + 60
+path, deadline = pathlib.Path(sys.argv[1]), time.monotonic() + 120
 for number in range(20):
     while True:
         assert time.monotonic() < deadline, number
@@ -176,7 +177,7 @@ def test_processes_that_make_a_store_at_once_take_turns(tmp_path: Path) -> None:
     members = ["a", "b", "c"]
     commands = [[sys.executable, "-c", MAKES, str(tmp_path), member] for member in members]
     others = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for command in commands]
-    assert [(other.communicate(timeout=120)[1], other.returncode) for other in others] == [("", 0)] * 3
+    assert [(other.communicate(timeout=PATIENCE_S)[1], other.returncode) for other in others] == [("", 0)] * 3
     for folder in tmp_path.iterdir():
         store = open_store(folder)
         assert [key.decode() for key, _ in store.scan(b"")] == members
@@ -216,7 +217,7 @@ def test_a_refusal_within_the_process_leaves_the_lock_against_others(path: Path)
         open_store(path)
     with pytest.raises(StateInUseError, match="another store of this process"):
         remove_store(path)
-    other = subprocess.run([sys.executable, "-c", OPENS, str(path)], capture_output=True, text=True, timeout=120)
+    other = subprocess.run([sys.executable, "-c", OPENS, str(path)], capture_output=True, text=True, timeout=PATIENCE_S)
     assert other.stdout == "{'StateInUseError': 150}\n", other.stderr
     first.close()
 
@@ -421,7 +422,7 @@ def test_a_full_disk_refuses_a_write_and_takes_it_once_there_is_room(tmp_path: P
         ["unshare", "--mount", "sh", "-c", inside, FULL_DISK],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
     )
     if "unshare" in run.stderr or "mount:" in run.stderr:

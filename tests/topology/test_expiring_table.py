@@ -264,7 +264,7 @@ def test_a_worker_that_begins_again_is_not_idle_before_rows_that_are_due_have_le
     first.close()
     world.wall_s = 1.0
     second = world.worker(store=store if kept else None)
-    deadline = Deadline(10.0)
+    deadline = Deadline()
     while second.step() or not second.idle():
         deadline.check("the worker is idle")
     assert dict(second.store("live").all()) == {}

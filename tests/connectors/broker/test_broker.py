@@ -20,15 +20,14 @@ from eddy import ConnectorError
 from eddy.connectors.broker import Broker, free_port, kafka_version, server
 from eddy.connectors.broker.ports import is_free
 from tests.kafka import OwnBroker, Secured, StartCluster
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE_S, wait_for
 
-WAIT_S = 120.0
 RETRYING = {"message.timeout.ms": 120_000, "reconnect.backoff.max.ms": 500}
 
 
 def make_topic(client: dict[str, str], topic: str, copies: int = 1) -> None:
     admin = AdminClient(client)
-    admin.create_topics([NewTopic(topic, 1, copies)], operation_timeout=WAIT_S)[topic].result(WAIT_S)
+    admin.create_topics([NewTopic(topic, 1, copies)], operation_timeout=PATIENCE_S)[topic].result(PATIENCE_S)
 
 
 def outcome(client: dict[str, str], topic: str, value: str) -> KafkaError | None:
@@ -36,7 +35,7 @@ def outcome(client: dict[str, str], topic: str, value: str) -> KafkaError | None
     errors: list[KafkaError | None] = []
     producer = Producer({**client, **RETRYING, "acks": "all"})
     producer.produce(topic, value, on_delivery=lambda error, _: errors.append(error))
-    wait_for(lambda: producer.flush(1.0) == 0, WAIT_S, f"the end of a write to {topic}")
+    wait_for(lambda: producer.flush(1.0) == 0, PATIENCE_S, f"the end of a write to {topic}")
     return errors[0]
 
 
@@ -54,7 +53,7 @@ def records(client: dict[str, str], topic: str, count: int) -> list[bytes]:
         found.extend(message.value() for message in consumer.consume(count - len(found), 1.0))
         return len(found) == count
 
-    wait_for(all_there, WAIT_S, f"{count} records of {topic}")
+    wait_for(all_there, PATIENCE_S, f"{count} records of {topic}")
     consumer.close()
     return found
 
@@ -161,9 +160,9 @@ def test_secured_broker_asks_for_passwords_and_rights(secured_broker: Secured) -
         AclPermissionType.ALLOW,
     )
     admin = AdminClient(secured_broker.client())
-    admin.create_acls([write])[write].result(WAIT_S)
+    admin.create_acls([write])[write].result(PATIENCE_S)
     # the controller has the right before the broker does
-    wait_for(lambda: outcome(secured_broker.client("eddy"), topic, "by eddy") is None, WAIT_S, "the right to write")
+    wait_for(lambda: outcome(secured_broker.client("eddy"), topic, "by eddy") is None, PATIENCE_S, "the right to write")
     assert records(secured_broker.client(), topic, 2) == [b"by admin", b"by eddy"]
 
 
@@ -173,8 +172,8 @@ def test_three_nodes_go_on_when_one_is_killed(cluster: StartCluster) -> None:
     make_topic(client, "copied", copies=3)
     send(client, "copied", "to three")
     admin = AdminClient(client)
-    wait_for(lambda: len(admin.list_topics("copied", timeout=WAIT_S).brokers) == 3, WAIT_S, "three brokers")
-    leader = admin.list_topics("copied", timeout=WAIT_S).topics["copied"].partitions[0].leader
+    wait_for(lambda: len(admin.list_topics("copied", timeout=PATIENCE_S).brokers) == 3, PATIENCE_S, "three brokers")
+    leader = admin.list_topics("copied", timeout=PATIENCE_S).topics["copied"].partitions[0].leader
 
     three.nodes[leader - 1].kill()
     send(client, "copied", "to two")

@@ -14,7 +14,7 @@ import fcntl, sys, time
 with open(sys.argv[1], "wb") as file:
     fcntl.flock(file, fcntl.LOCK_EX)
     print("locked", flush=True)
-    time.sleep(60)
+    time.sleep(600)
 """
 
 

@@ -26,7 +26,7 @@ from eddy.connectors.broker.process import (
 )
 from tests.waiting import PATIENCE_S, wait_for
 
-SLEEP = ["/bin/sleep", "60"]
+SLEEP = ["/bin/sleep", "600"]
 
 
 @pytest.fixture

@@ -169,13 +169,13 @@ def test_broker_that_goes_away_and_comes_back(own_broker: OwnBroker, name: str) 
         with eddy.run(topology, log), eddy.views(topology, log) as views:
             views.wait(produce(log, topic, {"a": b"ada"}), exact=True, timeout_s=PATIENCE_S)
             broker.kill()
-            wait_for(lambda: views.last_error, 90.0, "an error of the log")
+            wait_for(lambda: views.last_error, PATIENCE_S, "an error of the log")
             assert views["people"].get("a") == "ada"
             assert views.version.exact, "of the inputs that it names"
             broker.start()
-            wait_for(lambda: not views.last_error, 90.0, "the log")
+            wait_for(lambda: not views.last_error, PATIENCE_S, "the log")
         with eddy.run(topology, log), eddy.views(topology, log) as views:
-            views.wait(produce(log, topic, {"b": b"ada"}), exact=True, timeout_s=90.0)
+            views.wait(produce(log, topic, {"b": b"ada"}), exact=True, timeout_s=PATIENCE_S)
             assert views["counts"].get("ada") == 2
 
 

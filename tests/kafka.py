@@ -37,6 +37,9 @@ STARTS_S = 240.0
 SHARED_HEAP_MIB = 1024
 """All tests of a session share it; a broker that collects garbage answers late."""
 
+NEVER_FENCED = {"broker.session.timeout.ms": "60000"}
+"""A broker that gets no processor for seconds is not taken for dead; these are not killed, so nobody waits for it."""
+
 NEVER_BY_AGE = {"log.retention.ms": "-1"}
 """Records of tests are of 1970: a broker that deletes old ones would do so in the middle of a test."""
 
@@ -129,7 +132,10 @@ def brokers_folder(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fix
 def broker(brokers_folder: Path) -> str:
     """The address of a broker without passwords, which the tests of the session share."""
     shared = Broker(
-        brokers_folder / "shared", settings=NEVER_BY_AGE, heap_mib=SHARED_HEAP_MIB, java_options=QUICK_TO_START
+        brokers_folder / "shared",
+        settings=NEVER_BY_AGE | NEVER_FENCED,
+        heap_mib=SHARED_HEAP_MIB,
+        java_options=QUICK_TO_START,
     )
     shared.start(STARTS_S)
     return shared.bootstrap
@@ -173,7 +179,10 @@ def security() -> dict[str, str]:
 def secured_broker(brokers_folder: Path) -> Secured:
     """A broker with passwords and ACLs, which the tests of the session share."""
     shared = Broker(
-        brokers_folder / "secured", settings=security() | NEVER_BY_AGE, heap_mib=256, java_options=QUICK_TO_START
+        brokers_folder / "secured",
+        settings=security() | NEVER_BY_AGE | NEVER_FENCED,
+        heap_mib=256,
+        java_options=QUICK_TO_START,
     )
     shared.start(STARTS_S)
     return Secured(shared.bootstrap)

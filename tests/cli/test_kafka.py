@@ -80,7 +80,7 @@ def test_journey_of_a_newcomer_with_two_workers(start: Start, run: Command, name
     status = json.loads(run("status", "family.py", "--format", "json").stdout)
     assert (status["application"], status["quiescent"], len(status["partitions"])) == (name, True, 8)
     assert status["session_s"] == 10.0
-    run("wait", "family.py", "--timeout", "5")
+    run("wait", "family.py", "--timeout", str(PATIENCE_S))
     uses = {line.split()[0]: line.split()[1] for line in run("topics", "family.py").stdout.splitlines()}
     assert (uses[f"{name}-in"], uses[f"{name}-out"], uses[f"{name}-plan"]) == ("source", "sink", "plan")
     assert sorted(entry.name for entry in pathlib.Path(".eddy/state", name).iterdir()) == ["0", "1"]
@@ -198,14 +198,17 @@ def test_rows_expire_by_tick_without_any_input_though_one_of_two_workers_is_kill
     run("produce", f"{name}-in", stdin="".join(f"u{n}\there\n" for n in range(20)))
     run("wait", "live.py", "--timeout", str(PATIENCE_S))  # a tick in the future is no work that is left
     there = {f"u{n}\there" for n in range(20)}
-    assert set(run("consume", f"{name}-out", "--latest").stdout.splitlines()) == there
+    assert (
+        set(run("consume", f"{name}-out", "--latest").stdout.splitlines()) <= there
+    )  # on a busy machine some are gone
     os.kill(victim, signal.SIGKILL)
     deadline = Deadline(PATIENCE_S)
     while left := run("consume", f"{name}-out", "--latest").stdout:
         deadline.check(left)
         time.sleep(0.2)
     written = run("consume", f"{name}-out", "--format", "jsonl").stdout.splitlines()
-    assert len(written) == 40, "each row has come once and gone once"
+    rows = sorted((row["key"], row["value"] or "") for row in map(json.loads, written))
+    assert rows == sorted((f"u{n}", value) for n in range(20) for value in ("here", "")), "each came once and went once"
     run("wait", "live.py", "--timeout", str(PATIENCE_S))
     supervisor.send_signal(signal.SIGTERM)
     finish(supervisor)

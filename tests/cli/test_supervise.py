@@ -131,7 +131,7 @@ def supervised(tmp_path: pathlib.Path, processes: list[subprocess.Popen[str]]) -
 
 
 def test_no_worker_outlives_its_supervisor(supervised: Callable[..., subprocess.Popen[str]]) -> None:
-    supervisor = supervised(PATIENCE_S)
+    supervisor = supervised(2 * PATIENCE_S)
     supervisor.kill()
     assert supervisor.communicate(timeout=PATIENCE_S) == ("", None)  # the end of stdout is the end of all who have it
 
@@ -148,7 +148,7 @@ def test_worker_that_cannot_stop_does_not_outlive_it_for_long(
 def test_first_signal_asks_them_to_stop(
     supervised: Callable[..., subprocess.Popen[str]], number: signal.Signals
 ) -> None:
-    supervisor = supervised(PATIENCE_S)
+    supervisor = supervised(2 * PATIENCE_S)
     supervisor.send_signal(number)
     supervisor.communicate(timeout=PATIENCE_S)
     assert supervisor.returncode == 0

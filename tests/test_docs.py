@@ -130,6 +130,11 @@ def test_programs_of_the_docs_and_the_examples_pass_mypy(tmp_path: Path, monkeyp
         modules.append(tmp_path / f"{re.sub('[^a-z]', '_', page.lower())}.py")
         modules[-1].write_text("\n".join([*lines, ""]), encoding="utf-8")
     monkeypatch.setenv("MYPYPATH", str(ROOT / "examples" / "wordnet"))
-    flags = ["--config-file=", f"--cache-dir={tmp_path / 'cache'}", "--check-untyped-defs", "--allow-redefinition"]
+    flags = [
+        "--config-file=",
+        f"--cache-dir={ROOT / '.mypy_cache' / 'docs'}",
+        "--check-untyped-defs",
+        "--allow-redefinition",
+    ]
     out, errors, status = api.run([*flags, *map(str, [*modules, *EXAMPLES])])
     assert (status, errors) == (0, ""), out

@@ -60,10 +60,22 @@ def is_slow(item: pytest.Item) -> bool:
     return item.nodeid.startswith((*LONGEST, *OUTSIDE)) or not SERVERS.isdisjoint(getattr(item, "fixturenames", ()))
 
 
+def pytest_collection() -> None:
+    """What is imported and collected stays until the end: the garbage collector need not look at it."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
-    """What was imported and collected stays until the end: the collector need not look at it again and again."""
+    """Nor need it do so while tests run."""
     gc.collect()
     gc.freeze()
+    gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    """At the end it looks at all: extensions complain of objects that are left."""
+    gc.unfreeze()
+    gc.enable()
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -122,6 +122,8 @@ def brokers_processor_s(config: pytest.Config) -> float:
 @pytest.fixture(scope="session")
 def brokers_folder(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     """Where the session's brokers are, those of all workers."""
+    if request.config.getoption("--quick"):
+        pytest.skip("--quick leaves out tests of brokers")
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if hasattr(request.config, "workerinput") else base) / _BROKERS
     start_keeper(Path(os.environ[SESSION]), folder)

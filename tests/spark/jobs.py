@@ -13,7 +13,8 @@ __all__ = ["QUICK_TO_START", "SPARK", "Job", "eddy", "ended"]
 QUICK_TO_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 """A JVM with these is ready sooner; what it would run for long would be slower."""
 SPARK = ("--master", "local[2]", "--memory", "1g")
-_PATIENCE_S = 600.0
+_PATIENCE_S = 480.0
+"""Of a whole job of Spark; less than a test may take, so that the failure says which one it was."""
 
 
 class Job:

@@ -125,6 +125,15 @@ _STOP_S = 15.0
     help="A proxy, or a network of them, whose X-Forwarded-For names the client; may be repeated.",
 )
 @click.option(
+    "--idle-memory",
+    "idle_mib",
+    type=click.IntRange(min=0),
+    default=Limits().idle_bytes >> 20,
+    show_default=True,
+    metavar="MIB",
+    help="Memory that live queries without a client may hold, beside the latest of them.",
+)
+@click.option(
     "--client-queries",
     type=click.IntRange(min=1),
     default=Limits().client_queries,
@@ -166,6 +175,7 @@ def command(
     connections: int,
     client_connections: int,
     proxies: tuple[str, ...],
+    idle_mib: int,
     client_queries: int,
     query_rows: int,
     table_rows: int,
@@ -191,6 +201,7 @@ def command(
         head_s=head_s,
         connections=connections,
         client_connections=client_connections,
+        idle_bytes=idle_mib << 20,
         client_queries=client_queries,
         rows=query_rows,
         table_rows=table_rows,

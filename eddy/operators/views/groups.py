@@ -12,6 +12,7 @@ the first that is left, as `min` does of its values, and `max` the last, whateve
 """
 
 import math
+import sys
 from collections.abc import Iterable, MutableMapping, Sequence
 from itertools import groupby, islice
 from operator import itemgetter
@@ -30,6 +31,8 @@ __all__ = ["Groups", "hidden"]
 
 _SHIFT = 1074
 _FETCHED = 5_000
+_VALUE_BYTES = 150
+"""About those of a value in a sorted list, as a tuple."""
 
 Spelled = dict[str, tuple[int, Row]]
 """By the spelling of a group's columns, the number of rows that have it, and the columns."""
@@ -167,6 +170,9 @@ class _Group:
         self.key, self.totals, self.rows = key, totals, 0
         self.spelled: Spelled = {}
 
+    def __sizeof__(self) -> int:
+        return object.__sizeof__(self) + sys.getsizeof(self.spelled) + sum(map(sys.getsizeof, self.totals))
+
     def named(self) -> Row:
         """Its columns in their first spelling."""
         return self.spelled[min(self.spelled)][1]
@@ -246,6 +252,9 @@ class _Least:
 
     def __init__(self) -> None:
         self._values = SortedList()
+
+    def __sizeof__(self) -> int:
+        return _VALUE_BYTES * (4 + len(self._values))
 
     def add(self, value: Any, weight: int) -> None:
         if value is None:

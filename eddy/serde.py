@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar, cast
 import msgspec
 
 from eddy.errors import DataError, TopologyError
+from eddy.json_text import has_unwritable
 
 __all__ = [
     "Bytes",
@@ -119,6 +120,14 @@ _unpack = msgspec.msgpack.Decoder().decode
 _SCALARS = frozenset({type(None), bool, int, float, str, bytes})
 
 
+def _encode_json(value: Any) -> bytes:
+    """Raises: ValueError for numbers that JSON has no form for: they would be written as null."""
+    data = _json_encoder.encode(value)
+    if b"null" in data and has_unwritable(value):
+        raise ValueError("JSON has no infinite numbers and no NaN; finite numbers, None or text are needed")
+    return data
+
+
 def Json(type: Any = Any) -> Serde[Any]:  # noqa: N802 - a serde reads as a noun
     """JSON, checked against `type` if given; without a type, decoded values may be dicts or lists.
 
@@ -133,13 +142,13 @@ def Json(type: Any = Any) -> Serde[Any]:  # noqa: N802 - a serde reads as a noun
         ) from error
     hashable = type is not Any and type in {str, int, float, bool}
     name = "json" if type is Any else f"json({getattr(type, '__name__', type)})"
-    encode = _json_encoder.encode
+    encode = _encode_json
     return Serde(
         name,
         encode,
         decode,
         hashable,
-        identify=lambda value: encode(_canonical(value)),
+        identify=lambda value: encode(bool(value) if type is bool else _canonical(value)),
         type=None if type is Any else type,
         recipe=(Json, (type,)),
     )
@@ -158,7 +167,7 @@ def Struct(type: type[S], format: str = "json") -> Serde[S]:  # noqa: N802
     hashable = type.__struct_config__.frozen
     name = f"struct({type.__qualname__}, {format})"
     encode, decode = (
-        (_json_encoder.encode, msgspec.json.Decoder(type).decode)
+        (_encode_json, msgspec.json.Decoder(type).decode)
         if format == "json"
         else (_pack, msgspec.msgpack.Decoder(type).decode)
     )

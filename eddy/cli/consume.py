@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TextIO
 
 import click
-import msgspec
 
 from eddy.cli.fields import FIELD_TYPES, FieldType
 from eddy.cli.logs import Target, log_options, opened
 from eddy.cli.options import key_type_option, value_type_option
 from eddy.connectors.log import Headers, Log, Records, TopicPartition
 from eddy.errors import ConnectorError, DataError
+from eddy.json_text import encode
 
 __all__ = ["command", "latest_records", "read_records"]
 
@@ -78,7 +78,7 @@ class _Printer:
     def print(self, record: _Record) -> None:
         """Print one record."""
         if self._form == "jsonl":
-            self._out.write(msgspec.json.encode(self._object(record)).decode() + "\n")
+            self._out.write(encode(self._object(record)).decode() + "\n")
         elif self._form == "csv":
             self._rows.writerow(self._cells(record))
         else:

@@ -3,12 +3,12 @@
 from typing import Any
 
 import click
-import msgspec
 
 from eddy.cli.load import load
 from eddy.cli.logs import Target, log_options, opened
 from eddy.cli.options import timeout_option, topology_argument
 from eddy.errors import QueryError
+from eddy.json_text import encode
 from eddy.serve.views.key_text import key_of_text
 from eddy.serve.views.tables import TableView
 from eddy.serve.views.views import Snapshot, Views
@@ -91,4 +91,4 @@ def _watch(
 
 
 def _print(key: Any, value: Any) -> None:
-    click.echo(msgspec.json.encode({"key": key, "value": value}, enc_hook=str))
+    click.echo(encode({"key": key, "value": value}))

@@ -83,6 +83,57 @@ _STOP_S = 15.0
     help="Seconds that a live query without a client is kept up to date; at least those of --retain.",
 )
 @click.option(
+    "--requests",
+    type=click.IntRange(min=1),
+    default=Limits().requests,
+    show_default=True,
+    metavar="N",
+    help="Requests that are answered at a time, beside streams; others are told to come again (503).",
+)
+@click.option(
+    "--head-timeout",
+    "head_s",
+    type=click.FloatRange(min=0, min_open=True),
+    default=Limits().head_s,
+    show_default=True,
+    metavar="S",
+    help="Seconds that a client has for the line and the headers of a request.",
+)
+@click.option(
+    "--streams",
+    "connections",
+    type=click.IntRange(min=1),
+    default=Limits().connections,
+    show_default=True,
+    metavar="N",
+    help="Streams of live queries at a time.",
+)
+@click.option(
+    "--client-streams",
+    "client_connections",
+    type=click.IntRange(min=1),
+    default=Limits().client_connections,
+    show_default=True,
+    metavar="N",
+    help="Those of one client.",
+)
+@click.option(
+    "--proxy",
+    "proxies",
+    multiple=True,
+    metavar="ADDRESS",
+    help="A proxy, or a network of them, whose X-Forwarded-For names the client; may be repeated.",
+)
+@click.option(
+    "--idle-memory",
+    "idle_mib",
+    type=click.IntRange(min=0),
+    default=Limits().idle_bytes >> 20,
+    show_default=True,
+    metavar="MIB",
+    help="Memory that live queries without a client may hold, beside the latest of them.",
+)
+@click.option(
     "--client-queries",
     type=click.IntRange(min=1),
     default=Limits().client_queries,
@@ -119,6 +170,12 @@ def command(
     max_wait: float,
     retain_s: float,
     linger_s: float,
+    requests: int,
+    head_s: float,
+    connections: int,
+    client_connections: int,
+    proxies: tuple[str, ...],
+    idle_mib: int,
     client_queries: int,
     query_rows: int,
     table_rows: int,
@@ -138,7 +195,16 @@ def command(
     show_messages(messages_console(), log_format, log_level)
     collect_seldom()
     limits = Limits(
-        retain_s=retain_s, linger_s=linger_s, client_queries=client_queries, rows=query_rows, table_rows=table_rows
+        retain_s=retain_s,
+        linger_s=linger_s,
+        requests=requests,
+        head_s=head_s,
+        connections=connections,
+        client_connections=client_connections,
+        idle_bytes=idle_mib << 20,
+        client_queries=client_queries,
+        rows=query_rows,
+        table_rows=table_rows,
     )
     endpoint, tls = endpoint_of(http, http_token_file), _tls(tls_cert, tls_key)
     with stop_on_signals(patience_s=_STOP_S) as stop:
@@ -148,7 +214,9 @@ def command(
                 topology, queries = loaded.topology, loaded.queries
                 with opened(target) as log:
                     _await_log(log, target, topology, stop)
-                    with served(endpoint, topology, log, state, max_wait, list(cors), tls, queries, limits) as server:
+                    with served(
+                        endpoint, topology, log, state, max_wait, list(cors), tls, queries, limits, proxies
+                    ) as server:
                         while server.views.rows.failure is None:
                             time.sleep(0.2)
                         raise server.views.rows.failure

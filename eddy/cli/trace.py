@@ -1,12 +1,12 @@
 """`eddy trace`: why a row of a table or of a recursion is what it is."""
 
 import click
-import msgspec
 
 from eddy.cli.load import load
 from eddy.cli.logs import Target, log_options, opened
 from eddy.cli.options import timeout_option, topology_argument
-from eddy.serve.views.trace import MAX_ROWS, Trace, trace
+from eddy.json_text import encode
+from eddy.serve.views.trace import MAX_ROWS, trace
 from eddy.serve.views.views import Views
 
 __all__ = ["command"]
@@ -63,15 +63,8 @@ def command(
         views.wait(at_least, exact=True, timeout_s=timeout)
         found = trace(views, topology.plan, step, key, limit, max_rows)
     if as_json:
-        click.echo(_encoded(found))
+        click.echo(encode(found))
     else:
         click.echo(found.text, nl=False)
     if found.agrees is False:
         raise SystemExit(1)
-
-
-def _encoded(found: Trace) -> bytes:
-    try:
-        return msgspec.json.encode(found, enc_hook=repr)
-    except RecursionError:
-        raise click.ClickException("the rows are nested too deep for JSON; a smaller --limit is needed") from None

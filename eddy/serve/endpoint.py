@@ -10,12 +10,13 @@ import ipaddress
 import re
 import socket
 import ssl
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from eddy.errors import ConfigurationError, ConnectorError
 
-__all__ = ["Endpoint", "check_tls", "endpoint_of", "is_address", "listen"]
+__all__ = ["Endpoint", "check_proxies", "check_tls", "endpoint_of", "is_address", "listen"]
 
 _ADDRESS = re.compile(r"(?:(?P<host>\[[^\[\]]+\]|[^:\[\]]*):)?(?P<port>\d{1,5})")
 _TOKEN = re.compile(rb"[A-Za-z0-9._~+/=-]{16,1024}")
@@ -101,6 +102,17 @@ def check_tls(files: tuple[Path, Path] | None) -> None:
             f"http: certificate '{certificate}' with key '{key}' cannot be used: {error.strerror or error}; a "
             "certificate in PEM and its key, without a password, are needed"
         ) from error
+
+
+def check_proxies(proxies: Sequence[str]) -> None:
+    """Check that each is an address or a network. Raises: ConfigurationError."""
+    for proxy in proxies:
+        try:
+            ipaddress.ip_network(proxy)
+        except ValueError as error:
+            raise ConfigurationError(
+                f"proxy '{proxy}': {error}; an address or a network is needed, as 10.0.0.7 or 10.0.0.0/8"
+            ) from error
 
 
 def listen(endpoint: Endpoint) -> socket.socket:

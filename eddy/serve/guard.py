@@ -12,12 +12,13 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from eddy.serve.admission import PROBES
 from eddy.serve.endpoint import Endpoint
 from eddy.serve.page.routes import FILES
 
 __all__ = ["TRUSTED", "Guard"]
 
-_OPEN = {"/healthz", "/readyz", *FILES}
+_OPEN = {*PROBES, *FILES}
 TRUSTED = "eddy.trusted"
 """The key of a request's scope that tells whether its token was shown, or none is needed."""
 

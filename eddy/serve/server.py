@@ -1,47 +1,98 @@
 """The server: uvicorn in a daemon thread, beside the worker's.
 
-Limits: a few connections at a time, each for a few seconds, and one request each unless `keep_alive`; a stream of
-events lasts as long as its client takes them. Further connections are closed, so that clients cannot exhaust the
-process's files or time.
+Limits: a few requests at a time (`admission.py`), each for a few seconds, and one of a connection unless `keep_alive`;
+a stream of events lasts as long as its client takes them. A connection that waits for a request has five seconds for
+its head. Where too many wait, the one that has waited longest is closed: clients that say nothing shut nobody out, and
+cannot exhaust the process's files or time.
 """
 
 import asyncio
 import socket
 import threading
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from eddy.serve.admission import Admission
 
 __all__ = ["RENEW", "Server"]
 
 RENEW = "eddy.renew"
 """The key in a scope's state of a function that puts the end of the connection off by so many seconds."""
 
-_MAX_CONNECTIONS = 64
-_CONNECTION_S = 10.0
+_MAX_REQUESTS = 64
+_CONNECTION_S, _HEAD_S = 10.0, 5.0
 _MAX_HEAD_BYTES = 16 << 10
 _STOP_S = 2.0
 
 
 class _Connection(H11Protocol):
-    """A connection with a time limit, whatever the client does."""
+    """A connection with time limits, whatever the client does. `_waiting` are those without a request, in turn."""
 
-    _most: int | None = None
+    _waiting: "dict[_Connection, None]"
+    _most: int
     _seconds: float | None = None
+    _head_s: float | None = None
     _end: asyncio.TimerHandle | None = None
+    _head: asyncio.TimerHandle | None = None
+    _is_begun = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Accept it, or close it if there are too many."""
+        """Accept it; where too many wait, close the one that has waited longest."""
         super().connection_made(transport)
         # asyncio does it only for sockets that name their protocol, and else a second answer waits for an ACK: 40 ms.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if len(self.connections) > (self._most or _MAX_CONNECTIONS):
-            transport.abort()
-        else:
-            self.app_state = {**self.app_state, RENEW: self._renew}
-            self._end = self.loop.call_later(self._seconds or _CONNECTION_S, transport.abort)
+        self.app_state = {**self.app_state, RENEW: self._renew}
+        self._end = self.loop.call_later(self._seconds or _CONNECTION_S, transport.abort)
+        self._wait()
+
+    def _wait(self) -> None:
+        """Wait for a request."""
+        self._is_begun = False
+        self._waiting[self] = None
+        self._within_s(self._head_s or _HEAD_S)
+        if len(self._waiting) > self._most:
+            oldest = next(iter(self._waiting))
+            oldest._leave()
+            oldest.transport.abort()
+
+    def _within_s(self, seconds: float) -> None:
+        if self._head is not None:
+            self._head.cancel()
+        self._head = self.loop.call_later(seconds, self.transport.abort)
+
+    def _leave(self) -> None:
+        """It waits no more."""
+        self._waiting.pop(self, None)
+        if self._head is not None:
+            self._head.cancel()
+            self._head = None
+
+    @property
+    def _is_asked(self) -> bool:
+        """Whether there is a request that is not answered to its end."""
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def data_received(self, data: bytes) -> None:
+        """A part of a request."""
+        if self in self._waiting and not self._is_begun:
+            self._is_begun = True
+            self._within_s(self._head_s or _HEAD_S)
+        super().data_received(data)
+        if self._is_asked:
+            self._leave()
+
+    def on_response_complete(self) -> None:
+        """The request is answered; another one may follow."""
+        super().on_response_complete()
+        if not self._is_asked and not self.transport.is_closing():
+            self._wait()
 
     def _renew(self, seconds: float) -> None:
         """Put the end off, for a stream that the client takes."""
@@ -53,6 +104,7 @@ class _Connection(H11Protocol):
         """It has ended."""
         if self._end is not None:
             self._end.cancel()
+        self._leave()
         super().connection_lost(exc)
 
 
@@ -64,28 +116,41 @@ class _Uvicorn(uvicorn.Server):
         self.up = threading.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept connections."""
+        """Accept connections. A client has no longer to agree on TLS than for a request."""
+        if self.config.ssl_certfile is not None:
+            loop = asyncio.get_running_loop()
+            loop.create_server = partial(loop.create_server, ssl_handshake_timeout=_HEAD_S)  # type: ignore[method-assign]
         await super().startup(sockets)
         self.up.set()
 
 
 class Server:
-    """Serves an application on a listening socket, between `start` and `stop`. `tls` are certificate and key."""
+    """Serves an application on a listening socket, between `start` and `stop`.
+
+    Args:
+        requests: those that are answered at a time, and connections that wait for one, as many again.
+        connection_s, head_s: seconds that a connection lasts, and that a request's head may take.
+        proxies: addresses and networks whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed.
+        tls: the files of a certificate and its key.
+    """
 
     def __init__(
         self,
         app: ASGIApp,
         listener: socket.socket,
         *,
-        connections: int | None = None,
+        requests: int = _MAX_REQUESTS,
         connection_s: float | None = None,
+        head_s: float | None = None,
         keep_alive: bool = False,
+        proxies: Sequence[str] = (),
         tls: tuple[Path, Path] | None = None,
     ) -> None:
-        protocol = type("_Limited", (_Connection,), {"_most": connections, "_seconds": connection_s})
+        limits: dict[str, Any] = {"_most": requests, "_seconds": connection_s, "_head_s": head_s, "_waiting": {}}
+        admitted: Any = Admission(app, requests)
         config = uvicorn.Config(
-            app,
-            http=protocol,
+            ProxyHeadersMiddleware(admitted, list(proxies)) if proxies else admitted,
+            http=type("_Limited", (_Connection,), limits),
             loop="asyncio",
             ws="none",
             lifespan="off",

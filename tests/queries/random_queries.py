@@ -16,10 +16,14 @@ COLORS = ["red", "Green", "blue%", None, "red_", 3]
 
 def random_row(draw: random.Random, table: str) -> Row:
     if table == "items":
-        row: Row = {"id": draw.randrange(12), "size": draw.choice([1, 2, 2.5, 3, None, "x", True])}
+        row: Row = {"id": draw.randrange(12), "size": draw.choice([1, 1.0, 2, 2.5, 3, None, "x", True, 0, 0.0, -0.0])}
         return row | {"color": draw.choice(COLORS), "owner": draw.choice([*range(12), None])}
     if table == "parts":
-        return {"item": draw.randrange(12), "n": draw.randrange(4), "weight": draw.choice([0.1, 0.2, 5, None, 7])}
+        return {
+            "item": draw.randrange(12),
+            "n": draw.randrange(4),
+            "weight": draw.choice([0.1, 0.2, 5, None, 7, 5.0, 0.0, -0.0]),
+        }
     parent = draw.choice([None, *range(10)])
     return {
         "id": draw.randrange(10),
@@ -51,6 +55,8 @@ def random_query(draw: random.Random) -> eddy.Query:
     if kind == 4:
         return _filtered(draw, items).aggregate(n=items.id.count(), low=items.size.min(), total=items.size.sum())
     query = _windowed(draw, _filtered(draw, items), ["size", "color", "owner", "id"])
+    if draw.random() < 0.1:
+        return _plucked(draw, query)
     if draw.random() < 0.6:
         query = query.nest(**{f"n{i}": _nest(draw) for i in range(draw.randrange(1, 3))})
     if draw.random() < 0.2:
@@ -102,8 +108,10 @@ def _windowed(draw: random.Random, query: Any, columns: list[str]) -> Any:
 
 
 def _groups(draw: random.Random, query: Any) -> Any:
-    made = query.group_by(*draw.sample(["color", "owner"], draw.randrange(1, 3)))
-    made = made.aggregate(n=items.id.count(), mean=items.size.avg(), top=items.size.max(), total=items.size.sum())
+    made = query.group_by(*draw.sample(["color", "owner", "size"], draw.randrange(1, 3)))
+    made = made.aggregate(
+        n=items.id.count(), low=items.size.min(), top=items.size.max(), mean=items.size.avg(), total=items.size.sum()
+    )
     return made.order_by(*draw.choice([[], ["-n"], ["total", "-top"]])).limit(draw.choice([None, 2]))
 
 
@@ -123,10 +131,32 @@ def _nest(draw: random.Random) -> Any:
         if kind == 3:
             return parts.where(parts.item == row.owner).aggregate(w=parts.weight.sum(), m=parts.weight.max())
         if kind == 4:
-            return items.where(items.owner == row.id).nest(of=lambda i: nodes.where(nodes.id == i.owner)).pluck("of")
+            return _plucked(own, items.where(items.owner == row.id))
         return parts.where(parts.item == row.id).group_by(parts.weight).count().order_by("-count", "weight").limit(2)
 
     return nest
+
+
+def _plucked(draw: random.Random, query: Any) -> Any:
+    """The rows of a nest: also of one that plucks itself, of one that is cut down, of groups."""
+    kind, seed = draw.randrange(5), draw.random()
+
+    def of(item: Any) -> Any:
+        own = random.Random(seed)
+        if kind == 0:
+            found = parts.where(parts.item == item.owner).group_by(parts.weight)
+            return found.aggregate(number=parts.n.count()).order_by(*own.choice([[], ["-number"]]))
+        if kind == 1:
+            return _plucked(own, items.where(items.owner == item.id))
+        if kind == 2:
+            found = _windowed(own, parts.where(parts.item == item.owner), ["weight", "n"])
+            return found.select(*own.sample(["weight", "n", "item"], own.randrange(3)))
+        if kind == 3:
+            return nodes.where(nodes.id == item.owner).nest(count=lambda node: parts.where(parts.n == node.pos).count())
+        return _windowed(own, nodes.where(nodes.parent == item.owner), ["pos", "id"]).select("other")
+
+    made = _windowed(draw, query, ["size", "owner"]) if draw.random() < 0.3 else query
+    return made.nest(of=of).pluck("of")
 
 
 def _tree(draw: random.Random) -> Any:

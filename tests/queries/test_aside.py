@@ -10,9 +10,9 @@ from eddy.operators.views.patch import Buckets
 from eddy.operators.views.window import in_order
 from eddy.topology.queries import aside as aside_module
 from eddy.topology.queries.aside import Aside, is_long
-from eddy.topology.queries.naive import evaluate
 from eddy.topology.queries.nested import nested
 from eddy.topology.queries.planning import View
+from tests.queries.oracle import answer
 from tests.queries.random_queries import KEYS, items, random_changes, random_query, random_row
 from tests.queries.rig import Rig
 from tests.queries.test_random import canonical
@@ -32,7 +32,7 @@ def join_while_rows_change(draw: random.Random, rig: Rig, query: eddy.Query[Any]
         rig.apply(random_changes(draw, rig.rows(), 2))
     buckets.apply(aside.join())
     aside.close()
-    assert shown(view, buckets) == canonical(evaluate(query.syntax, rig.rows()))
+    assert shown(view, buckets) == canonical(answer(query, rig.rows()))
     return view, buckets
 
 
@@ -46,7 +46,7 @@ def test_view_is_the_naive_answer_after_it_has_joined(seed: int) -> None:
     later = rig.follow(query)  # shares its operators
     for _ in range(5):
         buckets.apply(rig.apply(random_changes(draw, rig.rows(), 3)).get(view, []))
-        expected = canonical(evaluate(query.syntax, rig.rows()))
+        expected = canonical(answer(query, rig.rows()))
         assert shown(view, buckets) == expected == canonical(later.rows)
     for each in (view, later.view, *(other.view for other in others)):
         rig.engine.close(each)

@@ -6,7 +6,7 @@ import pytest
 
 import eddy
 from eddy.topology.queries.explain import QueryPlan, explain
-from eddy.topology.queries.naive import evaluate
+from tests.queries.oracle import answer
 from tests.queries.rig import Rig
 
 issues = eddy.live_table("issues", key="id")
@@ -24,7 +24,7 @@ def rig_of(issue_count: int, noted: int) -> Rig:
 
 def plan_of(rig: Rig, query: eddy.Query) -> QueryPlan:
     followed = rig.follow(query)
-    assert followed.rows == evaluate(query.syntax, rig.rows())
+    assert followed.rows == answer(query, rig.rows())
     return explain(followed.view)
 
 

@@ -1,6 +1,7 @@
-"""The naive evaluation gives the answers of the conformance cases, and LIKE those of its own."""
+"""The naive evaluation and the oracle give the answers of the conformance cases, and the same to random queries."""
 
 import random
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -8,7 +9,12 @@ import pytest
 import eddy
 from eddy.operators.views.values import like_pattern
 from eddy.topology.queries.naive import evaluate
+from tests.queries import oracle
 from tests.queries.cases import CASES, LIKES, apply_to, as_list, plain_tables, query_of, windowed, without_nulls
+from tests.queries.oracle import answer
+from tests.queries.random_queries import KEYS, random_query, random_row
+from tests.queries.test_random import canonical
+from tests.seeds import of_today
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
@@ -19,8 +25,18 @@ def test_answer_is_that_of_the_case_after_each_change(case: dict[str, Any]) -> N
             query = windowed(query, change)
         elif change is not None:
             apply_to(tables, keys, change)
-        found = evaluate(query.syntax, {name: rows.values() for name, rows in tables.items()})
-        assert without_nulls(as_list(found)) == without_nulls(expected)
+        rows = {name: list(rows.values()) for name, rows in tables.items()}
+        for found in (evaluate(query.syntax, rows), answer(query, rows)):
+            assert without_nulls(as_list(found)) == without_nulls(expected)
+
+
+@pytest.mark.parametrize("seed", [*range(60), *of_today(60)])
+def test_answer_is_that_of_the_oracle(seed: int) -> None:
+    draw = random.Random(seed)
+    tables = {name: [random_row(draw, name) for _ in range(draw.randrange(25))] for name in KEYS}
+    rows = {name: list({tuple(row[c] for c in KEYS[name]): row for row in tables[name]}.values()) for name in KEYS}
+    query = random_query(draw)
+    assert canonical(evaluate(query.syntax, rows)) == canonical(answer(query, rows)), query
 
 
 @pytest.mark.parametrize("case", LIKES, ids=lambda case: f"{case['pattern']}/{case['flags']}")
@@ -70,3 +86,9 @@ def test_like_is_as_by_its_definition(seed: int) -> None:
     for _ in range(400):
         pattern, text = ("".join(draw.choices(of, k=draw.randrange(8))) for of in ("ab%%_", "ab"))
         assert bool(like_pattern(pattern).fullmatch(text)) == fits(pattern, text), (pattern, text)
+
+
+def test_oracle_has_no_code_of_eddy() -> None:
+    imported = {each.__name__.partition(".")[0] for each in vars(oracle).values() if isinstance(each, ModuleType)}
+    made_in = {getattr(each, "__module__", "").partition(".")[0] for each in vars(oracle).values()}
+    assert "eddy" not in imported | made_in

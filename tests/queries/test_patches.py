@@ -9,7 +9,7 @@ import pytest
 import eddy
 from eddy.operators.views.patch import Buckets, Drop, Entry, Insert, Move, Remove, Set
 from eddy.serve.live.difference import difference
-from eddy.topology.queries.naive import evaluate
+from tests.queries.oracle import answer
 from tests.queries.rig import Followed, Rig
 
 items = eddy.live_table("items", key="id")
@@ -39,7 +39,7 @@ def test_rows_that_change_places_in_one_batch_are_moved(
     query = items.order_by(items.place).limit(limit).select(*columns)
     followed = rig.follow(query)
     rig.apply(("items", None, {"id": number, "place": place * 10}) for number, place in enumerate(places))
-    assert followed.rows == evaluate(query.syntax, rig.rows())
+    assert followed.rows == answer(query, rig.rows())
     if limit is None:
         rising = next(
             n for n in range(4, 0, -1) if any(list(c) == sorted(c) for c in itertools.combinations(places, n))
@@ -65,7 +65,7 @@ def test_part_that_is_cut_off_goes_though_it_leads_to_itself() -> None:
     assert {type(op) for op in followed.ops} == {Remove, Drop}
     assert len(followed.view.operator) == 2
     move(rig, b="root")
-    assert followed.rows == evaluate(nodes.where(nodes.parent.is_null()).nest(below=below).syntax, rig.rows())
+    assert followed.rows == answer(nodes.where(nodes.parent.is_null()).nest(below=below), rig.rows())
 
 
 def test_subtree_that_moves_below_a_new_node_in_one_batch_stays() -> None:
@@ -75,7 +75,7 @@ def test_subtree_that_moves_below_a_new_node_in_one_batch_stays() -> None:
     rig.apply([("nodes", {"id": "a", "parent": None}, None)])
     move(rig, c="new")
     assert [type(op) for op in followed.ops] == [Remove, Insert]
-    assert followed.rows == evaluate(nodes.where(nodes.parent.is_null()).nest(below=below).syntax, rig.rows())
+    assert followed.rows == answer(nodes.where(nodes.parent.is_null()).nest(below=below), rig.rows())
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -109,9 +109,9 @@ def test_equal_numbers_of_different_types_lead_to_one_bucket() -> None:
     rig = Rig({"items": ["id"]}, {"items": rows})
     query = items.nest(same=lambda row: items.where(items.owner == row.owner))
     followed = rig.follow(query)
-    assert followed.rows == evaluate(query.syntax, rig.rows())
+    assert followed.rows == answer(query, rig.rows())
     rig.apply([("items", rows[0], None), ("items", None, {"id": 4, "owner": float("-inf")})])
-    assert followed.rows == evaluate(query.syntax, rig.rows())
+    assert followed.rows == answer(query, rig.rows())
     assert Followed(rig.engine, query, shared=False).buckets.entries.keys() >= followed.buckets.entries.keys()
 
 
@@ -196,4 +196,4 @@ def test_recursions_within_recursions_have_bounds_of_their_own(seed: int) -> Non
     for _ in range(6):
         name, parent, other = (draw.randrange(4) for _ in range(3))
         rig.apply([("nodes", None, {"id": name, "parent": parent, "other": other})])
-        assert followed.rows == evaluate(query.syntax, rig.rows())
+        assert followed.rows == answer(query, rig.rows())

@@ -11,6 +11,7 @@ import heapq
 from collections.abc import Callable, Hashable, Iterable, Mapping, MutableMapping
 from typing import TypeVar, cast
 
+from eddy.operators.views.held_bytes import held_bytes
 from eddy.operators.views.stored_map import StoredMap
 from eddy.operators.views.values import Flat, Row, same_row
 from eddy.state.spaces import Spaces
@@ -51,6 +52,10 @@ class Operator:
         for name, value in vars(self).items():
             if isinstance(value, Operator):
                 setattr(self, name, found.get(value, value))
+
+    def held_bytes(self) -> int:
+        """The bytes that it holds in memory, about."""
+        return sum(held_bytes(value) for value in vars(self).values() if isinstance(value, dict | list | set))
 
     def discard(self) -> None:
         """Nobody uses it any more: remove what it has on disk."""

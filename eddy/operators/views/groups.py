@@ -6,9 +6,13 @@
 Sums are integers in units of 2^-1074, of which every finite float is a whole number: what is taken back leaves nothing.
 Values that are no finite numbers do not count for sums and means; null counts for nothing. Without values all but
 `count` are None. A group without rows has no row.
+
+Equal values may be spelled otherwise, as 1 and 1.0, 0.0 and -0.0. A group counts the spellings of its columns: it shows
+the first that is left, as `min` does of its values, and `max` the last, whatever came first.
 """
 
 import math
+import sys
 from collections.abc import Iterable, MutableMapping, Sequence
 from itertools import groupby, islice
 from operator import itemgetter
@@ -20,14 +24,18 @@ from eddy.operators.views.dataflow import Schedule, TableRows
 from eddy.operators.views.filter import Filter, rows_of
 from eddy.operators.views.flat_numbers import INVERTED
 from eddy.operators.views.stored_map import StoredMap, map_in
-from eddy.operators.views.values import Flat, Row, ascending, flat, flat_key, restored
+from eddy.operators.views.values import Flat, Row, ascending, flat, flat_key, restored, spelling
 from eddy.state.spaces import Spaces
 
 __all__ = ["Groups", "hidden"]
 
 _SHIFT = 1074
 _FETCHED = 5_000
+_VALUE_BYTES = 150
+"""About those of a value in a sorted list, as a tuple."""
 
+Spelled = dict[str, tuple[int, Row]]
+"""By the spelling of a group's columns, the number of rows that have it, and the columns."""
 Measure = tuple[str, str, str | None]
 """The name of an aggregate, its function, and the column; None for rows."""
 
@@ -56,7 +64,7 @@ class Groups(TableRows):
             for _, row in rows_of(source):
                 key = self._key(row)
                 if key not in self._groups:
-                    self._groups[key] = self._new(key, row)
+                    self._groups[key] = self._new(key)
                 self._count(self._groups[key], row, 1)
             self.rows = {key: self._row(group) for key, group in self._groups.items()}
         else:
@@ -76,7 +84,7 @@ class Groups(TableRows):
         for key, found in groupby(ordered.values(), itemgetter(0)):
             group: _Group | None = None
             for _, row in found:
-                group = group or self._new(key, row)
+                group = group or self._new(key)
                 self._count(group, row, 1)
             assert group is not None
             groups.add(key, group)
@@ -88,11 +96,17 @@ class Groups(TableRows):
         """The columns of its rows that are their key."""
         return [shown for _, shown in self._names]
 
-    def _new(self, key: Flat, row: Row) -> "_Group":
-        return _Group(key, {shown: row.get(column) for column, shown in self._names}, self._totals(key))
+    def _new(self, key: Flat) -> "_Group":
+        return _Group(key, self._totals(key))
 
     def _count(self, group: "_Group", row: Row, weight: int) -> None:
         group.rows += weight
+        spelled = "".join([spelling(row.get(column)) for column, _ in self._names])
+        count, named = group.spelled.get(spelled) or (0, {shown: row.get(column) for column, shown in self._names})
+        if count + weight:
+            group.spelled[spelled] = count + weight, named
+        else:
+            del group.spelled[spelled]
         for total, (_, _, column) in zip(group.totals, self._measures, strict=True):
             total.add(1 if column is None else row.get(column), weight)
 
@@ -110,17 +124,18 @@ class Groups(TableRows):
             for number, (_, function, _) in enumerate(self._measures)
         ]
 
-    def _thawed(self, cell: tuple[Flat, Row, int, list[Any]]) -> "_Group":
-        key, named, rows, states = cell
-        group = _Group(key, named, self._totals(key))
+    def _thawed(self, cell: tuple[Flat, Spelled, int, list[Any]]) -> "_Group":
+        key, spelled, rows, states = cell
+        group = _Group(key, self._totals(key))
         group.rows = rows
+        group.spelled.update(spelled)
         for total, state in zip(group.totals, states, strict=True):
             total.resume(state)
         return group
 
     def _row(self, group: "_Group") -> Row:
         found = {name: total.value() for total, (name, _, _) in zip(group.totals, self._measures, strict=True)}
-        return group.named | found
+        return group.named() | found
 
     def step(self, schedule: Schedule) -> None:
         """The rows of the groups that changed."""
@@ -130,11 +145,11 @@ class Groups(TableRows):
             first = islice(self.source.out, _FETCHED)
             self._fetch(self._key(row) for _, old, new in first for row in (old, new) if row is not None)
         for _, old, new in self.source.out:
-            for row, weight in ((new, 1), (old, -1)):  # first what comes: a group that stays keeps its name
+            for row, weight in ((new, 1), (old, -1)):  # first what comes: a group that stays is not made anew
                 if row is not None:
                     key = self._key(row)
                     group = touched[key] if key in touched else groups.get(key)
-                    group = group or self._new(key, row)
+                    group = group or self._new(key)
                     self._count(group, row, weight)
                     touched[key] = group if group.rows else None
         for key, group in touched.items():
@@ -147,16 +162,24 @@ class Groups(TableRows):
 
 
 class _Group:
-    """A group: its key and columns, the number of its rows, and a total for each aggregate."""
+    """A group: its key, its columns by their spelling, the number of its rows, and a total for each aggregate."""
 
-    __slots__ = ("key", "named", "rows", "totals")
+    __slots__ = ("key", "rows", "spelled", "totals")
 
-    def __init__(self, key: Flat, named: Row, totals: list[Any]) -> None:
-        self.key, self.named, self.totals, self.rows = key, named, totals, 0
+    def __init__(self, key: Flat, totals: list[Any]) -> None:
+        self.key, self.totals, self.rows = key, totals, 0
+        self.spelled: Spelled = {}
+
+    def __sizeof__(self) -> int:
+        return object.__sizeof__(self) + sys.getsizeof(self.spelled) + sum(map(sys.getsizeof, self.totals))
+
+    def named(self) -> Row:
+        """Its columns in their first spelling."""
+        return self.spelled[min(self.spelled)][1]
 
     def frozen(self) -> Any:
         """The group as plain data."""
-        return self.key, self.named, self.rows, [total.state() for total in self.totals]
+        return self.key, self.spelled, self.rows, [total.state() for total in self.totals]
 
 
 class _Count:
@@ -225,18 +248,21 @@ def _quotient(one: int, other: int) -> float:
 
 
 class _Least:
-    """The least value. 1 and 1.0 are equal, and yet two values: each goes with its own row."""
+    """The least value, in its first spelling. 1 and 1.0 are equal, and yet two values: each goes with its own row."""
 
     def __init__(self) -> None:
         self._values = SortedList()
+
+    def __sizeof__(self) -> int:
+        return _VALUE_BYTES * (4 + len(self._values))
 
     def add(self, value: Any, weight: int) -> None:
         if value is None:
             return
         if weight > 0:
-            self._values.add((*ascending(value), type(value) is float))
+            self._values.add((*ascending(value), spelling(value)))
         else:
-            self._values.remove((*ascending(value), type(value) is float))
+            self._values.remove((*ascending(value), spelling(value)))
 
     def value(self) -> Any:
         return restored(*self._values[0][:2]) if self._values else None
@@ -265,7 +291,7 @@ class _StoredLeast:
         self._first = state
 
     def _place(self, value: Any) -> Flat:
-        return self._group + flat(value) + flat(type(value) is float)
+        return self._group + flat(value) + flat(spelling(value))
 
     def add(self, value: Any, weight: int) -> None:
         if value is None:
@@ -290,7 +316,7 @@ class _StoredGreatest(_StoredLeast):
     """The greatest value: the first one in the opposite order."""
 
     def _place(self, value: Any) -> Flat:
-        return self._group + (flat(value) + flat(type(value) is float)).translate(INVERTED)
+        return self._group + (flat(value) + flat(spelling(value))).translate(INVERTED)
 
 
 _STORED: dict[str, Any] = {"min": _StoredLeast, "max": _StoredGreatest}

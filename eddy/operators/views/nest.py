@@ -8,6 +8,9 @@ A bucket counts its *routes*: for each active bucket, how many of its rows lead 
 loses its anchor takes another one that does not lead back to it: a walk up the tree. Where there is none, everything
 below it is suspected, and buckets without a route from outside go: a cycle that was cut off holds nothing alive.
 
+Rows of a level whose nest is plucked carry their position as the column `$at`: rows of several buckets become one list,
+and neither their order nor their identity is to be told from the columns that are shown.
+
 So a subtree that moves within a batch stays: its top gets a route before it loses one, and no bucket below is touched.
 Cost: of a move O(depth), of a removal O(rows that go).
 """
@@ -26,7 +29,11 @@ from eddy.operators.views.patch import Drop, Insert, Move, Op, Remove, Set
 from eddy.operators.views.values import EMPTY, Flat, Row, join_key, key_of, plain, same_row, values_of
 from eddy.operators.views.window import Bounds, Window, WindowDelta
 
-__all__ = ["Bucket", "Level", "Nesting", "TooManyRowsError", "ViewOperator"]
+__all__ = ["AT", "Bucket", "Level", "Nesting", "TooManyRowsError", "ViewOperator"]
+
+
+AT = "$at"
+"""The column that a row of a plucked nest carries its position in, as text that orders as the rows do."""
 
 
 class TooManyRowsError(QueryError):
@@ -72,19 +79,22 @@ class Nesting:
 
 @dataclass(slots=True, eq=False)
 class Level:
-    """The plan of one Select within a view: where its rows come from, the window, the columns shown, the nests."""
+    """The plan of one Select within a view: where its rows come from, the window, the columns shown, the nests.
+
+    `is_plucked` says that its rows are shown in place of those that lead to them.
+    """
 
     name: str
     ordered: Ordered
     bounds: Bounds
     columns: tuple[str, ...] | None = None
     nests: list[Nesting] = field(default_factory=list)
+    is_plucked: bool = False
 
     def shown(self, row: Row) -> Row:
-        """The columns that are shown."""
-        if self.columns is None:
-            return row
-        return {column: row[column] for column in self.columns if column in row}
+        """The columns that are shown, and the position where it is needed."""
+        shown = row if self.columns is None else {column: row[column] for column in self.columns if column in row}
+        return {**shown, AT: self.ordered.position(row).hex()} if self.is_plucked else shown
 
 
 class Bucket:
@@ -223,8 +233,7 @@ class ViewOperator(Operator):
         for index, position in delta.entered:
             self.rows += 1
             row = level.ordered.row(position)
-            shown = row if level.columns is None else level.shown(row)
-            ops.append(Insert(bucket.id, index, shown, self._routed(bucket, row) if level.nests else {}))
+            ops.append(Insert(bucket.id, index, level.shown(row), self._routed(bucket, row) if level.nests else {}))
         if delta.stayed:
             for before, index, _ in moves(delta):
                 ops.append(Move(bucket.id, before, index))
@@ -255,7 +264,7 @@ class ViewOperator(Operator):
         level = bucket.level
         new = level.ordered.row(position)
         if level.columns is None and not level.nests:
-            self.ops.append(Set(bucket.id, index, new))
+            self.ops.append(Set(bucket.id, index, level.shown(new)))
             return
         old = level.ordered.was(position)
         below = self._routed(bucket, new) if level.nests else {}

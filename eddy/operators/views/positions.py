@@ -43,6 +43,10 @@ class Positions:
     def __bool__(self) -> bool:
         return self._single is None or bool(self._single)
 
+    def first(self, count: int) -> list[Flat]:
+        """Some of the first positions: at most so many, and of the first run."""
+        return (self._runs[0] if self._single is None else self._single)[:count]
+
     def add(self, position: Flat) -> None:
         """Insert a position that is not there."""
         run, at = self._single, 0

@@ -42,6 +42,7 @@ __all__ = [
     "restored",
     "same_row",
     "same_value",
+    "spelling",
     "values_of",
 ]
 
@@ -79,6 +80,20 @@ def ascending(value: Any) -> tuple[int, Any]:
     if kind is bytes:
         return _BYTES, value
     return _OTHER, _json(value)
+
+
+def spelling(value: Any) -> str:
+    """Text by which values that are equal and yet not the same order: -0.0, an integer, a decimal, another float.
+
+    >>> sorted([0.0, 0, -0.0], key=spelling)
+    [-0.0, 0, 0.0]
+    """
+    kind = type(value)
+    if kind is float:
+        return "3" if value or str(value) == "0.0" else "1"
+    if kind is Decimal:
+        return f"2{value}\0"
+    return f"2{msgspec.json.encode(value).decode()}\0" if kind in {dict, list} else "2"
 
 
 def restored(rank: int, item: Any) -> Any:

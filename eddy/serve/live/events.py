@@ -12,6 +12,7 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
+from eddy.json_text import encode
 from eddy.operators.views.patch import Entry, Insert
 from eddy.topology.queries.shapes import LevelShape
 
@@ -19,8 +20,6 @@ __all__ = ["HEARTBEAT", "Asked", "Change", "LastEvent", "Stamp", "Window", "enco
 
 HEARTBEAT = b":\n\n"
 _PAGE_BYTES = 64 << 10
-
-encode = msgspec.json.Encoder(enc_hook=str).encode
 
 _Id = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 _Rows = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)] | None

@@ -38,6 +38,7 @@ class LiveFigures(Collector):
             ("streams", "Streams that are open.", self._pages.quota.streams),
             ("queries", "Queries that are kept up to date.", 0 if publisher is None else publisher.queries),
             ("idle_queries", "Those of them that no client has open.", 0 if publisher is None else publisher.idle),
+            ("idle_bytes", "Memory that only they hold, about.", 0 if publisher is None else publisher.idle_bytes),
             ("retained_bytes", "Patches that are kept.", 0 if publisher is None else publisher.retained_bytes),
             ("ended", "1 once an error has ended all queries.", publisher is not None and publisher.has_ended),
         ):

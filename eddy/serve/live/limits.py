@@ -14,13 +14,16 @@ MAX_LINGER_S = 600.0
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Bounds of what clients may ask for, and of what is kept for them.
+    """Bounds of what clients may ask for, and of what is kept for them. `eddy serve` alone has `requests` and `head_s`.
 
     Args:
         retain_s: seconds that patches are kept for clients that come back.
         retain_ops, retain_bytes: the most of them: operations of one query, bytes of all.
         linger_s: seconds that a query is kept up to date without a client; at least `retain_s`, at most 600.
+        read_linger_s: the same for a query that was only read once, and never carried by a stream; at most `linger_s`.
         idle: queries without a client at a time; beyond it those go that wait longest.
+        idle_bytes: about the memory of them and of tables that only they read, without the latest; beyond it likewise.
+        requests, head_s: requests at a time beside the streams, and the seconds that the head of one may take.
         connections, client_connections: streams at a time, of all and of one client.
         connection_queries, client_queries, queries: queries of one stream, of one client, of all.
         rows: rows of one query, with its nests.
@@ -33,7 +36,11 @@ class Limits(msgspec.Struct, frozen=True):
     retain_ops: int = 10_000
     retain_bytes: int = 64 << 20
     linger_s: float = 300.0
+    read_linger_s: float = 10.0
     idle: int = 1_000
+    idle_bytes: int = 128 << 20
+    requests: int = 56
+    head_s: float = 5.0
     connections: int = 200
     client_connections: int = 100
     connection_queries: int = 1_000

@@ -2,17 +2,20 @@
 
     LiveServer ─patch─▶ Published ─▶ Retained ─▶ each Subscriber, when it has time for it
 
-A published query has users; without any it lingers, so that a client that comes back finds it with its patches. All
-queries are at one version, that of the last `moved`; `now` is the step that led to it. Locks: that of the live server
-first, then `lock`, which is held for moments.
+A published query has users; without any it lingers, so that a client that comes back finds it with its patches: for a
+shorter time where no stream has carried it. Idle queries have a bound of bytes, beside which the latest one may stay.
+All queries are at one version, that of the last `moved`; `now` is the step that led to it. Locks: that of the live
+server first, then `lock`, which is held for moments.
 """
 
 import threading
 import time
+from bisect import bisect_left
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol
 
+from eddy.operators.views.held_bytes import held_bytes
 from eddy.operators.views.patch import Buckets, Entry, Op
 from eddy.serve.live.events import Stamp
 from eddy.serve.live.limits import Limits
@@ -20,6 +23,7 @@ from eddy.serve.live.retained import Kept, Retained
 from eddy.serve.live.server import LiveServer
 from eddy.serve.live.view import LiveView
 from eddy.serve.views.version import Version
+from eddy.topology.queries.holding import held_alone
 from eddy.topology.queries.nested import nested
 from eddy.topology.queries.planning import View
 from eddy.topology.queries.query import Query
@@ -29,6 +33,8 @@ __all__ = ["Figures", "Published", "Publisher", "State", "Subscriber"]
 
 State = Any
 _STAMPS = 64
+_WEIGHED_S = 0.5
+"""Seconds after which the bytes of idle queries are estimated anew."""
 _AT_LEAST_S = 1.0
 """Seconds that patches are kept for clients that are connected, whatever is kept for those that are not."""
 
@@ -58,7 +64,8 @@ class Published(LiveView):
         super().__init__(publisher.server, query, max_rows)
         self._publisher, self.identity = publisher, identity
         self.users = 0
-        self.idle_since = 0.0
+        self.idle_until = 0.0
+        self.is_streamed = False
         self.subscribers: dict[Subscriber, None] = {}
         self.retained = Retained(0, {}, 0)
 
@@ -66,6 +73,10 @@ class Published(LiveView):
         """The buckets as they are now; for the lists of rows alone. The caller holds the lock of the live server."""
         self._check()
         return self._copied()
+
+    def held_bytes(self) -> int:
+        """The bytes of its rows, about, without its operators."""
+        return held_bytes(self._buckets.entries)
 
     def _begin(self, view: View, buckets: Buckets) -> None:
         self.view, self.state = view, "complete"
@@ -93,7 +104,8 @@ class Publisher:
         self._idle: dict[Published, None] = {}  # in the order in which they were released
         self._stamps: OrderedDict[int, Stamp] = OrderedDict()
         self._order: deque[tuple[Published, Kept]] = deque()
-        self.retained_bytes = 0
+        self.retained_bytes = self.idle_bytes = 0
+        self._weighed_at = 0.0
         self._wakes: dict[Callable[[], None], None] = {}
         self._readers: dict[Callable[[], None], None] = {}
         self.is_stopped = False
@@ -144,6 +156,7 @@ class Publisher:
                     break
             opening.wait()  # another thread opens it
         try:
+            self._make_room()
             return self._opened(query, identity)
         finally:
             with self.lock:
@@ -153,6 +166,15 @@ class Publisher:
     def _check_room(self) -> None:
         if len(self._published) + len(self._opening) >= self.limits.queries and not self._idle:
             raise QueryLimitError(f"queries: {self.limits.queries:,} are open here, and no more are. Try later")
+
+    def _make_room(self) -> None:
+        """Let idle queries go that are beyond their bounds."""
+        with self.server.lock:
+            with self.lock:
+                self._weighed_at = 0.0
+                expired = self._expired(time.monotonic())
+            for published in expired:
+                published.close()
 
     def _opened(self, query: Query, identity: Hashable) -> Published:
         made = Published(self, query, identity, self.limits.rows)
@@ -191,7 +213,9 @@ class Publisher:
             published.users -= 1
             if published.users or self._published.get(published.identity) is not published:
                 return
-            published.idle_since = time.monotonic()
+            lingers_s = self.limits.lingers_s
+            lingers_s = lingers_s if published.is_streamed else min(self.limits.read_linger_s, lingers_s)
+            published.idle_until = time.monotonic() + lingers_s
             self._idle[published] = None
 
     def subscribe(self, published: Published, subscriber: Subscriber) -> tuple[dict[str, list[Entry]], Stamp, View]:
@@ -204,6 +228,7 @@ class Publisher:
             assert view is not None
             with self.lock:
                 published.subscribers[subscriber] = None
+                published.is_streamed = True
             return rows, self.now, view
 
     def read(self, query: Query) -> tuple[Any, Stamp]:
@@ -286,14 +311,34 @@ class Publisher:
                 published.retained.forget(kept)
 
     def _expired(self, now: float) -> list[Published]:
-        """Queries that nobody has used for long, or that are too many; they are published no more."""
+        """Queries that nobody has used for long, or that are too many or too large; they are published no more.
+
+        The caller has both locks.
+        """
         found: list[Published] = []
         for published in self._idle:
-            is_old = published.idle_since <= now - self.limits.lingers_s
             too_many = len(self._published) - len(found) >= self.limits.queries
-            if not (is_old or too_many or len(self._idle) - len(found) > self.limits.idle):
-                break
-            found.append(published)
+            if published.idle_until <= now or too_many or len(self._idle) - len(found) > self.limits.idle:
+                found.append(published)
+        if now >= self._weighed_at + _WEIGHED_S:
+            self._weighed_at = now
+            found += self._too_large([each for each in self._idle if each not in found])
         for published in found:
             del self._idle[published], self._published[published.identity]
         return found
+
+    def _too_large(self, idle: list[Published]) -> list[Published]:
+        """Those that have been idle longest, so that the others have no more bytes than they may, beside the latest."""
+
+        def fits(gone: int) -> bool:
+            return _held_bytes(idle[gone:-1]) <= self.limits.idle_bytes
+
+        gone = 0 if fits(0) else bisect_left(range(len(idle)), True, key=fits)
+        self.idle_bytes = _held_bytes(idle[gone:])
+        return idle[:gone]
+
+
+def _held_bytes(found: Sequence[Published]) -> int:
+    """The bytes that these queries hold alone, about."""
+    rows = sum(each.held_bytes() for each in found)
+    return rows + held_alone(each.view for each in found if each.view is not None)

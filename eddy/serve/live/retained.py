@@ -14,13 +14,10 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import msgspec
-
+from eddy.json_text import encode
 from eddy.operators.views.patch import Buckets, Drop, Entry, Insert, Move, Op, Remove, Set
 
 __all__ = ["Kept", "Retained", "summed"]
-
-_encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
 class Kept:
@@ -30,7 +27,7 @@ class Kept:
 
     def __init__(self, number: int, ops: tuple[Op, ...], sizes: Mapping[str, int], at_s: float) -> None:
         self.number, self.ops, self.sizes, self.at_s = number, ops, sizes, at_s
-        self.data = _encode(ops)
+        self.data = encode(ops)
         self.is_gone = False
 
 

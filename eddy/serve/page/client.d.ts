@@ -29,7 +29,7 @@ export interface LevelShape {
   value?: string | null;
   columns?: string[] | null;
   pluck?: string | null;
-  order?: [string, boolean][];
+  is_plucked?: boolean;
   key?: string[];
 }
 

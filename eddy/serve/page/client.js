@@ -138,7 +138,7 @@ export class Buckets {
   /** The rows of a bucket; where a nest is plucked, the rows of the nest, each once and in its order. */
   #found(id, level, shape, through) {
     const entries = id === null ? [] : this.entries(id);
-    const { pluck, nests } = shape[level];
+    const { pluck, nests, one } = shape[level];
     if (pluck == null) return entries.map((entry) => ({ entry, level }));
     const below = nests[pluck];
     const rows = [];
@@ -147,9 +147,9 @@ export class Buckets {
       if (next !== null) through.push(next);
       rows.push(...this.#found(next, below, shape, through));
     }
-    const compare = comparison(shape[below]);
-    rows.sort((one, other) => compare(one.entry.row, other.entry.row));
-    return rows.filter((each, index) => !index || compare(rows[index - 1].entry.row, each.entry.row));
+    const byPosition = new Map(rows.map((each) => [each.entry.row.$at, each]));
+    const found = [...byPosition.keys()].sort().map((position) => byPosition.get(position));
+    return one ? found.slice(0, 1) : found;
   }
 }
 
@@ -201,20 +201,22 @@ function madeOf({ found, level, values }, shape) {
     if (value != null) return row[value];
     return [columns ? Object.fromEntries(columns.map((column) => [column, row[column]])) : row];
   }
-  const rows = found.map(({ entry }, index) => rowOf(entry, values[index]));
+  const rows = found.map(({ entry, level: own }, index) => rowOf(entry, values[index], shape[own].is_plucked));
   return one ? (rows[0] ?? null) : rows;
 }
 
 /** A row with its nests: the same object as the last time where nothing in it is new. */
-function rowOf(entry, nests) {
-  if (nests === undefined) return entry.row;
+function rowOf(entry, nests, isPlucked) {
+  if (nests === undefined && !isPlucked) return entry.row;
   const old = entry.made;
   if (old !== undefined) {
-    let same = old.$cycle === nests.$cycle;
+    let same = old.$cycle === nests?.$cycle;
     for (const name in nests) same &&= old[name] === nests[name];
     if (same) return old;
   }
-  return (entry.made = { ...entry.row, ...nests });
+  entry.made = { ...entry.row, ...nests };
+  if (isPlucked) delete entry.made.$at;
+  return entry.made;
 }
 
 /** The id of a bucket without the level that it is at: its place in the data. */
@@ -223,43 +225,6 @@ function placeOf(id) {
   const end = bracket < 0 ? id.length : bracket;
   const at = id.indexOf("@");
   return at < 0 || at > end ? id : id.slice(0, at) + id.slice(end);
-}
-
-const RANKS = { boolean: 1, number: 3, string: 4, object: 6 };
-
-/** How values order: null, false, true, numbers, strings by code points, all else as JSON. */
-function compareValues(one, other) {
-  const rank = one == null ? 0 : RANKS[typeof one];
-  const otherRank = other == null ? 0 : RANKS[typeof other];
-  if (rank !== otherRank) return rank - otherRank;
-  if (rank === 0) return 0;
-  if (rank < 4) return one - other;
-  return rank === 4 ? comparePoints(one, other) : comparePoints(sortedJson(one), sortedJson(other));
-}
-
-function comparePoints(one, other) {
-  const length = Math.min(one.length, other.length);
-  for (let at = 0; at < length; at++) {
-    if (one[at] !== other[at]) return one.codePointAt(at) - other.codePointAt(at);
-  }
-  return one.length - other.length;
-}
-
-function sortedJson(value) {
-  const sorted = (_, each) =>
-    each && typeof each === "object" && !Array.isArray(each) ? Object.fromEntries(Object.entries(each).sort()) : each;
-  return JSON.stringify(value, sorted);
-}
-
-function comparison({ order = [], key = [] }) {
-  const columns = [...order, ...key.map((column) => [column, false])];
-  return (one, other) => {
-    for (const [column, descending] of columns) {
-      const found = compareValues(one[column], other[column]);
-      if (found) return descending ? -found : found;
-    }
-    return 0;
-  };
 }
 
 /** An error of a server, with its `code`. */

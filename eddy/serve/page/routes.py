@@ -22,6 +22,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from eddy.errors import EddyError, NotReadyError
+from eddy.json_text import encode
 from eddy.serve.views.answers import refused
 from eddy.serve.views.trace import Trace, trace
 from eddy.serve.views.views import Views
@@ -134,7 +135,7 @@ def trace_route(topology: Topology, views: Callable[[], Views | None]) -> BaseRo
                 made = await asyncio.to_thread(found, name, key)
         except EddyError as error:
             return await refused(request, error)
-        body = msgspec.json.encode(made, enc_hook=repr) + b"\n"
+        body = encode(made) + b"\n"
         return Response(body, headers=headers, media_type="application/json")
 
     return Route("/v1/trace/{name}", answer)

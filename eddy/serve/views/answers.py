@@ -3,11 +3,11 @@
 import hashlib
 from functools import lru_cache
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from eddy.errors import ConnectorError, EddyError, NotReadyError, QueryError, StateError, TableNotServedError
+from eddy.json_text import encode
 from eddy.topology.queries.refusals import (
     ForbiddenError,
     QueryFailedError,
@@ -18,7 +18,6 @@ from eddy.topology.queries.refusals import (
 __all__ = ["HEADERS", "answer", "encode", "refused", "tag_of", "unchanged", "whole_number"]
 
 HEADERS = {"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff"}
-encode = msgspec.json.Encoder(enc_hook=str).encode
 _STATUS: list[tuple[type[EddyError], int]] = [
     (ForbiddenError, 403),
     (TableNotServedError, 404),

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from eddy.errors import QueryError
+from eddy.json_text import encode
 from eddy.serve.views.catalog import ServedTable
 
 __all__ = ["key_of_text", "text_of_key"]
@@ -32,4 +33,4 @@ def text_of_key(key: Any) -> str:
     """The inverse of `key_of_text`."""
     if isinstance(key, bytes):
         return key.decode(errors="replace")
-    return key if isinstance(key, str) else msgspec.json.encode(key, enc_hook=str).decode()
+    return key if isinstance(key, str) else encode(key).decode()

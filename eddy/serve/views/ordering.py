@@ -1,13 +1,16 @@
 """Keys as bytes whose order is the order of the keys, so that ranges and prefixes are stretches of a store.
 
-    None < numbers < strings < bytes < tuples, item by item < all others, in the order of their encoded bytes
+    None < false < true < numbers < strings < bytes < tuples, item by item
+         < all others, in the order of their encoded bytes
 
-    number    02, the nearest float with its order made that of bytes (8), what is left of an integer (2)
-    text      03, UTF-8;  bytes: 04, as they are;  inside tuples with 00 as 00 FF and an end of 00 00
-    tuple     05, the items, 00
+    constant  01 None, 02 false, 03 true
+    number    04, the nearest float with its order made that of bytes (8), what is left of an integer (2)
+    text      05, UTF-8;  bytes: 06, as they are;  inside tuples with 00 as 00 FF and an end of 00 00
+    tuple     07, the items, 00
     others    7F, as their serde identifies them
 
-Equal keys, as 1 and 1.0 and True, have equal bytes. NaN is greater than every other number.
+Equal numbers, as 1 and 1.0, have equal bytes. True is no number, unless all keys are numbers by their serde.
+NaN is greater than every other number.
 """
 
 import math
@@ -19,7 +22,8 @@ from eddy.serde import Bytes, Serde, String
 
 __all__ = ["decode_key", "encode_key", "encoder_of", "prefix_of"]
 
-_NONE, _NUMBER, _TEXT, _BYTES, _TUPLE, _OTHER = (bytes([tag]) for tag in (1, 2, 3, 4, 5, 0x7F))
+_NONE, _FALSE, _TRUE, _NUMBER, _TEXT, _BYTES, _TUPLE, _OTHER = (bytes([tag]) for tag in (1, 2, 3, 4, 5, 6, 7, 0x7F))
+_CONSTANTS = {_NONE: None, _FALSE: False, _TRUE: True}
 _FLOAT, _BITS, _REST = struct.Struct(">d"), struct.Struct(">Q"), struct.Struct(">H")
 _SIGN, _MIDDLE = 1 << 63, 1 << 15
 _END = b"\x00\x00"
@@ -49,7 +53,7 @@ def encode_key(serde: Serde[Any], key: Any) -> bytes:
         return _TEXT + key.encode()
     if isinstance(key, bytes):
         return _BYTES + key
-    known = _item(key)
+    known = _number(key) if type(key) is bool and serde.type in {int, float} else _item(key)
     return known or _OTHER + serde.identify_many([key])[0]
 
 
@@ -74,7 +78,9 @@ def _item(value: Any) -> bytes:
     """An item of a tuple, or a key that is no string; empty for types without an order here."""
     if value is None:
         return _NONE
-    if type(value) in (int, float, bool):
+    if type(value) is bool:
+        return _TRUE if value else _FALSE
+    if type(value) in (int, float):
         return _number(value)
     if isinstance(value, str):
         return _TEXT + value.encode().replace(b"\x00", b"\x00\xff") + _END
@@ -91,7 +97,7 @@ def _number(value: float) -> bytes:
         near = float(value)
     except OverflowError:
         return b""
-    rest = int(value) - int(near) if type(value) is int else 0
+    rest = int(value) - int(near) if isinstance(value, int) else 0
     if not -_MIDDLE <= rest < _MIDDLE:
         return b""
     if near != near:
@@ -103,8 +109,8 @@ def _number(value: float) -> bytes:
 def _read(data: bytes, at: int) -> tuple[Any, int]:
     """The item at a place, and the place after it."""
     tag = data[at : at + 1]
-    if tag == _NONE:
-        return None, at + 1
+    if tag in _CONSTANTS:
+        return _CONSTANTS[tag], at + 1
     if tag == _NUMBER:
         return _read_number(data[at + 1 : at + _NUMBER_BYTES]), at + _NUMBER_BYTES
     if tag == _TUPLE:

@@ -1,13 +1,13 @@
 """The view server: views of an application, served over HTTP."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eddy.connectors.log import Log
-from eddy.serve.endpoint import Endpoint, check_tls, listen
+from eddy.serve.endpoint import Endpoint, check_proxies, check_tls, listen
 from eddy.serve.live.limits import Limits
 from eddy.serve.views.views import Views
 from eddy.topology.queries.named import Queries
@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Served", "served"]
 
 _log = logging.getLogger("eddy.views")
-_CONNECTIONS, _CONNECTION_S = 256, 90.0
-_BESIDE_STREAMS = 56
-"""Connections that there is room for beside as many streams as the limits allow."""
+_CONNECTION_S = 90.0
 
 
 class Served:
@@ -42,10 +40,12 @@ def served(
     tls: tuple[Path, Path] | None = None,
     queries: Queries | None = None,
     limits: Limits | None = None,
+    proxies: Sequence[str] = (),
 ) -> Iterator[Served]:
     """Inside the block the tables and the named queries of an application are served.
 
-    `tls` are a certificate and its key, in PEM; `limits` those of live queries.
+    `tls` are a certificate and its key, in PEM; `limits` those of requests and live queries; `proxies` addresses and
+    networks whose `X-Forwarded-For` names the client.
 
     Raises: ConnectorError, ConfigurationError if it cannot listen there; the errors of `Views`.
     """
@@ -58,6 +58,7 @@ def served(
     from eddy.serve.views.http import METHODS, tables_app
 
     check_tls(tls)
+    check_proxies(proxies)
     listener = listen(endpoint)
     try:
         table_rows = (limits or Limits()).table_rows
@@ -71,8 +72,17 @@ def served(
         app: ASGIApp = Guard(with_page(tables, topology, views), endpoint)
         if cors:  # around the guard: a browser asks for leave without the token
             app = CORSMiddleware(app, allow_origins=cors, allow_methods=METHODS, allow_headers=["*"])
-        connections = _CONNECTIONS if limits is None else max(_CONNECTIONS, limits.connections + _BESIDE_STREAMS)
-        server = Server(app, listener, connections=connections, connection_s=_CONNECTION_S, keep_alive=True, tls=tls)
+        bounds = limits or Limits()
+        server = Server(
+            app,
+            listener,
+            requests=bounds.connections + bounds.requests,
+            connection_s=_CONNECTION_S,
+            head_s=bounds.head_s,
+            keep_alive=True,
+            proxies=proxies,
+            tls=tls,
+        )
         server.start()
         _log.info("page on %s://%s/", "http" if tls is None else "https", Endpoint(host, port))
         _log.info("tables on %s://%s/v1/tables", "http" if tls is None else "https", Endpoint(host, port))

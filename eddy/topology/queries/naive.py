@@ -9,6 +9,7 @@ nested form ends at a row that leads to a nest that is on its own path: instead 
 
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
+from operator import itemgetter
 from typing import Any
 
 from eddy.errors import QueryError
@@ -16,9 +17,12 @@ from eddy.operators.views.values import (
     Flat,
     Row,
     ascending,
+    flat,
     flat_key,
     like_pattern,
     order_key,
+    order_of,
+    spelling,
 )
 from eddy.topology.queries.syntax import Aggregate, And, Compare, Condition, Exists, Nest, Or, Select, nest_select
 
@@ -27,6 +31,7 @@ __all__ = ["evaluate"]
 Tables = Mapping[str, Iterable[Row]]
 Around = dict[str, Select]
 Equal = list[tuple[str, Any]]
+Placed = list[tuple[Flat, Row]]
 Opened = dict[str, tuple[int, int | None]]
 """By label: the level that the recursion is at, and its bound."""
 
@@ -44,15 +49,22 @@ class _Evaluation:
 
     def shown(self, select: Select, equal: Equal, around: Around, opened: Opened, path: tuple[Any, ...]) -> Any:
         """The result where columns have the values that `equal` pairs them with."""
+        rows = [row for _, row in self._placed(select, equal, around, opened, path)]
+        if select.scalar:
+            return rows[0][select.aggregates[0].name]
+        return (rows[0] if rows else None) if select.one else rows
+
+    def _placed(self, select: Select, equal: Equal, around: Around, opened: Opened, path: tuple[Any, ...]) -> Placed:
+        """The rows that are shown, in their order, each with its position: of all its columns, also those not shown."""
         around = {**around, select.label: select} if select.label else around
         rows = self.rows(select, equal)
         if select.aggregates:
-            return self._groups(select, rows)
-        shown = [self._with_nests(select, row, around, opened, path) for row in _cut(select, rows)]
+            return self._groups(select, rows, equal)
+        rows = _cut(select, rows)
         if select.pluck is not None:
-            return self._plucked(select, shown, around)
-        shown = [_only(select, row) for row in shown]
-        return (shown[0] if shown else None) if select.one else shown
+            return self._plucked(select, rows, around, opened, path)
+        position = _position(select)
+        return [(position(row), _only(select, self._with_nests(select, row, around, opened, path))) for row in rows]
 
     def rows(self, select: Select, equal: Equal) -> list[Row]:
         """The rows that fulfil the condition, sorted."""
@@ -88,39 +100,42 @@ class _Evaluation:
             if levels is None:
                 continue
             step = (id(below), *(ascending(value) for _, value in equal))
-            if nest.name == select.pluck:  # its rows take the place of this row: they are no level further down
-                made[nest.name] = self.shown(below, equal, around, levels, path)
-            elif step in path:
+            if step in path:
                 made["$cycle"] = True
             else:
                 made[nest.name] = self.shown(below, equal, around, levels, (*path, step))
         return made
 
-    def _plucked(self, select: Select, shown: list[Row], around: Around) -> Any:
+    def _plucked(
+        self, select: Select, rows: list[Row], around: Around, opened: Opened, path: tuple[Any, ...]
+    ) -> Placed:
+        """The rows of a nest in place of those that lead to them: they are no level further down."""
         nest = next(nest for nest in select.nests if nest.name == select.pluck)
         below = nest_select(nest, around)
+        levels = _levels(nest, below, opened)
         found: dict[Flat, Row] = {}
-        for row in shown:
-            value = row.get(nest.name)
-            for each in value if isinstance(value, list) else [value] if value is not None else []:
-                found[_position(below)(each)] = each
-        rows = [found[key] for key in sorted(found)]
-        return (rows[0] if rows else None) if select.one else rows
+        if levels is None:
+            return []
+        for row in rows:
+            equal = [(own, row.get(parent)) for parent, own in nest.on]
+            found.update(self._placed(below, equal, around, levels, path))
+        placed = sorted(found.items(), key=itemgetter(0))
+        return placed[:1] if select.one else placed
 
-    def _groups(self, select: Select, rows: list[Row]) -> Any:
+    def _groups(self, select: Select, rows: list[Row], equal: Equal) -> Placed:
         key = flat_key(select.group)
         groups: dict[Flat, list[Row]] = {} if select.group else {key({}): []}
         for row in rows:
             groups.setdefault(key(row), []).append(row)
         made = [
-            {column: members[0].get(column) for column in select.group}
+            {column: min((row.get(column) for row in members), key=_spelled) for column in select.group}
             | {each.name: _aggregate(each, members) for each in select.aggregates}
             for members in groups.values()
         ]
-        if select.scalar:
-            return made[0][select.aggregates[0].name]
-        made.sort(key=order_key([(o.column, o.descending) for o in select.order], key))
-        return [_only(select, row) for row in made[select.skip :][: select.bound]]
+        before = order_of([(o.column, o.descending) for o in select.order])
+        above = b"".join(flat(value) for _, value in equal)
+        placed = sorted(((before(row) + above + key(row), row) for row in made), key=itemgetter(0))
+        return [(position, _only(select, row)) for position, row in placed[select.skip :][: select.bound]]
 
 
 def _levels(nest: Nest, below: Select, opened: Opened) -> Opened | None:
@@ -179,7 +194,7 @@ def _aggregate(aggregate: Aggregate, rows: list[Row]) -> Any:
     if aggregate.function == "count":
         return len(values)
     if aggregate.function in {"min", "max"}:
-        return (min if aggregate.function == "min" else max)(values, key=ascending, default=None)
+        return (min if aggregate.function == "min" else max)(values, key=_spelled, default=None)
     numbers = [value for value in values if type(value) in (int, float) and abs(value) < float("inf")]
     if not numbers:
         return None
@@ -187,6 +202,10 @@ def _aggregate(aggregate: Aggregate, rows: list[Row]) -> Any:
     if aggregate.function == "avg":
         return _float(total / len(numbers))
     return int(total) if all(type(value) is int for value in numbers) else _float(total)
+
+
+def _spelled(value: Any) -> tuple[int, Any, str]:
+    return *ascending(value), spelling(value)
 
 
 def _float(number: Fraction) -> float:

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from eddy.errors import QueryError
+from eddy.operators.views.nest import AT
 from eddy.operators.views.patch import Entry
-from eddy.operators.views.values import Flat, Row, flat_key, order_key
+from eddy.operators.views.values import Row
 from eddy.topology.queries.planning import MAX_ROWS, Shape
 
 __all__ = ["nested"]
@@ -79,6 +80,8 @@ class _Assembly:
         rows = []
         for row, below, level in found:
             made = dict(row)
+            if level.is_plucked:
+                del made[AT]
             if below:
                 self._todo.append((made, below, level))
             rows.append(made)
@@ -90,14 +93,12 @@ class _Assembly:
         name = shape.select.pluck
         if name is None:
             return [(row, below, shape) for row, below in entries]
-        below_shape = shape.nests[name]
-        select = below_shape.select
-        position = order_key([(o.column, o.descending) for o in select.order], flat_key(select.table.key))
-        by_position: dict[Flat, Found] = {}
+        by_position: dict[str, Found] = {}
         for _, below in entries:
-            for found in self._found(below_shape, below.get(name)):
-                by_position[position(found[0])] = found
-        return [by_position[key] for key in sorted(by_position)]
+            for found in self._found(shape.nests[name], below.get(name)):
+                by_position[found[0][AT]] = found
+        rows = [by_position[position] for position in sorted(by_position)]
+        return rows[:1] if shape.select.one else rows
 
 
 def _place(bucket: str) -> str:

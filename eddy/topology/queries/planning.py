@@ -52,6 +52,8 @@ class Shape:
     nests: dict[str, "Shape"] = field(default_factory=dict)
     empty: Row | None = None
     """The row of aggregates over no rows; None where there are groups, or rows."""
+    is_plucked: bool = False
+    """Whether its rows carry their position, since a query shows them in place of the rows that lead to them."""
 
 
 Around = dict[str, tuple[Level, Shape, frozenset[str]]]
@@ -261,8 +263,8 @@ class _Planner:
             around = {**around, select.label: (level, shape, frozenset(bounded))}
         for nest in select.nests:
             self._nest(nest, level, shape, around, bounded)
-        if select.pluck is not None and select.pluck not in shape.nests:
-            raise QueryBuildError(f"pluck: table '{select.table.name}' has no nest '{select.pluck}' in this query")
+        if select.pluck is not None:
+            self._pluck(select.pluck, level, shape)
         return level, shape
 
     def _nest(
@@ -290,6 +292,14 @@ class _Planner:
         name = f"{level.name}.{nest.name}" if level.name else nest.name
         below, shape.nests[nest.name] = self._level(name, nest.query, own, nest.query.where, around, bounded)
         level.nests.append(Nesting(nest.name, parents, below, begins=begins))
+
+    def _pluck(self, name: str, level: Level, shape: Shape) -> None:
+        """Show the rows of this nest in place of those of the level."""
+        nesting = next((nesting for nesting in level.nests if nesting.name == name), None)
+        if nesting is None:
+            table = shape.select.table.name
+            raise QueryBuildError(f"pluck: table '{table}' has no nest '{name}' in this query")
+        nesting.below.is_plucked = shape.nests[name].is_plucked = True
 
     def _table(self, name: str) -> TableRows:
         found = self._dataflow.tables.get(name)

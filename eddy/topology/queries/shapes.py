@@ -10,7 +10,7 @@ import msgspec
 
 from eddy.operators.views.values import Row
 from eddy.topology.queries.planning import Shape
-from eddy.topology.queries.syntax import Aggregate, Order, Select, Table
+from eddy.topology.queries.syntax import Aggregate, Select, Table
 
 __all__ = ["LevelShape", "levels_of", "shape_of"]
 
@@ -24,7 +24,9 @@ class LevelShape(msgspec.Struct, frozen=True, omit_defaults=True):
         value: the column whose value stands for the row.
         columns: those that are shown of a row of aggregates.
         pluck: the nest whose rows are shown instead, each once.
-        order, key: how rows are sorted, as pairs (column, whether descending), and by their key at last.
+        key: the columns of the key of its table.
+        is_plucked: whether its rows have the column `$at`, text that orders as the rows do, and that is not shown.
+            Where a nest is plucked, its rows are those of all its buckets in this order, each `$at` once.
     """
 
     nests: dict[str, int] = {}
@@ -33,8 +35,8 @@ class LevelShape(msgspec.Struct, frozen=True, omit_defaults=True):
     value: str | None = None
     columns: tuple[str, ...] | None = None
     pluck: str | None = None
-    order: tuple[tuple[str, bool], ...] = ()
     key: tuple[str, ...] = ()
+    is_plucked: bool = False
 
 
 def levels_of(shape: Shape) -> list[LevelShape]:
@@ -58,14 +60,14 @@ def _level(shape: Shape, found: dict[Shape, int]) -> LevelShape:
         select.aggregates[0].name if select.scalar else None,
         select.columns,
         select.pluck,
-        tuple((each.column, each.descending) for each in select.order),
         select.table.key,
+        shape.is_plucked,
     )
 
 
 def shape_of(levels: list[LevelShape]) -> Shape:
     """The shape that these levels are of, for `nested`; its tables have no names."""
-    shapes = [Shape(_select(level), empty=level.empty) for level in levels]
+    shapes = [Shape(_select(level), empty=level.empty, is_plucked=level.is_plucked) for level in levels]
     for level, shape in zip(levels, shapes, strict=True):
         shape.nests.update((name, shapes[index]) for name, index in level.nests.items())
     return shapes[0]
@@ -75,7 +77,6 @@ def _select(level: LevelShape) -> Select:
     value: Any = level.value
     return Select(
         Table("", level.key),
-        order=tuple(Order(*pair) for pair in level.order),
         one=level.one,
         columns=level.columns,
         pluck=level.pluck,

@@ -26,6 +26,11 @@ def check_select(select: Select, labels: frozenset[str] = frozenset(), plucked: 
     labels, plucked = labels | own, plucked | own
     for nest in select.nests:
         is_plucked = nest.name == select.pluck
+        if is_plucked and isinstance(nest.query, Select) and nest.query.aggregates and not nest.query.group:
+            raise QueryBuildError(
+                f"{where}: pluck('{nest.name}') shows the rows of a nest, and this one is a single aggregate; "
+                "rows or groups are needed. Leave pluck out, or use group_by"
+            )
         if not nest.on:
             raise QueryBuildError(f"{where}: nest '{nest.name}' compares no columns")
         if not isinstance(nest.query, Ref):

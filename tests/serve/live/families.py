@@ -4,7 +4,7 @@ from typing import Any
 
 import eddy
 from eddy.connectors.local import LocalLog
-from eddy.topology.queries.naive import evaluate
+from tests.queries.oracle import answer
 from tests.serve.views.conftest import produce
 
 nodes = eddy.live_table("nodes", key="id", value="parent")
@@ -58,4 +58,4 @@ class Family:
             "nodes": [{"id": key, "parent": value} for key, value in self.written.items()],
             "descendants": [{"id": key, "count": value} for key, value in counts.items()],
         }
-        return evaluate(query.syntax, tables)
+        return answer(query, tables)

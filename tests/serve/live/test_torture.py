@@ -26,8 +26,8 @@ from eddy.connectors.broker import free_port
 from eddy.connectors.log import Log
 from eddy.errors import ConnectorError
 from eddy.serve.live.limits import Limits
-from eddy.topology.queries.naive import evaluate
 from tests.kafka import OwnBroker
+from tests.queries.oracle import answer
 from tests.serve.live.child import Order
 from tests.serve.live.families import TREE, Written, family, nodes
 from tests.serve.live.sse import Client, asked
@@ -74,7 +74,7 @@ class History:
         below_n1 = nodes.where(nodes.parent == "n1").order_by(nodes.id).limit(3)
         below_root = nodes.where(nodes.parent == "root").order_by(nodes.id).limit(20)
         found = {"tree": TREE, "root": below_root, "n1": below_n1}
-        return {name: evaluate(query.syntax, tables) for name, query in found.items()}
+        return {name: answer(query, tables) for name, query in found.items()}
 
 
 class Watcher(Client):

@@ -20,9 +20,9 @@ from starlette.routing import Mount
 import eddy
 from eddy.connectors.local import LocalLog
 from eddy.serve.endpoint import Endpoint, endpoint_of
+from eddy.serve.live.limits import Limits
 from eddy.serve.server import Server
 from eddy.serve.views import http as http_module
-from eddy.serve.views import server as server_module
 from eddy.serve.views.http import tables_app
 from eddy.serve.views.server import Served, served
 from tests.serve.conftest import Page, fetch
@@ -150,21 +150,14 @@ def test_a_page_and_a_stream_have_an_end(site: Site, monkeypatch: pytest.MonkeyP
     assert site.error("/v1/tables/people", at_least=later, wait=1_000) == (503, "QUERY_NOT_READY")
 
 
-def test_connections_beyond_the_limit_are_closed_and_others_served(
-    local: LocalLog, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(server_module, "_CONNECTIONS", 3)
+def test_connections_that_ask_nothing_shut_nobody_out(local: LocalLog, name: str) -> None:
     topology = people(name)
     eddy.create_topics(topology, local)
-    with eddy.run(topology, local), served(endpoint_of("0"), topology, local) as server:
-        kept = [http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE_S) for _ in range(3)]
-        for connection in kept:
-            connection.request("GET", "/healthz")
-            connection.getresponse().read()
-        with pytest.raises((OSError, http.client.HTTPException)):
-            fetch(server.port, "/healthz")
-        kept[0].request("GET", "/healthz")
-        assert kept[0].getresponse().status == 200
+    limits = Limits(requests=2, connections=1)
+    with eddy.run(topology, local), served(endpoint_of("0"), topology, local, limits=limits) as server:
+        kept = [socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S) for _ in range(20)]
+        assert fetch(server.port, "/healthz").status == 200
+        assert fetch(server.port, "/metrics").status == 200
         for connection in kept:
             connection.close()
 

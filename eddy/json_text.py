@@ -1,0 +1,111 @@
+"""JSON as it is sent to clients: of values at any depth, with the numbers that JSON has no form for as text.
+
+    inf, -inf, nan    "Infinity", "-Infinity", "NaN", which `float` and JavaScript's `Number` read
+
+The encoder writes null for these numbers, and ends where a tree has more levels than Python's stack. So text with a
+null is made again piece by piece if such a number is among its values, and so is that of a deep tree.
+
+Cost: that of the encoder, and for text with a null a look at each value.
+"""
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+__all__ = ["encode", "has_unwritable"]
+
+_encode = msgspec.json.Encoder(enc_hook=str).encode
+_PLAIN = frozenset({str, int, bool, type(None), bytes, msgspec.Raw})
+_LISTS = frozenset({list, tuple})
+
+
+class _Text(bytes):
+    """JSON that is to be written as it is."""
+
+
+def encode(value: Any) -> bytes:
+    """The value as JSON.
+
+    >>> encode({"a": [float("inf"), None, 0.5]})
+    b'{"a":["Infinity",null,0.5]}'
+    """
+    try:
+        data = _encode(value)
+    except RecursionError:
+        return _written(value)
+    return _written(value) if b"null" in data and has_unwritable(value) else data
+
+
+def has_unwritable(value: Any) -> bool:
+    """Whether a number that JSON has no form for is among the values, at any depth."""
+    todo = [value]
+    for each in todo:  # grows meanwhile
+        kind = type(each)
+        if kind is float:
+            if not math.isfinite(each):
+                return True
+        elif kind not in _PLAIN:
+            todo += _parts(each)
+    return False
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    """The values within a value."""
+    kind = type(value)
+    if kind is dict:
+        return value.values()  # type: ignore[no-any-return]
+    if kind in _LISTS:
+        return value  # type: ignore[no-any-return]
+    return _members(value).values() if isinstance(value, msgspec.Struct) else [_builtin(value)]
+
+
+def _members(value: msgspec.Struct) -> dict[str, Any]:
+    """The members of a struct's object, one level deep."""
+    config = value.__struct_config__
+    tagged = {} if config.tag is None else {str(config.tag_field): config.tag}
+    names = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
+    return tagged | {name: getattr(value, field) for name, field in names}
+
+
+def _builtin(value: Any) -> Any:
+    """A value of another type as plain data."""
+    found = msgspec.to_builtins(value, enc_hook=str)
+    return found if type(found) in _PLAIN | _LISTS | {dict, float} else str(found)
+
+
+def _written(value: Any) -> bytes:
+    """The same as `encode`, on a stack of its own: what is to be written next is at its end."""
+    out = bytearray()
+    todo = [value]
+    while todo:
+        each = todo.pop()
+        kind = type(each)
+        if kind is _Text:
+            out += each
+        elif kind is float and not math.isfinite(each):
+            out += b'"NaN"' if each != each else b'"Infinity"' if each > 0 else b'"-Infinity"'
+        elif kind is float or kind in _PLAIN:
+            out += _encode(each)
+        elif kind is dict:
+            todo += _reversed(b"{", b"}", ((_name(name), item) for name, item in each.items()))
+        elif kind in _LISTS:
+            todo += _reversed(b"[", b"]", ((b"", item) for item in each))
+        else:
+            todo.append(_members(each) if isinstance(each, msgspec.Struct) else _builtin(each))
+    return bytes(out)
+
+
+def _name(name: Any) -> bytes:
+    return _encode(name if type(name) is str else str(name)) + b":"
+
+
+def _reversed(begin: bytes, end: bytes, items: Iterable[tuple[bytes, Any]]) -> list[Any]:
+    """The parts of a list or of an object, the last one first."""
+    parts: list[Any] = []
+    for name, item in items:
+        parts += [_Text((b"," if parts else begin) + name), item]
+    parts.append(_Text(end if parts else begin + end))
+    parts.reverse()
+    return parts

@@ -5,7 +5,7 @@ import click
 from eddy.cli.batch import batch_options, ending, inputs_of, session, stages
 from eddy.cli.load import MODULE_NAME, load
 from eddy.cli.logs import Target, log_options, opened, opener
-from eddy.cli.options import timeout_option, topology_argument
+from eddy.cli.options import empty_of, timeout_option, topology_argument
 from eddy.connectors.spark import verify
 from eddy.connectors.spark.session import TOLERANCE
 
@@ -52,6 +52,7 @@ def command(
     timeout: float,
     on_error: str,
     one_task: int,
+    empty_is_null: bool | None,
     master: str,
     memory: str,
     confs: tuple[str, ...],
@@ -87,6 +88,7 @@ def command(
             repair=repair,
             tolerance=tolerance,
             files=files,
+            empty=empty_of(empty_is_null),
             one_task=one_task,
             program=MODULE_NAME,
             stage=stage,

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from eddy.connectors.csv_rows import Empty
 from eddy.connectors.log import Log, TopicPartition
 from eddy.connectors.spark.arrival_order import check_commutes, folds_in_any_order, order_dependent, tainted
 from eddy.connectors.spark.changelog import changelog_rows
@@ -56,7 +57,8 @@ _POLL_S = 0.2
 class Verify:
     """One verification. `commutes` names folds of streams that give the same in any order; `repair` corrects tables.
 
-    `tolerance` is for floats downstream of folds whose order the input does not determine; 0 compares them exactly.
+    `empty` is the meaning of empty cells in CSV `files`. `tolerance` is for floats downstream of folds whose order the
+    input does not determine; 0 compares them exactly.
     """
 
     topology: Topology
@@ -75,6 +77,7 @@ class Verify:
     program: str | None = None
     stage: Callable[[str], None] = lambda name: None
     files: Files = field(default_factory=dict)
+    empty: Empty = None
 
     def run(self) -> Verdict:
         """Verify. Raises: ConfigurationError; DataError; LoopLimitError; ConnectorError."""
@@ -86,7 +89,7 @@ class Verify:
         cut = self.cut or self._cut(application)
         frames = Frames(self.spark, self.program)
         try:
-            histories = read_histories(frames, name, application.sources, self.files)
+            histories = read_histories(frames, name, application.sources, self.files, self.empty)
             other = unlike(application.metadata.files, noted(histories))
             computation = Computation(
                 application,

@@ -331,7 +331,7 @@ class Backfill:
                 min(application.metadata.incarnations, default=uuid.uuid4().hex),
             )
             write_finished(producer, internal.plan, Finished(begun.inputs, files))
-            producer.send(internal.cuts, 0, [b"cut"], [cut.encode()], [0])
+            producer.send(internal.cuts, 0, [b"cut"], [cut.encode()], [round(self.wall() * 1000)])
         return cut
 
     def _remarks(self, computation: Computation) -> list[str]:

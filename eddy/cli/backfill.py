@@ -5,7 +5,7 @@ import click
 from eddy.cli.batch import batch_options, ending, inputs_of, session, stages
 from eddy.cli.load import MODULE_NAME, load
 from eddy.cli.logs import Target, log_options, opened, opener
-from eddy.cli.options import topology_argument
+from eddy.cli.options import empty_of, topology_argument
 from eddy.connectors.spark import backfill
 
 __all__ = ["command"]
@@ -27,6 +27,7 @@ def command(
     retained_only: bool,
     on_error: str,
     one_task: int,
+    empty_is_null: bool | None,
     master: str,
     memory: str,
     confs: tuple[str, ...],
@@ -37,7 +38,8 @@ def command(
     sets the positions: eddy run then continues from there. No worker may run meanwhile, and there may be no states yet,
     unless --replace deletes them. If it is killed, run it again: it continues. Exit status 0, or 2 with the reason.
 
-    Topics have to exist. Files are .parquet, .csv or .jsonl, with columns key and value, and optionally timestamp.
+    Topics have to exist. Files are .parquet, .csv or .jsonl, the last two also .gz, with columns key and value, and
+    optionally timestamp.
 
     \b
     Examples:
@@ -54,6 +56,7 @@ def command(
             opener(target),
             on_error=on_error,
             files=files,
+            empty=empty_of(empty_is_null),
             one_task=one_task,
             retained_only=retained_only,
             replace=replace,

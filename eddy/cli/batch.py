@@ -17,6 +17,7 @@ from rich.status import Status
 
 from eddy.cli.exits import message
 from eddy.cli.messages import messages_console, show_messages
+from eddy.cli.options import empty_option
 from eddy.connectors.spark import local_session
 from eddy.connectors.spark.session import ONE_TASK
 from eddy.errors import EddyError
@@ -66,6 +67,7 @@ def batch_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option(
         "--spark-conf", "confs", multiple=True, metavar="KEY=VALUE", help="One of Spark's settings; may be given often."
     )
+    @empty_option
     @functools.wraps(command)
     def collected(**arguments: Any) -> Any:
         return command(**arguments)

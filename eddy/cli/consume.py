@@ -1,6 +1,5 @@
 """`eddy consume`: the records of a topic to stdout."""
 
-import csv
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -11,6 +10,7 @@ import click
 from eddy.cli.fields import FIELD_TYPES, FieldType
 from eddy.cli.logs import Target, log_options, opened
 from eddy.cli.options import key_type_option, value_type_option
+from eddy.connectors.csv_rows import Cell, csv_line
 from eddy.connectors.log import Headers, Log, Records, TopicPartition
 from eddy.errors import ConnectorError, DataError
 from eddy.json_text import encode
@@ -73,20 +73,19 @@ class _Printer:
     def __init__(self, form: str, out: TextIO, types: tuple[FieldType, FieldType], timestamps: bool, headers: bool):
         self._form, self._out, self._types = form, out, types
         self._timestamps, self._headers = timestamps, headers
-        self._rows = csv.writer(out, lineterminator="\n")
 
     def print(self, record: _Record) -> None:
         """Print one record."""
         if self._form == "jsonl":
             self._out.write(encode(self._object(record)).decode() + "\n")
         elif self._form == "csv":
-            self._rows.writerow(self._cells(record))
+            self._out.write(csv_line(self._cells(record)))
         else:
-            self._out.write("\t".join(cell.translate(_BREAKS) for cell in self._cells(record)) + "\n")
+            self._out.write("\t".join((cell or "").translate(_BREAKS) for cell in self._cells(record)) + "\n")
 
-    def _cells(self, record: _Record) -> list[str]:
+    def _cells(self, record: _Record) -> list[Cell]:
         pair = zip(self._types, record[:2], strict=True)
-        cells = ["" if value is None else type.show(value) for type, value in pair]
+        cells = [None if value is None else type.show(value) for type, value in pair]
         if self._timestamps:
             cells.append(str(record.timestamp))
         if self._headers:
@@ -133,8 +132,8 @@ def command(
     """Print the records of TOPIC: key and value.
 
     Records are printed in partition order, one partition after the other. A tombstone, a record without a value, is
-    printed as an empty column, in jsonl as null. In tsv, tabs and line breaks inside a text show as \\t, \\n and \\r:
-    take csv or jsonl for an exact copy.
+    printed as an empty column, in jsonl as null; an empty text is "" in csv. In tsv, tabs and line breaks inside a text
+    show as \\t, \\n and \\r: take csv, to be produced with --empty-is-null, or jsonl for an exact copy.
 
     \b
     Examples:

@@ -8,8 +8,11 @@ import click
 
 from eddy.cli.fields import FIELD_TYPES
 from eddy.config import Config
+from eddy.connectors.csv_rows import Empty
 
 __all__ = [
+    "empty_of",
+    "empty_option",
     "epoch_options",
     "key_type_option",
     "state_option",
@@ -107,3 +110,15 @@ def _type_option(what: str) -> Callable[[F], F]:
 
 key_type_option = _type_option("key")
 value_type_option = _type_option("value")
+
+empty_option = click.option(
+    "--empty-is-null/--empty-is-text",
+    default=None,
+    help="Whether a column of a csv with nothing in it, not even quotes, is no value or an empty text; if neither is "
+    "said, it is refused. (In tsv, an empty value is no value unless --empty-is-text is said.)",
+)
+
+
+def empty_of(is_null: bool | None) -> Empty:
+    """The meaning that `empty_option` states."""
+    return None if is_null is None else "null" if is_null else "text"

@@ -13,7 +13,7 @@ import click
 
 from eddy.cli.fields import FIELD_TYPES
 from eddy.cli.logs import Target, create_missing, log_options, opened
-from eddy.cli.options import key_type_option, value_type_option
+from eddy.cli.options import empty_of, empty_option, key_type_option, value_type_option
 from eddy.cli.records import FORMATS, Fields, FileRecord
 from eddy.connectors.log import Log
 from eddy.errors import ConfigurationError, DataError
@@ -88,12 +88,7 @@ class _Writer:
     default=None,
     help="Whether the first line of tsv and csv names the columns. Default: yes if an option names one.",
 )
-@click.option(
-    "--empty-is-null/--empty-is-text",
-    default=True,
-    show_default=True,
-    help="Whether an empty value column is a tombstone, which deletes its key, or an empty text.",
-)
+@empty_option
 @click.option("--skip-bad", is_flag=True, help="Leave out and count lines that are no records, rather than stop.")
 @click.option("--create", is_flag=True, help="Make the topic on Kafka, too, where it does not exist.")
 @click.option("--partitions", type=click.IntRange(min=1), metavar="N", help="Partitions of a new topic. Default: 1.")
@@ -108,7 +103,7 @@ def command(
     key_type: str,
     value_type: str,
     header: bool | None,
-    empty_is_null: bool,
+    empty_is_null: bool | None,
     skip_bad: bool,
     create: bool,
     partitions: int | None,
@@ -116,8 +111,10 @@ def command(
     """Write records from FILES, or from stdin, into TOPIC.
 
     A missing topic is created, on Kafka only with --create. Records of equal key go to the same partition, the one that
-    Kafka's Java producers choose. A tsv has no quotes: its columns are separated by tabs alone. Records are written in
-    transactions of 10,000; at an invalid line the command stops and names the line; earlier transactions stay written.
+    Kafka's Java producers choose. A tsv has no quotes: its columns are separated by tabs alone, and an empty value is a
+    tombstone, which deletes its key. In csv, "" is an empty text, and a column with nothing in it is what
+    --empty-is-null or --empty-is-text says: none is assumed. Records are written in transactions of 10,000; at an
+    invalid line the command stops and names the line; earlier transactions stay written.
 
     \b
     Examples:
@@ -125,7 +122,9 @@ def command(
       eddy produce orders orders.csv --key id --value total --value-type float64
       printf 'leaf\\ttwig\\ntwig\\tbranch\\n' | eddy produce nodes
     """
-    fields = Fields(key, value, timestamp, FIELD_TYPES[key_type], FIELD_TYPES[value_type], header, empty_is_null)
+    fields = Fields(
+        key, value, timestamp, FIELD_TYPES[key_type], FIELD_TYPES[value_type], header, empty_of(empty_is_null)
+    )
     forms = [(file, form or _format_of(file)) for file in files or ("-",)]
     if missing := [file for file, _ in forms if file != "-" and not pathlib.Path(file).is_file()]:
         raise click.UsageError(f"{missing[0]}: no such file.")

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from eddy.cli.fields import FIELD_TYPES, FieldType, object_of
+from eddy.connectors.csv_rows import Cell, Empty, check_width, csv_rows, meant
 from eddy.errors import DataError
 
 __all__ = ["FORMATS", "Fields", "FileRecord", "Reader"]
 
-csv.field_size_limit(16 << 20)  # above the limit of a log, so that the log's message names the record
+csv.field_size_limit(16 << 20)  # of tsv; above the limit of a log, so that the log's message names the record
 
 _WHOLE = "."
 
@@ -30,7 +31,10 @@ class FileRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """The columns or fields that make a record, and their types; None stands for the format's default."""
+    """The columns or fields that make a record, and their types; None stands for the format's default.
+
+    `empty` is the meaning of an empty column: None is refused in csv, and no value in tsv.
+    """
 
     key: str | None = None
     value: str | None = None
@@ -38,7 +42,7 @@ class Fields:
     key_type: FieldType = FIELD_TYPES["string"]
     value_type: FieldType = FIELD_TYPES["string"]
     header: bool | None = None
-    empty_is_null: bool = True
+    empty: Empty = None
 
 
 class Reader(Protocol):
@@ -52,15 +56,16 @@ class Reader(Protocol):
 
 
 class _Columns:
-    """Columns by number from 1, or by the names in the first line."""
+    """Columns by number from 1, or by the names in the first line. `rows` are those of the file, with their lines."""
 
-    def __init__(self, lines: Iterable[str], fields: Fields, dialect: dict[str, Any]) -> None:
-        self._rows = csv.reader(lines, **dialect)
-        self._fields = fields
+    def __init__(self, rows: Iterator[tuple[int, list[Cell]]], fields: Fields, tabs: bool) -> None:
+        self._rows, self._fields, self._tabs = rows, fields, tabs
+        self._width: int | None = None
         named = [name for name in (fields.key, fields.value, fields.timestamp) if name and not name.isdecimal()]
-        self._names = next(self._rows, []) if fields.header or (named and fields.header is None) else []
-        if self._names:
-            self._names[0] = self._names[0].removeprefix("\ufeff")
+        self._names: list[str] = []
+        if fields.header or (named and fields.header is None):
+            self._names = [name or "" for name in next(rows, (0, []))[1]]
+            self._width = len(self._names) or None
         self._key = self._column(fields.key or "1")
         self._value = self._column(fields.value or "2")
         self._timestamp = self._column(fields.timestamp) if fields.timestamp else None
@@ -72,23 +77,30 @@ class _Columns:
             return int(name) - 1
         raise DataError(f"there is no column '{name}' among {self._names}; a name of those, or a number from 1 on")
 
-    def __iter__(self) -> Iterator[tuple[int, list[str]]]:
-        try:
-            for row in self._rows:
-                if row:
-                    yield self._rows.line_num, row
-        except csv.Error as error:
-            raise DataError(f"line {self._rows.line_num}: {error}") from error
+    def __iter__(self) -> Iterator[tuple[int, list[Cell]]]:
+        return self._rows
 
-    def record(self, row: list[str]) -> FileRecord:
+    def record(self, row: list[Cell]) -> FileRecord:
         fields = self._fields
-        key, text = _cell(row, self._key, "key"), _cell(row, self._value, "value")
-        value = None if not text and fields.empty_is_null else _encoded("value", fields.value_type.encode_text, text)
-        moment = None if self._timestamp is None else _cell(row, self._timestamp, "timestamp")
-        return FileRecord(_encoded("key", fields.key_type.encode_text, key), value, _milliseconds(moment))
+        if not self._tabs:
+            self._width = self._width or len(row)
+            check_width(row, self._width)
+        key, value = self._text(row, self._key, "key"), self._text(row, self._value, "value")
+        moment = None if self._timestamp is None else _cell(row, self._timestamp, "timestamp") or ""
+        return FileRecord(
+            None if key is None else _encoded("key", fields.key_type.encode_text, key),
+            None if value is None else _encoded("value", fields.value_type.encode_text, value),
+            _milliseconds(moment),
+        )
+
+    def _text(self, row: list[Cell], column: int, what: str) -> Cell:
+        cell, empty = _cell(row, column, what), self._fields.empty
+        if self._tabs:  # without quotes there is no missing key
+            return cell or (None if what == "value" and empty != "text" else "")
+        return meant(cell, empty, what)
 
 
-def _cell(row: Sequence[str], column: int, what: str) -> str:
+def _cell(row: Sequence[Cell], column: int, what: str) -> Cell:
     if column < len(row):
         return row[column]
     raise DataError(f"{len(row)} columns, and the {what} is to come from column {column + 1}")
@@ -152,11 +164,23 @@ def _milliseconds(moment: Any) -> int:
 
 
 def _tsv(lines: Iterable[str], fields: Fields) -> Reader:
-    return _Columns(lines, fields, {"delimiter": "\t", "quoting": csv.QUOTE_NONE})
+    return _Columns(_tabbed(lines), fields, tabs=True)
+
+
+def _tabbed(lines: Iterable[str]) -> Iterator[tuple[int, list[Cell]]]:
+    rows = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
+    try:
+        for row in rows:
+            if row:
+                if rows.line_num == 1:
+                    row[0] = row[0].removeprefix("\ufeff")
+                yield rows.line_num, list(row)
+    except csv.Error as error:
+        raise DataError(f"line {rows.line_num}: {error}") from error
 
 
 def _csv(lines: Iterable[str], fields: Fields) -> Reader:
-    return _Columns(lines, fields, {"strict": True})
+    return _Columns(csv_rows(lines), fields, tabs=False)
 
 
 FORMATS: dict[str, Callable[[Iterable[str], Fields], Reader]] = {

@@ -5,7 +5,7 @@ import click
 from eddy.cli.batch import batch_options, ending, inputs_of, session, stages
 from eddy.cli.load import MODULE_NAME, load
 from eddy.cli.logs import Target, log_options, opened, opener
-from eddy.cli.options import timeout_option, topology_argument
+from eddy.cli.options import empty_of, timeout_option, topology_argument
 from eddy.connectors.spark import verify
 from eddy.connectors.spark.session import TOLERANCE
 
@@ -18,7 +18,7 @@ __all__ = ["command"]
 @click.option(
     "--mismatches",
     metavar="DIR",
-    help="Write all differences there, as Parquet; existing files are replaced.",
+    help="Write all differences there, as Parquet, in place of those of an earlier run; no folder if there are none.",
 )
 @click.option("--no-stores", is_flag=True, help="Compare the outputs alone, which takes less.")
 @click.option(
@@ -38,6 +38,12 @@ __all__ = ["command"]
     metavar="X",
     help="The tolerance for floats downstream of folds of tables, since order decides their last digits; 0: none.",
 )
+@click.option(
+    "--max-age",
+    type=click.FloatRange(min=0),
+    metavar="S",
+    help="Status 2 where records wait and the last cut is older than so many seconds: no worker takes them in.",
+)
 @timeout_option("Seconds to wait for a first cut.")
 @batch_options
 def command(
@@ -49,9 +55,11 @@ def command(
     commutes: tuple[str, ...],
     inputs: tuple[str, ...],
     tolerance: float,
+    max_age: float | None,
     timeout: float,
     on_error: str,
     one_task: int,
+    empty_is_null: bool | None,
     master: str,
     memory: str,
     confs: tuple[str, ...],
@@ -86,7 +94,9 @@ def command(
             stores=not no_stores,
             repair=repair,
             tolerance=tolerance,
+            max_age_s=max_age,
             files=files,
+            empty=empty_of(empty_is_null),
             one_task=one_task,
             program=MODULE_NAME,
             stage=stage,

@@ -37,7 +37,7 @@ class Clocks:
         if not self.read:
             return Context(**others)
         if self._reads_wall and self._tick is None:
-            self._tick = self._now()
+            self._tick = self.now()
         times = self._positions.entry.event_time
         gone = {record.place for record in rejected}
         for records in part.records:
@@ -54,7 +54,7 @@ class Clocks:
         """Whether an epoch has something to do without records."""
         if not self.read:
             return self._circuit.due()
-        tick = self._now() if self._reads_wall else None
+        tick = self.now() if self._reads_wall else None
         return self._circuit.due(Context(event_time=self._positions.entry.event_time, tick=tick))
 
     def left(self) -> bool:
@@ -70,5 +70,6 @@ class Clocks:
         tick = self._circuit.next_tick
         return timeout_s if tick is None else min(timeout_s, max(0.0, tick / 1000 - self._wall()) + 0.001)
 
-    def _now(self) -> int:
+    def now(self) -> int:
+        """Milliseconds since 1970; they do not go back, also from one worker to the next."""
         return max(round(self._wall() * 1000), self._positions.entry.tick)

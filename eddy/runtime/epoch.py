@@ -147,7 +147,7 @@ class Epoch:
         observe("flushed")
         cut = cut or parts.cuts.after(entry, ends)
         if cut is not None:
-            producer.send(parts.internal.cuts, 0, [b"cut"], [cut.encode()], [self._time])
+            producer.send(parts.internal.cuts, 0, [b"cut"], [cut.encode()], [parts.clocks.now()])
         observe("cut sent")
         self._end(producer, entry)
         observe("committed")

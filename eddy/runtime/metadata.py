@@ -53,7 +53,8 @@ _NO_OFFSET = -1
 class FilesRead(msgspec.Struct, frozen=True):
     """The files that a backfill read before the records of a topic: the options, and a fingerprint.
 
-    `first` and `last` are the first and the last file in their order, `digest` is of their rows.
+    `first` and `last` are the first and the last file in their order, `digest` is of their rows. `empty` is the stated
+    meaning of CSV's empty cells.
     """
 
     given: list[str]
@@ -62,6 +63,7 @@ class FilesRead(msgspec.Struct, frozen=True):
     last: str
     rows: int
     digest: str
+    empty: str = ""
 
     def same_rows(self, other: "FilesRead") -> bool:
         """Whether both have the same rows, wherever the files are."""

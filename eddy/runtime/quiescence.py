@@ -19,7 +19,7 @@ import msgspec
 
 from eddy.connectors.log import Log, Position, TopicPartition
 
-__all__ = ["Counters", "Cut", "lags", "last_cut", "quiescent", "quiescent_at", "tally"]
+__all__ = ["Counters", "Cut", "lags", "last_cut", "last_dated_cut", "quiescent", "quiescent_at", "tally"]
 
 
 _FIRST_SPAN = 64
@@ -140,7 +140,13 @@ class Cut(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def last_cut(log: Log, topic: str) -> Cut | None:
-    """The latest cut in a topic of cuts, looked for from its end; None where there is none."""
+    """The latest cut in a topic of cuts; None where there is none."""
+    found = last_dated_cut(log, topic)
+    return None if found is None else found[0]
+
+
+def last_dated_cut(log: Log, topic: str) -> tuple[Cut, int] | None:
+    """The latest cut, looked for from the topic's end, and when it was written, in milliseconds since 1970."""
     if not log.topics([topic]):
         return None
     partition = TopicPartition(topic, 0)
@@ -148,9 +154,11 @@ def last_cut(log: Log, topic: str) -> Cut | None:
     span = _FIRST_SPAN
     while True:
         start = max(begin, end - span)
-        values = [value for value in log.read(partition, start, end, span).values if value is not None]
-        if values:
-            return Cut.decode(values[-1])
+        records = log.read(partition, start, end, span)
+        found = [(value, at) for value, at in zip(records.values, records.timestamps, strict=True) if value is not None]
+        if found:
+            value, time_ms = found[-1]
+            return Cut.decode(value), time_ms
         if start == begin:
             return None
         span *= 16

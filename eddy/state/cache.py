@@ -9,6 +9,7 @@ Invariant: every cell changed in the current epoch is in the fresh generation, o
 """
 
 from collections.abc import Collection, Container, Iterator, Sequence
+from functools import cached_property
 from itertools import islice
 from typing import Generic, TypeVar
 
@@ -66,7 +67,8 @@ class Cache(Generic[K, C]):
     def _fill(self, keys: Sequence[K], found: list[C | None]) -> list[C | None]:
         changed = self._changed_keys()
         missing = {key for key, cell in zip(keys, found, strict=True) if cell is None and key not in changed}
-        missing.discard(None)  # no state has a row without a key, and serdes need not encode None
+        if None in missing and not self._stores_none:
+            missing.discard(None)
         if missing:
             fresh, aged = self._fresh, self._aged
             for key in [key for key in missing if key in aged]:
@@ -76,6 +78,15 @@ class Cache(Generic[K, C]):
                 fresh.update(self._load(list(missing)))
             found = list(map(fresh.get, keys))
         return found
+
+    @cached_property
+    def _stores_none(self) -> bool:
+        """Whether None can be a key in the store: serdes need not encode it, and then nobody has written such a row."""
+        try:
+            self.spec.key.identify_many([None])
+        except Exception:  # of the author's serde
+            return False
+        return True
 
     @property
     def cells(self) -> int:

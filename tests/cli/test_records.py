@@ -3,6 +3,7 @@
 import gzip
 import json
 import pathlib
+import subprocess
 import time
 from collections.abc import Callable
 
@@ -16,6 +17,7 @@ from eddy.connectors.local import LocalLog
 from eddy.connectors.log import Records, TopicPartition
 
 Command = Callable[..., Result]
+DOCS = pathlib.Path(__file__).parents[2] / "docs" / "cli.md"
 
 
 def stored(folder: pathlib.Path, topic: str) -> list[Records]:
@@ -59,6 +61,35 @@ class TestProduce:
         assert stored(folder, "t")[0].timestamps == (1_700_000_000_000,)
         run("produce", "numbered", "bom.csv", "--key", "2", "--value", "1", "--header")
         assert rows(folder, "numbered") == [(b"ann", b"7")]
+
+    def test_csv_tells_empty_text_from_nothing_and_nothing_has_to_be_said(
+        self, run: Command, folder: pathlib.Path
+    ) -> None:
+        (folder / "a.csv").write_bytes(b'a,""\r\nb,\r\n"",x\r\n,"say ""hi""\r\n"\r\n')
+        told = run("produce", "t", "a.csv", status=1).stderr
+        assert "a.csv: line 2: the value is empty, without quotes" in told
+        assert rows(folder, "t") == []
+        run("produce", "nulls", "a.csv", "--empty-is-null")
+        assert rows(folder, "nulls") == [(b"a", b""), (b"b", None), (b"", b"x"), (None, b'say "hi"\r\n')]
+        run("produce", "texts", "a.csv", "--empty-is-text")
+        assert rows(folder, "texts") == [(b"a", b""), (b"b", b""), (b"", b"x"), (b"", b'say "hi"\r\n')]
+        again = run("consume", "nulls", "--format", "csv").stdout_bytes.decode()
+        assert again == 'a,""\nb,\n"",x\n,"say ""hi""\r\n"\n'
+        run("produce", "copy", "--format", "csv", "--empty-is-null", stdin=again)
+        assert rows(folder, "copy") == rows(folder, "nulls")
+
+    def test_example_of_the_docs_has_an_empty_text_and_a_tombstone(self, run: Command, folder: pathlib.Path) -> None:
+        (line,) = [line for line in DOCS.read_text().splitlines() if line.startswith("printf") and "--empty" in line]
+        text, command = line.split(" | eddy ")
+        written = subprocess.run(["sh", "-c", text], capture_output=True, check=True, timeout=60).stdout
+        run(*command.split(), stdin=written)
+        assert rows(folder, "nodes") == [(b"leaf", b""), (b"twig", None)]
+
+    def test_csv_row_of_another_width_is_a_bad_line(self, run: Command, folder: pathlib.Path) -> None:
+        told = run("produce", "t", "--format", "csv", stdin="a,1\nb,2,3\n", status=1).stderr
+        assert "line 2: 3 columns, where the first line has 2; a value with a comma needs quotes" in told
+        run("produce", "t", "--format", "csv", "--skip-bad", stdin="a,1\nb,2,3\nc,4\n")
+        assert rows(folder, "t") == [(b"a", b"1"), (b"c", b"4")]
 
     def test_json_fields_and_whole_objects(self, run: Command, folder: pathlib.Path) -> None:
         line = '{"id": 3, "tags": ["b", "a"]}\n'
@@ -115,7 +146,7 @@ class TestProduce:
 
     def test_broken_quotes_and_unknown_columns_stop_it(self, run: Command, folder: pathlib.Path) -> None:
         told = run("produce", "t", "--format", "csv", stdin='a,1\nb,"2\n', status=1).stderr
-        assert "stdin: line 2: unexpected end of data" in told
+        assert "stdin: line 2: a quote is opened and not closed in the file" in told
         told = run("produce", "t", "--format", "csv", "--key", "id", stdin="a,b\n1,2\n", status=1).stderr
         assert "there is no column 'id' among ['a', 'b']" in told
 
@@ -185,7 +216,7 @@ class TestConsume:
     def test_what_is_consumed_can_be_produced_again(
         self, run: Command, records: None, folder: pathlib.Path, form: str
     ) -> None:
-        run("produce", "copy", "--format", form, stdin=run("consume", "t", "--format", form).stdout)
+        run("produce", "copy", "--format", form, "--empty-is-null", stdin=run("consume", "t", "--format", form).stdout)
         assert rows(folder, "copy") == rows(folder, "t")
 
 

@@ -36,6 +36,12 @@ def log(path: pathlib.Path) -> Iterator[LocalLog]:
     made.close()
 
 
+def test_a_path_may_be_text(log: LocalLog, path: pathlib.Path) -> None:
+    again = LocalLog(str(path))
+    assert (again.path, list(again.topics())) == (path, ["t"])
+    again.close()
+
+
 def write(log: Log, topic: str, partition: int, keys: list[bytes], values: list[bytes | None]) -> None:
     producer = log.producer(None)
     producer.begin()

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eddy.errors import DataError
@@ -15,10 +15,12 @@ from eddy.operators.batch import Batch
 from eddy.operators.graph.cycles import first_cycle
 from eddy.operators.graph.reached import Child, Reached, least, reached_serde
 from eddy.serde import Native, Struct
+from eddy.state.cache import Cache
 from eddy.topology import plan
 from eddy.topology.graph import reachable
 from tests import oracle
 from tests.operators.bench import MEMORIES, Bench, Build, Wiring, batch, built, live, stories
+from tests.seeds import share
 
 Links = Mapping[tuple[Any, Any], list[tuple[Any, Any]]]
 """(node, child) to the (cost, order) of each edge between them."""
@@ -343,6 +345,84 @@ def test_rows_are_those_of_a_search_from_scratch(
         [(what, {name: batch(delta) for name, delta in each.items()}) for what, each in story],
         Follow(**question),
     )
+
+
+def without_zero(value: Any) -> Any:
+    """The same with None for 0, which is the least node as well."""
+    if isinstance(value, Reached):
+        root, node, parent = map(without_zero, (value.root, value.node, value.parent))
+        order = node if value.order == value.node else value.order
+        return Reached(root, node, value.depth, parent, order, tuple(map(without_zero, value.cycle)))
+    if isinstance(value, tuple):
+        return tuple(map(without_zero, value))
+    return None if value == 0 else value
+
+
+class FollowWithNone(Follow):
+    """The oracle goes on with 0, and its answer is translated."""
+
+    def __call__(self, bench: Bench, inputs: Mapping[str, Batch]) -> None:
+        for name, one in inputs.items():
+            rows = [tuple(0 if item is None else item for item in row) for row in one.rows]
+            setattr(self, name, oracle.plus(getattr(self, name), oracle.bag(zip(rows, one.weights, strict=True))))
+        answer = wanted(self.roots, self.edges, **self.question)
+        assert bench.integral == Counter({without_zero(row): weight for row, weight in answer.items()})
+
+
+def heavy_none(node: Any, edge: Any) -> int:
+    return heavy(node or 0, edge or 0)
+
+
+def ranked_children(node: Any, edge: Any) -> list[Any]:
+    """Parallel edges, each with an order."""
+    return [Child(edge, 3 + edge % 3), Child((edge + 1) % 5, (node + edge) % 3)][: 1 + edge % 2]
+
+
+def ranked_none(node: Any, edge: Any) -> list[Any]:
+    return [Child(child.node or None, child.order) for child in ranked_children(node or 0, edge or 0)]
+
+
+WITH_NONE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "plain": ({}, {}),
+    "weighed": ({"weight": heavy_none}, {"weight": heavy}),
+    "expanded": ({"expand": ranked_none}, {"expand": ranked_children}),
+}
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize("functions", WITH_NONE)
+@settings(max_examples=share(3))
+@given(
+    story=stories(roots=root_deltas, edges=edge_deltas),
+    max_depth=st.none() | st.integers(0, 4),
+    cycles=st.booleans(),
+    counted=st.booleans(),
+)
+def test_none_is_a_node_as_any_other(
+    memory: str, functions: str, story: Any, max_depth: Any, cycles: bool, counted: bool
+) -> None:
+    asked, naive = ({"max_depth": max_depth, "cycles": cycles, **chosen} for chosen in WITH_NONE[functions])
+    story = [
+        (what, {name: batch([(without_zero(row), weight) for row, weight in delta]) for name, delta in each.items()})
+        for what, each in story
+    ]
+    live(ranked(counted=counted, **asked), MEMORIES[memory], story, FollowWithNone(**naive))
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_a_root_none_is_taken_back_after_a_restart(memory: str) -> None:
+    bench = Bench(built(ranked()), MEMORIES[memory])
+    bench.epoch(roots=edges(("k", None)), edges=edges((None, 2)))
+    bench = bench.restarted()
+    bench.epoch(roots=edges(("k", None), weight=-1))
+    assert not bench.integral
+    assert bench.states()["f-roots"] == {}
+
+
+def test_a_cache_that_does_not_look_for_none_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Cache, "_stores_none", False)
+    with pytest.raises(AssertionError):
+        test_a_root_none_is_taken_back_after_a_restart("evicted")
 
 
 def swaps(seed: int, nodes: int, links: int) -> Iterable[list[tuple[tuple[Any, Any], int]]]:

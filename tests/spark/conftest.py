@@ -5,6 +5,7 @@ Those in `spark-jobs` have Spark in processes of their own.
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -29,3 +30,15 @@ def spark() -> Iterator[object]:
     )
     yield session
     session.stop()
+
+
+@pytest.fixture
+def finely_split(spark: Any) -> Iterator[None]:
+    """Sessions that are made meanwhile split files into small pieces."""
+    conf = spark.sparkContext._jsc.sc().conf()
+    settings = {"spark.sql.files.maxPartitionBytes": "2000", "spark.sql.files.openCostInBytes": "1"}
+    for name, value in settings.items():
+        conf.set(name, value)
+    yield
+    for name in settings:
+        conf.remove(name)

@@ -12,6 +12,7 @@ Invariant: timestamps are the caller's; the wall clock is never read.
 """
 
 import contextlib
+import os
 import pathlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,12 +42,13 @@ class LocalLog:
 
     def __init__(
         self,
-        path: pathlib.Path | None = None,
+        path: str | os.PathLike[str] | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] | None = None,
         busy_timeout_s: float = 5.0,
     ) -> None:
+        path = None if path is None else pathlib.Path(path)
         where = "local log in memory" if path is None else f"local log {path}"
         self._storage = Storage(
             open_database(path, where, busy_timeout_s),

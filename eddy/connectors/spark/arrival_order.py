@@ -14,6 +14,7 @@ order anyway. Sums of floats do, except for their last digits: see `equivalence`
 """
 
 from collections.abc import Collection, Mapping
+from typing import Literal
 
 from eddy.errors import ConfigurationError
 from eddy.topology.plan import (
@@ -22,7 +23,10 @@ from eddy.topology.plan import (
 )
 from eddy.topology.scopes import Scopes
 
-__all__ = ["check_commutes", "folds_in_any_order", "in_one_order", "order_dependent", "tainted"]
+__all__ = ["Ordered", "check_commutes", "folds_in_any_order", "in_one_order", "order_dependent", "ordered", "tainted"]
+
+Ordered = Literal["no", "within keys", "all"]
+"""Which records of a stream have an order: none, those of a key, or those without a key as well."""
 
 
 def order_dependent(plan: Plan, partitions: Mapping[str, int], commutes: Collection[str] = ()) -> dict[str, str]:
@@ -106,11 +110,16 @@ def _turns_to_facts(node: Node) -> bool:
 
 def in_one_order(node: Node, partitions: Mapping[str, int]) -> bool:
     """Whether all records of a key come from one partition of one topic, in its order."""
+    return ordered(node, partitions) != "no"
+
+
+def ordered(node: Node, partitions: Mapping[str, int]) -> Ordered:
+    """The records of a stream whose order the input determines."""
     rekeyed = False
     while True:
         if node.reads:
-            return not rekeyed or node.partition_count(partitions) == 1
+            return "all" if node.partition_count(partitions) == 1 else "no" if rekeyed else "within keys"
         if not node.keeps_records or len(node.inputs) > 1:
-            return False
+            return "no"
         rekeyed = rekeyed or node.rekeys
         (node,) = node.inputs

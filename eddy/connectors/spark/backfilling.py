@@ -21,6 +21,7 @@ import msgspec
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from eddy.connectors.csv_rows import Empty
 from eddy.connectors.log import Log, Position, TopicPartition
 from eddy.connectors.spark.arrival_order import order_dependent
 from eddy.connectors.spark.changelog import changelog_rows
@@ -59,8 +60,8 @@ class Backfilled:
 
 @dataclass
 class Backfill:
-    """One backfill. `replace` deletes existing state first; `stage` is called with the name of each stage; `wall`
-    returns the seconds since 1970.
+    """One backfill. `empty` is the meaning of empty cells in CSV files; `replace` deletes existing state first; `stage`
+    is called with the name of each stage; `wall` returns the seconds since 1970.
     """
 
     topology: Topology
@@ -69,6 +70,7 @@ class Backfill:
     open_log: OpenLog
     on_error: str = "fail"
     files: Files = field(default_factory=dict)
+    empty: Empty = None
     retained_only: bool = False
     replace: bool = False
     one_task: int = ONE_TASK
@@ -83,7 +85,7 @@ class Backfill:
         frames = Frames(self.spark, self.program)
         try:
             self._check_idle()
-            histories = read_histories(frames, self.topology.name, application.sources, self.files)
+            histories = read_histories(frames, self.topology.name, application.sources, self.files, self.empty)
             files = noted(histories)
             if (done := self._done(application, files)) is not None:
                 return done
@@ -329,7 +331,7 @@ class Backfill:
                 min(application.metadata.incarnations, default=uuid.uuid4().hex),
             )
             write_finished(producer, internal.plan, Finished(begun.inputs, files))
-            producer.send(internal.cuts, 0, [b"cut"], [cut.encode()], [0])
+            producer.send(internal.cuts, 0, [b"cut"], [cut.encode()], [round(self.wall() * 1000)])
         return cut
 
     def _remarks(self, computation: Computation) -> list[str]:

@@ -1,6 +1,6 @@
 """Comparison of the topics of sinks and stores with their expected rows, all topics at once.
 
-1  all rows, by bytes
+1  all rows, by bytes; of streams also the order within a key, where the input determines it
 2  outputs that differ and whose equal keys may have different bytes: by canonical keys
 3  keys that changed after the cut are set aside
 4  of the remaining differences, alike and near values are separated
@@ -13,7 +13,8 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 from eddy.connectors.log import Log, TopicPartition
-from eddy.connectors.spark.diff import DIFF, PLACED, KeyPartitions, diff, diff_by_canonical_keys, read_placed
+from eddy.connectors.spark.arrival_order import Ordered
+from eddy.connectors.spark.diff import DIFF, PLACED, KeyPartitions, diff, diff_by_canonical_keys, in_order, read_placed
 from eddy.connectors.spark.equivalence import CLASSIFIED, Classifying, RowFormat, WithCanonicalKeys
 from eddy.connectors.spark.frames import Frames, names, spark_errors
 from eddy.connectors.spark.held_rows import key_part
@@ -30,7 +31,10 @@ _EXAMPLES = 10
 
 @dataclass(frozen=True)
 class ExpectedTopic:
-    """A topic and its expected rows (`k`, `v`): facts, or the latest value of each key."""
+    """A topic and its expected rows (`k`, `v`): facts, or the latest value of each key.
+
+    Facts have `s`, too, which sorts those that are `ordered` within their key.
+    """
 
     what: str
     name: str
@@ -43,6 +47,7 @@ class ExpectedTopic:
     form: RowFormat
     uncompared: DataFrame | None = None
     """Keys whose rows are not compared, as `key_part` in a column `group`."""
+    ordered: Ordered = "no"
 
 
 @dataclass
@@ -112,9 +117,23 @@ class Comparison:
         sides = []
         for facts in (False, True):
             if chosen := [part for part in self.parts if part.facts is facts]:
-                expected = [part.expected.withColumn("topic", f.lit(part.topic)) for part in chosen]
-                sides.append(diff(self.frames.union(expected, ""), self._found(chosen), facts))
+                columns = ["k", "v", "s"] if facts else ["k", "v"]
+                expected = [part.expected.select(f.lit(part.topic).alias("topic"), *columns) for part in chosen]
+                found = self._found(chosen)
+                if ordered := [part for part in chosen if part.ordered != "no"]:
+                    found = self.frames.kept(found)
+                rows = diff(self.frames.union(expected, ""), found, facts)
+                sides.append(self._in_order(rows, found, ordered) if ordered else rows)
         return self.frames.kept(self.frames.union(sides, DIFF))
+
+    def _in_order(self, rows: DataFrame, found: DataFrame, parts: list[ExpectedTopic]) -> DataFrame:
+        """The diff of facts, and with it of the order of these topics."""
+        keyed = [part.topic for part in parts if part.ordered == "within keys"]
+        has_order = f.col("topic").isin([part.topic for part in parts]) & (
+            f.col("k").isNotNull() | ~f.col("topic").isin(keyed)
+        )
+        expected = [part.expected.withColumn("topic", f.lit(part.topic)) for part in parts]
+        return in_order(rows, self.frames.union(expected, "").where(has_order), found.where(has_order))
 
     def _without_uncompared(self, rows: DataFrame) -> DataFrame:
         left_out = [
@@ -193,6 +212,8 @@ class Comparison:
                 where = "" if part.facts else ", and a record of the key"
                 found += f"{where} in partition {row['misplaced']}, while the key's partition is {home}"
             expected = read.value(key, row["expected"], row["times_expected"])
+            if part.facts and row["expected"] != row["found"] and row["times_expected"] and row["times_found"]:
+                found += " in its place: another order"
             examples.setdefault(part.topic, []).append(Example(read.key(key), expected, found))
         return examples
 

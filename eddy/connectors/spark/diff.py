@@ -1,6 +1,7 @@
 """A full outer join of expected and found rows: by key, or by record for the facts of a stream.
 
-A record outside of the partition of its key is *misplaced*: a reader of the key's partition does not see it.
+A record outside of the partition of its key is *misplaced*: a reader of the key's partition does not see it. The facts
+of a key have an order, where the input determines it: equal records in another order differ.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -8,15 +9,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
 from eddy.connectors.spark.arrow_functions import Reader, arrow_schema
-from eddy.connectors.spark.frames import Frames, names
+from eddy.connectors.spark.frames import Frames, be64, names
 from eddy.connectors.spark.inputs import RAW, OffsetRange, OpenLog, topics_to_read
 from eddy.state.row_layout import key_in
 
-__all__ = ["DIFF", "KeyPartitions", "diff", "diff_by_canonical_keys", "read_placed"]
+__all__ = ["DIFF", "KeyPartitions", "diff", "diff_by_canonical_keys", "in_order", "read_placed"]
 
 DIFF = (
     "topic string, k binary, expected binary, found binary, times_expected long, times_found long, misplaced int, "
@@ -91,6 +92,52 @@ def diff(expected: DataFrame, found: DataFrame, facts: bool) -> DataFrame:
     rows = rows.where("times_expected > 0 OR last.v IS NOT NULL OR misplaced IS NOT NULL")
     rows = rows.withColumns({"found": f.col("last.v"), "times_found": f.col("last.v").isNotNull().cast("long")})
     return _judged(rows, f.col("expected").eqNullSafe(f.col("found")))
+
+
+def in_order(rows: DataFrame, expected: DataFrame, found: DataFrame) -> DataFrame:
+    """`rows`, the diff of facts, with the first record of each key that is in the place of another one.
+
+    `expected` has the columns `topic k v s`, sorted by `s` within a key, `found` the `PLACED` ones. Keys that have
+    other records, or other numbers of them, have no order to compare.
+    """
+    one = expected.select("topic", "k", "v", f.col("s").alias("place"), f.lit(0).alias("side"))
+    other = found.where("misplaced = 0").select(
+        "topic", "k", "v", be64(f.col("o")).alias("place"), f.lit(1).alias("side")
+    )
+    nth = f.row_number().over(Window.partitionBy("topic", "k", "side").orderBy("place"))
+    sides = (
+        one.unionByName(other)
+        .repartition("topic", "k")
+        .withColumns({"at": nth, "hash": f.xxhash64("v").cast("decimal(20,0)")})
+    )
+    expects = f.col("side") == 0
+    each = sides.groupBy("topic", "k", "at").agg(
+        f.count("*").alias("sides"),
+        f.max(f.when(expects, f.col("v"))).alias("expected"),
+        f.max(f.when(~expects, f.col("v"))).alias("found"),
+        f.sum(f.when(expects, f.col("hash")).otherwise(-f.col("hash"))).alias("hash"),
+    )
+    apart = ~f.col("expected").eqNullSafe(f.col("found"))
+    first = f.min_by(f.struct("expected", "found"), f.when(apart, f.col("at"))).alias("first")
+    totals = each.groupBy("topic", "k").agg(first, f.sum("hash").alias("hash"), f.min("sides").alias("sides"))
+    moved = totals.where("first IS NOT NULL AND hash = 0 AND sides = 2").select(
+        f.col("topic").alias("its_topic"), f.col("k").alias("its_k"), "first"
+    )
+    same = [
+        f.col("topic") == f.col("its_topic"),
+        f.col("k").eqNullSafe(f.col("its_k")),
+        f.col("v").eqNullSafe(f.col("first.expected")),
+    ]
+    joined = rows.withColumn("v", f.col("expected")).join(moved, same, "left")
+    is_moved = f.col("first").isNotNull() & (f.col("times_expected") > 0)
+    return joined.withColumns(
+        {
+            "found": f.when(is_moved, f.col("first.found")).otherwise(f.col("found")),
+            "times_expected": f.when(is_moved, 1).otherwise(f.col("times_expected")),
+            "times_found": f.when(is_moved, 1).otherwise(f.col("times_found")),
+            "differs": f.col("differs") | is_moved,
+        }
+    ).select(*names(DIFF))
 
 
 def diff_by_canonical_keys(expected: DataFrame, found: DataFrame) -> DataFrame:

@@ -1,14 +1,15 @@
-"""Files of records: Parquet, CSV, JSON lines.
+"""Files of records: Parquet, CSV, JSON lines; the last two also compressed with gzip.
 
 The columns are `key` and `value`, and `timestamp` where there is one, in milliseconds or as Parquet's own type. Binary
 columns hold the bytes that the topic would hold; text is read by the serde of the source: a string as it is, a number
 from its digits, JSON as JSON.
 
-Spark splits large files and gives several small ones to one task, in its own order. A row's place is known
-nevertheless:
+Spark gives several small files to one task, in its own order, and splits large ones of Parquet and JSON lines. A row's
+place is known nevertheless:
 
     Parquet             its index in the file, a column that Spark provides
-    CSV, JSON lines     the offset of its split plus its index in the split: a line takes more than one byte, so
+    CSV                 its index in the file, which one task reads
+    JSON lines          the offset of its split plus its index in the split: a line takes more than one byte, so
                         the places of a split end before those of the next
 """
 
@@ -20,9 +21,12 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
+from eddy.connectors.csv_rows import Empty
 from eddy.connectors.spark.arrow_functions import arrow_schema, record_batch
+from eddy.connectors.spark.csv_files import csv_frame
 from eddy.connectors.spark.frames import Frames, spark_errors
 from eddy.connectors.spark.inputs import RAW
+from eddy.connectors.spark.parquet_times import has_nanoseconds
 from eddy.errors import ConfigurationError, DataError
 from eddy.serde import Float64, Int64, Serde
 from eddy.topology.plan import Source
@@ -30,6 +34,8 @@ from eddy.topology.plan import Source
 __all__ = ["FileRows", "FromText", "file_rows"]
 
 _FORMATS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json"}
+_NANOSECONDS = 1_000_000
+"""In a millisecond."""
 _TEXT = "key string, value string, timestamp long"
 
 
@@ -41,22 +47,19 @@ class FileRows:
     reader: "FromText"
 
 
-def file_rows(frames: Frames, source: Source, path: str) -> FileRows:
-    """The rows of the files of one path.
+def file_rows(frames: Frames, source: Source, path: str, empty: Empty = None) -> FileRows:
+    """The rows of the files of one path. `empty` is the meaning of CSV's empty cells.
 
     Raises: ConfigurationError for an unknown ending, a missing column, or text that the serde cannot read.
     """
     where = f"files {path} for topic '{source.topic}'"
-    form = next((form for ending, form in _FORMATS.items() if path.rstrip("/*").endswith(ending)), None)
+    form = _format(path)
     if form is None:
         raise ConfigurationError(f"{where}: the ending tells no format; one of {', '.join(_FORMATS)} is needed")
-    frame = _loaded(frames, path, form, where)
-    if missing := sorted({"key", "value"} - set(frame.columns)):
-        raise ConfigurationError(
-            f"{where}: there is no column '{missing[0]}' among {', '.join(frame.columns)}; the columns key and value "
-            "are needed, and timestamp, in milliseconds, may be there"
-        )
-    types = dict(frame.dtypes)
+    if form == "csv":
+        rows, types = _found(where, lambda: csv_frame(frames, path, where, empty)), {"key": "text", "value": "text"}
+    else:
+        rows, types = _columns(frames, path, form, where)
     serdes = (("key", source.key), ("value", source.value))
     for name, serde in serdes:
         if types[name] != "binary" and serde is not None and _reader(serde) is None:
@@ -64,14 +67,46 @@ def file_rows(frames: Frames, source: Source, path: str) -> FileRows:
                 f"{where}: column '{name}' is text, and {serde.name} is not read from text; a column of bytes is "
                 "needed, in a Parquet file"
             )
+    readers = tuple(None if types[name] == "binary" else serde for name, serde in serdes)
+    return FileRows(rows, FromText(where, readers, form == "json"))
+
+
+def _format(path: str) -> str | None:
+    """The format that a path's ending tells."""
+    name = path.rstrip("/*")
+    plain = name.removesuffix(".gz")
+    form = next((form for ending, form in _FORMATS.items() if plain.endswith(ending)), None)
+    return None if form == "parquet" and plain != name else form
+
+
+def _columns(frames: Frames, path: str, form: str, where: str) -> tuple[DataFrame, dict[str, str]]:
+    """The rows of files with typed columns, and the types of the columns. Raises: ConfigurationError."""
+    reader = frames.spark.read
+    if form == "json":
+        reader = reader.schema(_TEXT)
+    frame = _found(where, lambda: reader.format(form).load(path))
+    if missing := sorted({"key", "value"} - set(frame.columns)):
+        raise ConfigurationError(
+            f"{where}: there is no column '{missing[0]}' among {', '.join(frame.columns)}; the columns key and value "
+            "are needed, and timestamp, in milliseconds, may be there"
+        )
+    nanoseconds = form == "parquet" and has_nanoseconds(frames.spark, frame, where)
+    types = dict(frame.dtypes)
     rows = frame.select(
         *(_bytes(name, types[name]).alias(alias) for name, alias in (("key", "k"), ("value", "v"))),
-        _time(types.get("timestamp")).alias("t"),
+        _time("nanoseconds" if nanoseconds else types.get("timestamp")).alias("t"),
         f.col("_metadata.file_path").alias("path"),
         f.col(f"_metadata.{'row_index' if form == 'parquet' else 'file_block_start'}").alias("place"),
     )
-    readers = tuple(None if types[name] == "binary" else serde for name, serde in serdes)
-    return FileRows(rows, FromText(where, readers, form != "parquet"))
+    return rows, types
+
+
+def _found(where: str, load: Callable[[], DataFrame]) -> DataFrame:
+    try:
+        with spark_errors():
+            return load()
+    except Exception as error:
+        raise ConfigurationError(f"{where}: {error}; files that Spark can read are needed. Mend the path") from error
 
 
 def _bytes(name: str, kind: str) -> Column:
@@ -80,22 +115,11 @@ def _bytes(name: str, kind: str) -> Column:
 
 def _time(kind: str | None) -> Column:
     """The column `timestamp`, of this type, in milliseconds."""
+    if kind == "nanoseconds":
+        return f.expr(f"(timestamp - pmod(timestamp, {_NANOSECONDS})) div {_NANOSECONDS}")
     if kind is not None and kind.startswith("timestamp"):
         return f.unix_millis(f.col("timestamp").cast("timestamp"))
     return (f.lit(None) if kind is None else f.col("timestamp")).cast("long")
-
-
-def _loaded(frames: Frames, path: str, form: str, where: str) -> DataFrame:
-    reader = frames.spark.read
-    if form == "csv":  # a file whose columns are in another order is not read by the order of the first
-        reader = reader.option("header", "true").option("enforceSchema", "false")
-    if form == "json":
-        reader = reader.schema(_TEXT)
-    try:
-        with spark_errors():
-            return reader.format(form).load(path)
-    except Exception as error:
-        raise ConfigurationError(f"{where}: {error}; files that Spark can read are needed. Mend the path") from error
 
 
 def _reader(serde: Serde[Any]) -> Callable[[str], bytes] | None:

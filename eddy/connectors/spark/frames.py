@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from eddy.connectors.spark.arrow_functions import FACTS, ROWS, arrow_schema
 from eddy.connectors.spark.pickling import Pickled
-from eddy.errors import ConnectorError, DataError, EddyError, LoopLimitError
+from eddy.errors import ConfigurationError, ConnectorError, DataError, EddyError, LoopLimitError
 
 __all__ = ["Frames", "Maximum", "RunningUnion", "be32", "be64", "names", "spark_errors", "with_suffix"]
 
@@ -26,11 +26,21 @@ _SETTINGS = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     "spark.sql.execution.arrow.pyspark.fallback.enabled": "false",
+    "spark.sql.legacy.parquet.nanosAsLong": "true",
+    "spark.sql.session.timeZone": "UTC",  # of timestamps without a zone, on every machine
 }
-_RAISED: Mapping[str, type[EddyError]] = {kind.__name__: kind for kind in (LoopLimitError, DataError)}
-_RAISED_IN_A_WORKER = re.compile(
-    r"^eddy\.errors\.(\w+): (.*?)(?=\n\s*\n|\n\tat |\nDriver stacktrace|\Z)", re.MULTILINE | re.DOTALL
+_KINDS = (ConfigurationError, ConnectorError, DataError, LoopLimitError)
+_RAISED: Mapping[str, type[EddyError]] = {kind.__name__: kind for kind in _KINDS}
+_CHAINED = re.compile(
+    r"^(?:During handling of the above exception, another|The above exception was the direct).*\n", re.M
 )
+_RAISED_IN_A_WORKER = re.compile(
+    r"^Traceback \(most recent call last\):\n(?:[ ]{2}[^\n]*\n)*(.*?)"
+    r"(?=\n\s*(?:\tat (?:org\.apache|java|scala)|SQLSTATE: \w+$|JVM stacktrace|Driver stacktrace)|\s*\Z)",
+    re.MULTILINE | re.DOTALL,
+)
+_OF_EDDY = re.compile(r"eddy\.errors\.(\w+): (.*)", re.DOTALL)
+_LONGEST_MESSAGE = 1500
 _MERGED = 16
 
 
@@ -244,13 +254,22 @@ class spark_errors:  # noqa: N801 - reads as a part of a sentence
 
 
 def error_of(text: str) -> EddyError:
-    """The error of eddy that a Python worker raised, or else one of Spark's.
+    """The error of eddy that a Python worker raised, or else one of Spark's with the last lines of the traceback.
 
-    >>> error_of("…\\nTraceback …\\neddy.errors.DataError: step 'x': the function raised E\\n\\tat org.apache…")
-    DataError("step 'x': the function raised E")
+    >>> trace = "…: An exception was thrown:\\nTraceback (most recent call last):\\n  File …\\n    raise …\\n"
+    >>> error_of(f"{trace}eddy.errors.DataError: step 'x':\\n\\nthe function raised E\\n\\n\\tat org.apache…")
+    DataError("step 'x':\\n\\nthe function raised E")
+    >>> print(error_of(f"{trace}ImportError: no 'family'\\n SQLSTATE: 38000"))
+    spark: a Python worker raised ImportError: no 'family'; a job that ends is needed. See Spark's own log
     """
-    found = _RAISED_IN_A_WORKER.search(text)
-    if found:
-        return _RAISED.get(found[1], DataError)(found[2].strip())
-    lines = [line for line in text.splitlines() if line.strip()]
-    return ConnectorError(f"spark: {' '.join(lines[:3])[:1500]}; a job that ends is needed. See Spark's own log")
+    found = _RAISED_IN_A_WORKER.search(_CHAINED.split(text)[-1])
+    if found is None:
+        lines = [line for line in text.splitlines() if line.strip()]
+        return ConnectorError(
+            f"spark: {' '.join(lines[:3])[:_LONGEST_MESSAGE]}; a job that ends is needed. See Spark's own log"
+        )
+    if ours := _OF_EDDY.fullmatch(found[1]):
+        return _RAISED.get(ours[1], DataError)(ours[2])
+    return ConnectorError(
+        f"spark: a Python worker raised {found[1][-_LONGEST_MESSAGE:]}; a job that ends is needed. See Spark's own log"
+    )

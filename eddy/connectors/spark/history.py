@@ -19,6 +19,7 @@ from urllib.parse import unquote
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as f
 
+from eddy.connectors.csv_rows import Empty
 from eddy.connectors.spark.arrow_functions import Reader
 from eddy.connectors.spark.files import FileRows, file_rows
 from eddy.connectors.spark.frames import Frames, names, spark_errors
@@ -59,8 +60,13 @@ class History:
         )
 
 
-def read_histories(frames: Frames, application: str, sources: Iterable[Source], files: Files) -> dict[str, History]:
-    """The histories by topic. One job for each counts the rows. Raises: ConfigurationError; ConnectorError."""
+def read_histories(
+    frames: Frames, application: str, sources: Iterable[Source], files: Files, empty: Empty = None
+) -> dict[str, History]:
+    """The histories by topic. One job for each counts the rows. `empty` is the meaning of CSV's empty cells.
+
+    Raises: ConfigurationError; ConnectorError; DataError for CSV that cannot be read.
+    """
     by_topic = {source.topic: source for source in sources}
     if unknown := sorted(set(files) - set(by_topic)):
         raise ConfigurationError(
@@ -68,7 +74,7 @@ def read_histories(frames: Frames, application: str, sources: Iterable[Source], 
             f"{', '.join(sorted(by_topic))}"
         )
     return {
-        topic: _history(frames, by_topic[topic], [paths] if isinstance(paths, str) else list(paths))
+        topic: _history(frames, by_topic[topic], [paths] if isinstance(paths, str) else list(paths), empty)
         for topic, paths in files.items()
     }
 
@@ -90,9 +96,9 @@ def described(files: Mapping[str, FilesRead]) -> str:
 
 def options(files: Mapping[str, FilesRead]) -> str:
     """The command-line options that name these files."""
-    return " ".join(
-        f"--input {shlex.quote(f'{topic}={path}')}" for topic in sorted(files) for path in files[topic].given
-    )
+    meanings = {f"--empty-is-{read.empty}": None for read in files.values() if read.empty}
+    named = [f"--input {shlex.quote(f'{topic}={path}')}" for topic in sorted(files) for path in files[topic].given]
+    return " ".join([*named, *meanings])
 
 
 def unlike(before: Mapping[str, FilesRead], now: Mapping[str, FilesRead]) -> Mapping[str, str]:
@@ -110,8 +116,8 @@ def unlike(before: Mapping[str, FilesRead], now: Mapping[str, FilesRead]) -> Map
     return found
 
 
-def _history(frames: Frames, source: Source, paths: list[str]) -> History:
-    read = [file_rows(frames, source, path) for path in paths]
+def _history(frames: Frames, source: Source, paths: list[str], empty: Empty) -> History:
+    read = [file_rows(frames, source, path, empty) for path in paths]
     rows = sorted(_counted(frames, source.topic, read), key=lambda row: unquote(row["path"]))
     if twice := [row["path"] for row, other in pairwise(rows) if row["path"] == other["path"]]:
         raise ConfigurationError(
@@ -126,7 +132,7 @@ def _history(frames: Frames, source: Source, paths: list[str]) -> History:
         [(_raw(part, index, source.topic), part.reader) for part in read],
         not timeless,
         timeless,
-        FilesRead(paths, len(rows), first, last, total, digest),
+        FilesRead(paths, len(rows), first, last, total, digest, empty or ""),
     )
 
 
@@ -145,6 +151,8 @@ def _counted(frames: Frames, topic: str, read: Collection[FileRows]) -> list[Row
     try:
         with spark_errors():
             return frames.union(each, "").groupBy("given", "path").agg(*totals).collect()
+    except ConfigurationError:
+        raise
     except ConnectorError as error:
         found = _CAUSE.findall(str(error.__cause__))
         raise ConnectorError(

@@ -1,8 +1,9 @@
 """Pickling the author's functions for Spark's Python workers.
 
-Functions are pickled with cloudpickle. Names that they use from the program's own file, such as its structs, are
-pickled by reference, so a worker that cannot import that file runs it first, under the same module name. On a cluster
-the file has to be at the same path, or be given by `--py-files`; packages, eddy included, have to be installed there.
+Functions are pickled with cloudpickle, and structs that no module holds by `pickled_structs`. Names that they use from
+the program's own file, such as its structs, are pickled by reference, so a worker that cannot import that file runs it
+first, under the same module name. On a cluster the file has to be at the same path, or be given by `--py-files`;
+packages, eddy included, have to be installed there.
 """
 
 import importlib.util
@@ -14,6 +15,7 @@ from typing import Any
 
 from pyspark import cloudpickle
 
+from eddy.connectors.spark.pickled_structs import dumps
 from eddy.errors import ConfigurationError
 
 __all__ = ["Pickled"]
@@ -27,7 +29,7 @@ class Pickled:
         path = getattr(sys.modules[name], "__file__", None) if name else None
         self._program = (name, str(Path(path).resolve())) if name and path else None
         try:
-            self._data: bytes = cloudpickle.dumps(function)  # type: ignore[no-untyped-call]
+            self._data = dumps(function)
         except Exception as error:
             raise ConfigurationError(
                 f"spark: a function of the topology, or an object it uses, cannot be sent to Spark's workers: {error}. "

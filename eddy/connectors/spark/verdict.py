@@ -6,7 +6,43 @@ from typing import Literal
 
 from eddy.runtime.quiescence import Cut
 
-__all__ = ["Compared", "Example", "Repaired", "Verdict"]
+__all__ = ["Compared", "Example", "Repaired", "Since", "Verdict"]
+
+_MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """The time since a cut was recorded, if that is known, and the offsets since then, by topic: no more records.
+
+    `limit_s` is the longest time for which records may wait.
+    """
+
+    age_s: float | None
+    waiting: Mapping[str, int]
+    limit_s: float | None = None
+
+    @property
+    def stale(self) -> bool:
+        """Whether records wait for longer than they may."""
+        return bool(self.waiting) and self.limit_s is not None and (self.age_s is None or self.age_s > self.limit_s)
+
+    @property
+    def text(self) -> str:
+        """The age and the lag of the cut."""
+        age = "the cut" if self.age_s is None else f"the cut is {_duration(self.age_s)} old"
+        if not self.waiting:
+            return f"{age}: nothing has come since" if self.age_s is None else f"{age}; nothing has come since"
+        topics = ", ".join(f"{topic} {count:,}" for topic, count in self.waiting.items())
+        lag = f"up to {sum(self.waiting.values()):,} records have come since, and are not compared ({topics})"
+        return f"{age}{':' if self.age_s is None else ';'} {lag}"
+
+
+def _duration(seconds: float) -> str:
+    for unit_s, unit in ((_DAY_S, "days"), (_HOUR_S, "h"), (_MINUTE_S, "min")):
+        if seconds >= 2 * unit_s:
+            return f"{seconds / unit_s:.0f} {unit}"
+    return f"{max(seconds, 0):.0f} s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +86,7 @@ class Verdict:
 
     `undetermined`: parts that the input cannot decide; `notes`: parts that were not compared; both with reasons.
     `other_files` is not empty if the files given differ from those that the states were made from: they may then
-    explain differences. `tolerance` is that for floats.
+    explain differences. `tolerance` is that for floats. `since` is the time and the records since the cut.
     """
 
     application: str
@@ -63,6 +99,7 @@ class Verdict:
     repaired: Repaired | None = None
     other_files: list[str] = field(default_factory=list)
     tolerance: float = 0.0
+    since: Since | None = None
 
     @property
     def differs(self) -> bool:
@@ -74,7 +111,8 @@ class Verdict:
         """0 equal, 1 different, 2 could not tell or did not repair."""
         if self.differs:
             return 2 if self.other_files or (self.repaired and self.repaired.refused) else 1
-        return 2 if self.undetermined or any(part.moved for part in self.compared) else 0
+        stale = self.since is not None and self.since.stale
+        return 2 if self.undetermined or stale or any(part.moved for part in self.compared) else 0
 
     @property
     def word(self) -> str:
@@ -87,6 +125,10 @@ class Verdict:
         """A summary for people."""
         inputs = ", ".join(f"{topic} {'/'.join(map(str, ends))}" for topic, ends in self.cut.inputs.items())
         yield f"{self.application}: {self.word}, at the cut {inputs}"
+        if self.since is not None:
+            yield self.since.text
+            if self.since.stale and not self.differs:
+                yield "could not tell: records wait for a worker longer than --max-age allows. Start one: eddy run …"
         for part in self.compared:
             moved = f", {part.moved:,} moved on since the cut and not compared" if part.moved else ""
             differ = f"{part.differing:,} differ" if part.differing else "all equal"

@@ -21,34 +21,38 @@ from dataclasses import dataclass, field, replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from eddy.connectors.csv_rows import Empty
 from eddy.connectors.log import Log, TopicPartition
-from eddy.connectors.spark.arrival_order import check_commutes, folds_in_any_order, order_dependent, tainted
+from eddy.connectors.spark.arrival_order import (
+    Ordered,
+    check_commutes,
+    folds_in_any_order,
+    order_dependent,
+    ordered,
+    tainted,
+)
 from eddy.connectors.spark.changelog import changelog_rows
 from eddy.connectors.spark.clocks import Clocks
 from eddy.connectors.spark.comparison import Comparison, ExpectedTopic
 from eddy.connectors.spark.computation import Application, Computation, last_cut
 from eddy.connectors.spark.equivalence import RowFormat
-from eddy.connectors.spark.frames import Frames, names, spark_errors
+from eddy.connectors.spark.frames import Frames
 from eddy.connectors.spark.held_rows import HeldRows
 from eddy.connectors.spark.history import Files, described, noted, options, read_histories, unlike
 from eddy.connectors.spark.inputs import OpenLog
+from eddy.connectors.spark.mismatches import Mismatches
 from eddy.connectors.spark.readable import Readable, sink_forms
 from eddy.connectors.spark.repair import Repair
 from eddy.connectors.spark.session import ONE_TASK, TOLERANCE
-from eddy.connectors.spark.verdict import Repaired, Verdict
+from eddy.connectors.spark.verdict import Repaired, Since, Verdict
 from eddy.errors import ConfigurationError
-from eddy.runtime.quiescence import Cut
+from eddy.runtime.quiescence import Cut, last_dated_cut
 from eddy.topology.identity import check_identity, optional_states, states_of
 from eddy.topology.plan import Node, Sink
 from eddy.topology.topology import Topology
 
-__all__ = ["MISMATCHES", "Verify", "last_cut"]
+__all__ = ["Verify", "last_cut"]
 
-MISMATCHES = (
-    "part string, name string, key binary, expected binary, found binary, times_expected long, times_found long, "
-    "partition int"
-)
-"""The columns of the mismatches of a sink or a store, as bytes; `partition` is that of a misplaced record."""
 _POLL_S = 0.2
 
 
@@ -56,7 +60,9 @@ _POLL_S = 0.2
 class Verify:
     """One verification. `commutes` names folds of streams that give the same in any order; `repair` corrects tables.
 
-    `tolerance` is for floats downstream of folds whose order the input does not determine; 0 compares them exactly.
+    `empty` is the meaning of empty cells in CSV `files`. `tolerance` is for floats downstream of folds whose order the
+    input does not determine; 0 compares them exactly. `max_age_s` is the age of a cut from which on waiting records
+    are no verdict; `wall` returns the seconds since 1970.
     """
 
     topology: Topology
@@ -75,6 +81,9 @@ class Verify:
     program: str | None = None
     stage: Callable[[str], None] = lambda name: None
     files: Files = field(default_factory=dict)
+    empty: Empty = None
+    max_age_s: float | None = None
+    wall: Callable[[], float] = time.time
 
     def run(self) -> Verdict:
         """Verify. Raises: ConfigurationError; DataError; LoopLimitError; ConnectorError."""
@@ -82,11 +91,14 @@ class Verify:
         application = Application.of(self.topology, self.log)
         name = self.topology.name
         self._check(application)
+        mismatches = Mismatches(self.spark, self.mismatches) if self.mismatches else None
+        if mismatches:
+            mismatches.check()
         self.stage("cut")
-        cut = self.cut or self._cut(application)
+        cut, since = self._cut(application)
         frames = Frames(self.spark, self.program)
         try:
-            histories = read_histories(frames, name, application.sources, self.files)
+            histories = read_histories(frames, name, application.sources, self.files, self.empty)
             other = unlike(application.metadata.files, noted(histories))
             computation = Computation(
                 application,
@@ -104,13 +116,12 @@ class Verify:
             computation.run()
             verdict, differing = self._compared(computation, cut)
             notes = {f"files of {topic}": remark for topic, h in histories.items() if (remark := h.remark(topic))}
-            verdict = replace(verdict, notes={**verdict.notes, **notes}, other_files=list(other.values()))
+            verdict = replace(verdict, notes={**verdict.notes, **notes}, other_files=list(other.values()), since=since)
+            if mismatches:
+                self.stage("mismatches")
+                mismatches.replace(differing if verdict.differs else None)
             if not verdict.differs:
                 return verdict
-            if self.mismatches:
-                self.stage("mismatches")
-                with spark_errors():
-                    differing.select(*names(MISMATCHES)).write.mode("overwrite").parquet(self.mismatches)
             repaired = None
             if self.repair and other:
                 repaired = Repaired(refused=f"{'; '.join(other.values())}. Give those files")
@@ -144,17 +155,37 @@ class Verify:
                 f"without them the right results are unknown, and nothing was compared. Give them: {options(missing)}"
             )
 
-    def _cut(self, application: Application) -> Cut:
-        """The last cut; waits for the first one. Raises: ConfigurationError."""
+    def _cut(self, application: Application) -> tuple[Cut, Since]:
+        """The last cut, with what has come since; waits for the first one. Raises: ConfigurationError."""
+        if self.cut is not None:
+            return self.cut, self._since(self.cut, None)
         deadline = time.monotonic() + self.wait_s
-        while (cut := last_cut(self.log, application.internal.cuts)) is None:
+        while (found := last_dated_cut(self.log, application.internal.cuts)) is None:
             if time.monotonic() > deadline:
                 raise ConfigurationError(
                     f"verify of application '{self.topology.name}': there was no cut within {self.wait_s:g} s; a "
                     "worker has to run until it is quiescent once, or alone for a second. Start one: eddy run …"
                 )
             time.sleep(_POLL_S)
-        return cut
+        cut, time_ms = found
+        return cut, self._since(cut, self.wall() - time_ms / 1000)
+
+    def _since(self, cut: Cut, age_s: float | None) -> Since:
+        offsets = {TopicPartition(topic, p): at for topic, ends in cut.inputs.items() for p, at in enumerate(ends)}
+        waiting: dict[str, int] = {}
+        for partition, end in self.log.end_offsets(offsets).items():
+            if self._holds_records(partition, offsets[partition], end):
+                waiting[partition.topic] = waiting.get(partition.topic, 0) + end - offsets[partition]
+        return Since(age_s, waiting, self.max_age_s)
+
+    def _holds_records(self, partition: TopicPartition, start: int, end: int) -> bool:
+        """Whether a range has a record, or a transaction that is open; the ends of transactions have offsets, too."""
+        while start < end:
+            records = self.log.read(partition, start, end, 1)
+            if len(records) or records.next_offset == start:
+                return True
+            start = records.next_offset
+        return False
 
     def _clocks(self, application: Application, cut: Cut) -> Clocks:
         """The clocks of the cut. Raises: ConfigurationError if they are needed, and the cut does not have them."""
@@ -183,7 +214,7 @@ class Verify:
         parts = []
         topics = {sink.topic for sink in computation.results.sinks if within is None or sink in within}
         for part in [
-            *self._sinks(computation, topics, undetermined),
+            *self._sinks(computation, topics, undetermined, notes),
             *(self._stores(computation, notes) if self.stores else []),
         ]:
             if within is not None and not any(node in within for node in part.nodes):
@@ -200,7 +231,9 @@ class Verify:
         verdict = Verdict(self.topology.name, cut, compared, undetermined, notes, left_out, tolerance=self.tolerance)
         return verdict, comparison.differing
 
-    def _sinks(self, computation: Computation, within: set[str], undetermined: dict[str, str]) -> list[ExpectedTopic]:
+    def _sinks(
+        self, computation: Computation, within: set[str], undetermined: dict[str, str], notes: dict[str, str]
+    ) -> list[ExpectedTopic]:
         """An `ExpectedTopic` for each of these topics that sinks write to."""
         near = self._near()
         by_topic: dict[str, list[Sink]] = {}
@@ -213,12 +246,17 @@ class Verify:
             if len(kinds) > 1:
                 undetermined[f"sink '{topic}'"] = "a stream and a table write to it, so that it is neither"
                 continue
-            whole = computation.frames.union([computation.results.sinks[s].select("k", "v") for s in sinks], "")
+            whole = computation.frames.union([computation.results.sinks[s].select("k", "v", "s") for s in sinks], "")
             counts = computation.application.counts
+            order: Ordered = "no" if False in kinds or len(sinks) > 1 else ordered(sinks[0].inputs[0], counts)
+            if True in kinds and order == "no":
+                notes[f"sink '{topic}'"] = "the order of a key's records is not compared: it depends on their arrival"
             readable = Readable.of_sink(self.topology.plan, counts, sinks[0])
             form = RowFormat(*sink_forms(self.topology.plan, counts, sinks[0]), near=not near.isdisjoint(sinks))
             parts.append(
-                ExpectedTopic("sink", topic, topic, counts[topic], whole, kinds.pop(), readable, tuple(sinks), form)
+                ExpectedTopic(
+                    "sink", topic, topic, counts[topic], whole, kinds.pop(), readable, tuple(sinks), form, None, order
+                )
             )
         return parts
 

@@ -306,9 +306,9 @@ class Depths:
                     self._ranks.notes(root).setdefault(v, cell)
         for root, notes in self._ranks.noted().items():
             placed = [(v, ranks[v], new) for v in notes if (new := ranks[v].get(root)) is not None]
-            self._links.load((new[1], v) for v, _, new in placed if new[1] is not None)
+            self._links.load((new[1], v) for v, _, new in placed if v != root)
             for v, at, (depth, parent, _, supports) in placed:
-                at[root] = (depth, parent, None if parent is None else self._links.order(parent, v), supports)
+                at[root] = (depth, parent, None if v == root else self._links.order(parent, v), supports)
 
     def _load_around(self, nodes: Collection[Any]) -> None:
         """Load the parents and children of `nodes`, and all their cells."""

@@ -1,0 +1,144 @@
+"""CSV as RFC 4180 defines it: one parser for `eddy produce` and for the files of a history.
+
+A cell is None where nothing is between its commas, and text otherwise: `""` is the empty text. What None stands for is
+not in the file: pandas writes both a missing value and an empty text so. The reader of the file says it, or the file is
+refused.
+
+Lines end with LF, CRLF or CR; those within quotes are part of the text. Blank lines are no rows. A quote within a cell
+that does not begin with one is an error, since programs disagree about it, and so is a row with another number of cells
+than the first one.
+
+Source: RFC 4180 §2.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+from eddy.errors import DataError
+
+__all__ = ["Cell", "Empty", "check_width", "csv_line", "csv_rows", "meant"]
+
+Cell = str | None
+Empty = Literal["null", "text"] | None
+"""The meaning of a cell with nothing in it: no value, an empty text, or not stated."""
+
+_LONGEST = 16 << 20
+"""Characters of a row; above the limit of a log, so that the log's message names the record."""
+_CELL = re.compile(r'(?:"([^"]*(?:""[^"]*)*)"|([^",\r\n]*))(,|\r\n|\r|\n|\Z)')
+_OPEN = re.compile(r'"[^"]*(?:""[^"]*)*\Z')
+_SPECIAL = re.compile(r'[",\r\n]')
+
+
+def csv_rows(lines: Iterable[str]) -> Iterator[tuple[int, list[Cell]]]:
+    r"""The rows of a file, each with the number of its first line. `lines` together are the text, breaks included.
+
+    Raises: DataError naming the line.
+
+    >>> list(csv_rows(['a,"so ""it"" is"\n', '"one\n', 'two",\n', '"",x']))
+    [(1, ['a', 'so "it" is']), (2, ['one\ntwo', None]), (4, ['', 'x'])]
+    """
+    number, begin, opened, size, is_open = 0, 1, 1, 0, False
+    waiting: list[str] = []
+    for at, line in enumerate(lines):
+        piece = line.removeprefix("\ufeff") if at == 0 else line
+        quotes = piece.count('"')
+        if not waiting and not quotes and "\r" not in (body := piece.removesuffix("\n").removesuffix("\r")):
+            number += 1
+            if body:
+                yield number, [cell or None for cell in body.split(",")]
+            continue
+        if not waiting:
+            begin, size = number + 1, 0
+        is_open ^= bool(quotes % 2)
+        if is_open and not waiting:
+            opened = _check_open(piece, begin)
+        waiting.append(piece)
+        size += len(piece)
+        number += _breaks(piece)
+        if not is_open:
+            yield from _parsed("".join(waiting), begin)
+            waiting = []
+        elif size > _LONGEST:
+            break
+    if waiting:
+        raise DataError(
+            f"line {opened}: a quote is opened and not closed {'within 16 MiB' if size > _LONGEST else 'in the file'}; "
+            "RFC 4180 is needed. Write a quote within a value twice, and the value between quotes"
+        )
+
+
+def check_width(row: list[Cell], width: int) -> None:
+    """Check that a row has as many cells as the first one. Raises: DataError."""
+    if len(row) != width:
+        raise DataError(f"{len(row)} columns, where the first line has {width}; a value with a comma needs quotes")
+
+
+def meant(cell: Cell, empty: Empty, what: str) -> Cell:
+    """A cell's text, or None for no value. Raises: DataError for an empty cell whose meaning is not stated."""
+    if cell is not None or empty == "null":
+        return cell
+    if empty == "text":
+        return ""
+    raise DataError(
+        f'the {what} is empty, without quotes: CSV does not tell a missing {what} from an empty text, which is ""; one '
+        "of both has to be stated: --empty-is-null or --empty-is-text"
+    )
+
+
+def csv_line(cells: Iterable[Cell]) -> str:
+    r"""A row as a line that `csv_rows` reads.
+
+    >>> csv_line(["a", "", None, 'so "it" is'])
+    'a,"",,"so ""it"" is"\n'
+    """
+    return ",".join(map(_written, cells)) + "\n"
+
+
+def _written(cell: Cell) -> str:
+    if cell is None:
+        return ""
+    return '"' + cell.replace('"', '""') + '"' if not cell or _SPECIAL.search(cell) else cell
+
+
+def _parsed(text: str, number: int) -> Iterator[tuple[int, list[Cell]]]:
+    """The rows of a text in which all quotes are closed."""
+    row: list[Cell] = []
+    begin, at = number, 0
+    while at < len(text):
+        found = _CELL.match(text, at)
+        if found is None:
+            raise _stray(begin)
+        quoted, plain, end = found.groups()
+        row.append((plain or None) if quoted is None else quoted.replace('""', '"'))
+        at = found.end()
+        number += _breaks(found[0])
+        if end != ",":
+            if row != [None]:
+                yield begin, row
+            row, begin = [], number
+    if row:  # the text ends after a comma
+        yield begin, [*row, None]
+
+
+def _check_open(text: str, number: int) -> int:
+    """Check that a text ends within a quoted cell. Returns the line on which that begins. Raises: DataError."""
+    at = 0
+    while found := _CELL.match(text, at):
+        at = found.end()
+        number += _breaks(found[0])
+    if not _OPEN.match(text, at):
+        raise _stray(number)
+    return number
+
+
+def _stray(number: int) -> DataError:
+    return DataError(
+        f'line {number}: a quote in the middle of a value, or text after a closing quote; RFC 4180 is needed. Write "a '
+        '""b"" c" for a "b" c'
+    )
+
+
+def _breaks(text: str) -> int:
+    """The number of line breaks."""
+    return text.count("\n") + text.count("\r") - text.count("\r\n")

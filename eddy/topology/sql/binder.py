@@ -1,7 +1,7 @@
 """From the parser's expressions to typed ones: names are resolved, types checked, implicit casts inserted."""
 
 import decimal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from sqlglot import exp
@@ -35,6 +35,7 @@ from eddy.topology.sql.types import (
     common_type,
     parse_type,
 )
+from eddy.topology.sql.unread import without_meaning
 
 __all__ = ["Binder", "Subqueries", "assign", "cast", "coerce", "type_of"]
 
@@ -96,7 +97,7 @@ class Binder:
     def _and_or(self, node: exp.And | exp.Or) -> Expr:
         op = "and" if isinstance(node, exp.And) else "or"
         args: list[Expr] = []
-        for part in node.flatten():
+        for part in _operands(node):
             bound = self._boolean(part)
             args += bound.args if bound.op == op else [bound]
         return Expr(op, BOOLEAN, tuple(args))
@@ -107,17 +108,19 @@ class Binder:
     def _comparison(self, node: exp.Binary) -> Expr:
         if isinstance(node.expression, exp.Any | exp.All):
             raise self.text.unsupported(node.expression, "ANY and ALL", "write x IN (SELECT …)")
-        if isinstance(node.this, exp.Tuple):
-            return self._row_comparison(node)
-        left, right = self._alike([node.this, node.expression], COMPARISONS[type(node)])
-        return Expr("call", BOOLEAN, (left, right), comparison_call(COMPARISONS[type(node)], left.type))
+        return self._compared(COMPARISONS[type(node)], node, node.this, node.expression)
 
-    def _row_comparison(self, node: exp.Binary) -> Expr:
-        ours, theirs = node.this.expressions, getattr(node.expression, "expressions", [])
-        if not isinstance(node, exp.EQ) or len(ours) != len(theirs):
+    def _compared(self, sign: str, node: exp.Expr, ours: exp.Expr, theirs: exp.Expr) -> Expr:
+        if isinstance(ours, exp.Tuple):
+            return self._rows_compared(sign, node, ours, theirs)
+        left, right = self._alike([ours, theirs], sign)
+        return Expr("call", BOOLEAN, (left, right), comparison_call(sign, left.type))
+
+    def _rows_compared(self, sign: str, node: exp.Expr, ours: exp.Tuple, theirs: exp.Expr) -> Expr:
+        if sign != "=" or not isinstance(theirs, exp.Tuple) or len(ours.expressions) != len(theirs.expressions):
             raise self.text.unsupported(node, "this comparison of rows", "(a, b) = (c, d), of equal length, is needed")
-        pairs = [self._alike([one, other], "=") for one, other in zip(ours, theirs, strict=True)]
-        return Expr("and", BOOLEAN, tuple(Expr("call", BOOLEAN, p, comparison_call("=", p[0].type)) for p in pairs))
+        parts = zip(ours.expressions, theirs.expressions, strict=True)
+        return Expr("and", BOOLEAN, tuple(self._compared("=", node, one, other) for one, other in parts))
 
     def _alike(self, nodes: Sequence[exp.Expr], what: str) -> tuple[Expr, ...]:
         """The expressions, cast to their common type."""
@@ -165,8 +168,8 @@ class Binder:
         elif node.args.get("unnest") or node.args.get("field"):
             raise self.text.unsupported(node, "this form of IN", "IN (…, …) or IN (SELECT …) is needed")
         elif isinstance(node.this, exp.Tuple):
-            equals = [exp.EQ(this=node.this.copy(), expression=choice.copy()) for choice in node.expressions]
-            found = Expr("or", BOOLEAN, tuple(self._row_comparison(equal) for equal in equals))
+            equals = tuple(self._rows_compared("=", node, node.this, choice) for choice in node.expressions)
+            found = Expr("or", BOOLEAN, equals)
         else:
             value, *choices = self._alike([node.this, *node.expressions], "IN")
             call = comparison_call("=", value.type)
@@ -180,6 +183,7 @@ class Binder:
 
     def _arithmetic(self, node: exp.Binary) -> Expr:
         sign = ARITHMETIC[type(node)]
+        without_meaning(node, "typed")  # whole numbers divide to whole ones
         return self._calculation(sign, node, [node.this, node.expression])
 
     def _negation(self, node: exp.Neg) -> Expr:
@@ -201,6 +205,7 @@ class Binder:
         return Expr("call", Type(type.kind), args, arithmetic_call(sign, type), self.where(node))
 
     def _concatenation(self, node: exp.DPipe) -> Expr:
+        without_meaning(node, "safe")
         args = [self.bind(node.this), self.bind(node.expression)]
         if not any(arg.type in (TEXT, UNKNOWN) for arg in args):
             raise self.text.error(node, f"|| of {args[0].type} and {args[1].type}; a text is needed. Cast: x::text")
@@ -209,6 +214,7 @@ class Binder:
 
     def _concat(self, node: exp.Concat) -> Expr:
         """concat(…): nulls count as empty."""
+        without_meaning(node, "safe", "coalesce")
         args = [cast(self.text, part, self.bind(part), TEXT) for part in node.expressions]
         empty = literal("", TEXT)
         parts = tuple(Expr("coalesce", TEXT, (arg, empty)) for arg in args)
@@ -225,8 +231,7 @@ class Binder:
         whens: list[Expr] = []
         values = [arm.args["true"] for arm in node.args["ifs"]]
         for arm in node.args["ifs"]:
-            condition = arm.this if subject is None else exp.EQ(this=subject, expression=arm.this)
-            whens.append(self._comparison(condition) if subject is not None else self._boolean(condition))
+            whens.append(self._boolean(arm.this) if subject is None else self._compared("=", arm, subject, arm.this))
         default = node.args.get("default") or exp.Null()
         *results, otherwise = self._alike([*values, default], "CASE")
         pairs = [part for pair in zip(whens, results, strict=True) for part in pair]
@@ -243,6 +248,7 @@ class Binder:
 
     def _extreme(self, node: exp.Greatest | exp.Least) -> Expr:
         """greatest and least: nulls do not count."""
+        without_meaning(node, "ignore_nulls")
         what = "greatest" if isinstance(node, exp.Greatest) else "least"
         args = self._alike([node.this, *node.expressions], what)
         return Expr("call", args[0].type, args, _EXTREMES[what])
@@ -253,6 +259,7 @@ class Binder:
         if type(call) not in AGGREGATES:
             raise self.text.unsupported(node, f"the aggregate {name_of(call)}", f"one of {sorted(AGGREGATES.values())}")
         name = AGGREGATES[type(call)]
+        without_meaning(call, "big_int")
         if not self._aggregates:
             raise self.text.error(node, f"{name}() in {self._place}; aggregates go into SELECT and HAVING")
         inner = Binder(self.scope, f"{name}()", self._subqueries)
@@ -303,6 +310,17 @@ class Binder:
 
     def _refused(self, node: exp.Expr) -> Expr:
         raise self.text.unsupported(node, _REFUSED[type(node)][0], _REFUSED[type(node)][1])
+
+
+def _operands(node: exp.Expr) -> Iterator[exp.Expr]:
+    """The operands of a chain of ANDs, or of ORs, in order."""
+    todo = [node]
+    while todo:
+        part = todo.pop()
+        if type(part) is type(node):
+            todo += [part.args["expression"], part.this]
+        else:
+            yield part
 
 
 def _number(text: str, where: str) -> Expr:
@@ -368,7 +386,7 @@ def assign(text: StatementText, node: exp.Expr | int, expr: Expr, target: Type, 
 
 def type_of(text: StatementText, node: exp.DataType, around: exp.Expr) -> Type:
     """The type with a name in the text. Raises: TopologyError."""
-    found = parse_type(node.sql(dialect="postgres"))
+    found = parse_type(_type_name(node))
     if found is None:
         raise text.unsupported(
             around,
@@ -376,6 +394,15 @@ def type_of(text: StatementText, node: exp.DataType, around: exp.Expr) -> Type:
             f"{TYPE_NAMES} is needed",
         )
     return found
+
+
+def _type_name(node: exp.Expr) -> str:
+    """The name of a type with its numbers, read from its parts; empty if it has others."""
+    numbers = [part.this for part in node.expressions if isinstance(part, exp.DataTypeParam)]
+    if not isinstance(node, exp.DataType) or len(numbers) != len(node.expressions):
+        return ""
+    name = exp.DataType(this=node.this).sql(dialect="postgres")
+    return f"{name}({', '.join(number.name for number in numbers)})" if numbers else name
 
 
 def _greatest(*values: Any) -> Any:

@@ -19,8 +19,10 @@ from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from eddy.errors import TopologyError
 from eddy.topology.sql.algebra import Bound, Column
+from eddy.topology.sql.scope import folded
 from eddy.topology.sql.statement_text import StatementText
 from eddy.topology.sql.types import TYPE_NAMES, parse_type
+from eddy.topology.sql.unread import without_meaning
 
 __all__ = ["Definition", "Mutual", "created_query", "mutual_of", "parse", "split"]
 
@@ -106,9 +108,10 @@ def mutual_of(found: exp.With) -> Mutual | None:
     heading = found.meta.get(_DECLARED)
     if heading is None:
         return None
-    queries = [cte.this for cte in found.expressions]
+    without_meaning(found, "recursive")
     definitions = [
-        Definition(b.name, b.columns, query, b.offset) for b, query in zip(heading.bindings, queries, strict=True)
+        Definition(folded(cte.args["alias"].this), b.columns, cte.this, b.offset)
+        for b, cte in zip(heading.bindings, found.expressions, strict=True)
     ]
     assert found.parent is not None
     return Mutual(definitions, heading.bound, found.parent)

@@ -18,17 +18,9 @@ from eddy.topology.sql.spelling import AGGREGATES, name_of
 from eddy.topology.sql.statement_text import StatementText
 from eddy.topology.sql.subqueries import Applied, Correlation, bind_subquery
 from eddy.topology.sql.types import TEXT, UNKNOWN, Type, common_type
+from eddy.topology.sql.unread import without_meaning
 
 __all__ = ["QueryBinder", "position_of"]
-
-_SELECT_PARTS = {"expressions", "from_", "joins", "where", "group", "having", "distinct", "with_", "kind"}
-_SET_PARTS = {"this", "expression", "distinct", "with_"}
-_PARTS: dict[type, set[str]] = {
-    exp.Select: _SELECT_PARTS,
-    exp.Values: {"expressions", "alias"},
-    exp.SetOperation: _SET_PARTS,
-}
-_ORDER_PARTS = ("order", "limit", "offset")
 
 
 class QueryBinder(Queries):
@@ -39,21 +31,15 @@ class QueryBinder(Queries):
 
     def __init__(self, text: StatementText, name: str) -> None:
         self.text, self.name = text, name
-        self.used: list[tuple[Node, exp.Expr]] = []
         self.definitions: list[str] = []
         self._blocks: set[str] = set()
-
-    def use(self, table: Node, node: exp.Expr) -> None:
-        """Record a reference to a table: recursions restrict these."""
-        self.used.append((table, node))
 
     def query(self, node: exp.Expr, path: str, environment: QueryContext, order: Sequence[exp.Expr] = ()) -> Node:
         """The rows of a query. `path` begins the names of its stateful steps.
 
         The expressions of `order` are appended as columns to those of a SELECT.
         """
-        self._check_parts(node)
-        environment = self._with(node, path, environment)
+        environment = self.with_clause(node, path, environment)
         if isinstance(node, exp.Select):
             return self.select(node, path, environment, order)
         if isinstance(node, exp.SetOperation):
@@ -86,24 +72,7 @@ class QueryBinder(Queries):
         )
         return Project(columns=columns, name=node.name, input=node, exprs=exprs)
 
-    def _check_parts(self, node: exp.Expr) -> None:
-        for part in _ORDER_PARTS:
-            if node.args.get(part):
-                raise self.text.unsupported(
-                    node.args[part],
-                    f"{'ORDER BY' if part == 'order' else part.upper()} here",
-                    "rows of a view and of an inner query have no order. Order the one-off query as a whole",
-                )
-        known = next((parts for type, parts in _PARTS.items() if isinstance(node, type)), None)
-        if known is None:
-            return
-        for part, value in node.args.items():
-            if value and part not in known and isinstance(value, exp.Expr | list):
-                at = value if isinstance(value, exp.Expr) else value[0]
-                name = {"windows": "WINDOW", "locks": "FOR UPDATE"}.get(part, part.upper())
-                raise self.text.unsupported(at if isinstance(at, exp.Expr) else node, name)
-
-    def _with(self, node: exp.Expr, path: str, environment: QueryContext) -> QueryContext:
+    def with_clause(self, node: exp.Expr, path: str, environment: QueryContext) -> QueryContext:
         """The context in which the body of a query is bound: its common table expressions are tables."""
         found = node.args.get("with_")
         if found is None:
@@ -138,6 +107,7 @@ class QueryBinder(Queries):
     def common_table(self, cte: exp.CTE, path: str, environment: QueryContext) -> QueryContext:
         """The context with one more common table expression."""
         name = folded(cte.args["alias"].this)
+        without_meaning(cte, "materialized")
         inner = QueryContext(environment.tables)
         body = self.resolved(self.query(cte.this, f"{path}-{name}", inner))
         return environment.with_tables({name: self.shared(cte, name, body)})
@@ -278,9 +248,6 @@ class _Select:
         exprs: list[Expr] = []
         for part in self._node.expressions:
             if isinstance(part, exp.Star) or (isinstance(part, exp.Column) and isinstance(part.this, exp.Star)):
-                star = part if isinstance(part, exp.Star) else part.this
-                if any(star.args.values()):
-                    raise self._text.unsupported(part, "* with EXCEPT, REPLACE or RENAME", "name the columns")
                 table = part.args.get("table")
                 seen = self._scope.star(part, folded(table) if table is not None else None)
                 names += [found.name for found in seen]

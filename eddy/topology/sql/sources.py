@@ -1,11 +1,23 @@
 """FROM: tables, queries, functions and joins, bound to one node over all of their columns."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 from sqlglot import exp
 
-from eddy.topology.sql.algebra import Column, Node, Outer, Product, Project, Rows, Series, Union, all_columns
+from eddy.topology.sql.algebra import (
+    Column,
+    Node,
+    Outer,
+    Product,
+    Project,
+    Rows,
+    Series,
+    Union,
+    Variable,
+    all_columns,
+)
 from eddy.topology.sql.binder import Binder, coerce
 from eddy.topology.sql.expressions import TRUE, Expr, conjuncts, literal, shifted
 from eddy.topology.sql.functions import comparison_call
@@ -13,6 +25,7 @@ from eddy.topology.sql.queries import Queries
 from eddy.topology.sql.scope import ColumnScope, QueryContext, Seen, folded, refuse_outer, scope_of
 from eddy.topology.sql.statement_text import StatementText
 from eddy.topology.sql.types import BOOLEAN, INTEGER, UNKNOWN, common_type
+from eddy.topology.sql.unread import has, without_meaning
 
 __all__ = ["ONE_ROW", "Source", "from_clause", "renamed", "values"]
 
@@ -20,8 +33,13 @@ ONE_ROW = Rows(columns=(), rows=((),))
 """The input of a query without FROM: one row without columns."""
 
 Source = tuple[Node, ColumnScope]
+_JOINS = {
+    ("", ""),
+    ("INNER", ""),
+    ("CROSS", ""),
+    *((kind, side) for kind in ("", "OUTER") for side in ("LEFT", "RIGHT", "FULL")),
+}
 _SIDES: dict[str, Literal["left", "right", "both"]] = {"LEFT": "left", "RIGHT": "right", "FULL": "both"}
-_TABLE_PARTS = {"this", "alias", "joins", "only"}
 
 
 def from_clause(queries: Queries, select: exp.Select, path: str, environment: QueryContext) -> Source:
@@ -49,7 +67,7 @@ def _joined(
 
 def _is_comma(text: StatementText, join: exp.Join) -> bool:
     """Whether a table follows a comma. Raises: TopologyError for JOIN without a condition, which parses alike."""
-    if any(join.args.get(name) for name in ("on", "using", "side", "kind", "method")):
+    if has(join, "on", "using", "side", "kind", "method"):
         return False
     if text.before(join.this).upper().endswith("JOIN"):
         raise text.error(join, "JOIN without a condition; one is needed: ON … or USING (…), or CROSS JOIN")
@@ -94,19 +112,18 @@ def _product(left: Node, right: Node, conditions: tuple[Expr, ...] = ()) -> Prod
 
 def _join(queries: Queries, left: Source, right: Source, join: exp.Join, path: str) -> Source:
     text, width = queries.text, len(left[0].columns)
-    for name in ("method", "global", "hint", "match_condition"):
-        if join.args.get(name):
-            raise text.unsupported(join, f"{join.args[name]} JOIN", "name the columns: JOIN … USING (…)")
+    if join.args.get("method"):
+        raise text.unsupported(join, f"{join.args['method']} JOIN", "name the columns: JOIN … USING (…)")
     kind, side = join.args.get("kind") or "", join.args.get("side") or ""
-    if kind not in {"", "INNER", "OUTER", "CROSS"} or side not in {"", *_SIDES}:
+    if (kind, side) not in _JOINS:
         raise text.unsupported(join, f"{side} {kind} JOIN".strip())
-    if kind != "CROSS" and not join.args.get("on") and not join.args.get("using"):
-        raise text.error(join, f"{side} JOIN without a condition; one is needed: ON … or USING (…)".strip())
     scope = _beside(left[1], right[1], width, join)
     conditions: list[Expr] = []
-    if join.args.get("using"):
+    if kind != "CROSS" and join.args.get("using"):
         scope, conditions = _using(left[1], right[1], scope, join, width, side)
-    elif join.args.get("on"):
+    elif kind != "CROSS":
+        if not join.args.get("on"):
+            raise text.error(join, f"{side} JOIN without a condition; one is needed: ON … or USING (…)".strip())
         bound = Binder(scope, "JOIN … ON").condition(join.args["on"])
         refuse_outer(text, bound)
         conditions = [part for part in conjuncts(bound) if part != TRUE]
@@ -177,10 +194,10 @@ def _item(queries: Queries, node: exp.Expr, path: str, environment: QueryContext
 
 def _table(queries: Queries, node: exp.Table, path: str, environment: QueryContext) -> Source:
     text = queries.text
-    extra = [name for name, value in node.args.items() if value and name not in _TABLE_PARTS]
-    if extra or not isinstance(node.this, exp.Identifier):
-        what = {"db": "a schema", "sample": "TABLESAMPLE"}.get(extra[0], extra[0].upper()) if extra else node.this.sql()
-        raise text.unsupported(node, f"{what} of a table in FROM")
+    if node.args.get("db") or not isinstance(node.this, exp.Identifier):
+        what = "a schema of a table" if node.args.get("db") else node.this.sql()
+        raise text.unsupported(node, f"{what} in FROM")
+    without_meaning(node, "only")
     name = folded(node.this)
     found = environment.tables.get(name)
     if found is None and not node.this.args.get("quoted"):
@@ -190,7 +207,8 @@ def _table(queries: Queries, node: exp.Table, path: str, environment: QueryConte
         raise text.error(
             node, f"no table '{name}'; one of {sorted(environment.tables)} is needed. Give it: tables={{'{name}': …}}"
         )
-    queries.use(found, node)
+    if isinstance(found, Variable):
+        found = replace(found, where=text.where(node))
     return _aliased(queries, node, found, _alias(node) or name, environment, f"{path}-{_alias(node) or name}")
 
 

@@ -12,6 +12,7 @@ from eddy.topology.sql.query_binder import QueryBinder, position_of
 from eddy.topology.sql.recursive import mutually_recursive
 from eddy.topology.sql.scope import QueryContext
 from eddy.topology.sql.statement_text import StatementText
+from eddy.topology.sql.unread import Unread
 
 __all__ = ["Ordering", "Statement", "bind_statement"]
 
@@ -61,6 +62,8 @@ def _bound(text: StatementText, tables: Mapping[str, Sequence[Column]], path: st
     )
     found = parse(text)
     body = found.body if isinstance(found, Mutual) else found
+    queries_of_block = [definition.query for definition in found.definitions] if isinstance(found, Mutual) else []
+    unread = Unread(text, [*queries_of_block, body])
     order, limit = _taken(text, body) if ordered else ([], Ordering())
     if isinstance(found, Mutual):
         environment = mutually_recursive(queries, found, path, environment)
@@ -77,6 +80,7 @@ def _bound(text: StatementText, tables: Mapping[str, Sequence[Column]], path: st
         (index, bool(part.args.get("desc")), bool(part.args.get("nulls_first")))
         for index, part in zip(indexes, order, strict=True)
     ]
+    unread.refuse()
     return Statement(Planner().plan(node), visible, replace(limit, keys=keys))
 
 

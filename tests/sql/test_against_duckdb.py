@@ -80,6 +80,14 @@ RECURSIVE = [
     "JOIN e ON r.dst = e.src), s AS (SELECT dst + 10 AS n FROM r) SELECT * FROM s",
     "WITH RECURSIVE r(n) AS (SELECT 0 UNION ALL (SELECT n + 1 FROM r WHERE n < 3 UNION ALL SELECT n + 2 FROM r WHERE "
     "n < 0)) SELECT * FROM r",
+    "WITH RECURSIVE r(n, d) AS (SELECT 1, 0 UNION ALL SELECT coalesce(dst, 9), d + 1 FROM r LEFT JOIN e ON src < n "
+    "WHERE d < 3) SELECT * FROM r",
+    "WITH RECURSIVE r(n, d) AS (SELECT 1, 0 UNION ALL SELECT m, d + 1 FROM (WITH RECURSIVE s(m, d, k) AS (SELECT n, d, "
+    "0 FROM r UNION ALL SELECT dst, d, k + 1 FROM s JOIN e ON m = src WHERE k < 2) SELECT m, d FROM s) q WHERE d < 2) "
+    "SELECT * FROM r",
+    "WITH RECURSIVE r(n) AS (SELECT 1 UNION (WITH s AS (SELECT max(n) FROM r) SELECT dst FROM e JOIN r ON n = src)) "
+    "SELECT * FROM r",
+    "WITH RECURSIVE r(n) AS (SELECT 1 UNION (WITH r AS (SELECT dst AS n FROM e) SELECT n + 1 FROM r)) SELECT * FROM r",
 ]
 
 

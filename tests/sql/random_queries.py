@@ -90,12 +90,14 @@ class _Writer:
 
     def recursive(self, there: Relations) -> str:
         """WITH RECURSIVE, with one or two recursive tables, and a query over them."""
-        made = []
+        made, names = [], []
         for _ in range(self._dice.choice([1, 1, 2])):
             name = self._name(there)
             made.append(f"{name}(x, y) AS ({self._loop(there, name)})")
             there = {**there, name: ["x", "y"]}
-        body = self.query(there, 1)
+            names.append(name)
+        whole = " UNION ALL ".join(f"SELECT x, y FROM {name}" for name in names)
+        body = whole if self._one_in(2) else self.query(there, 1)
         return f"WITH RECURSIVE {', '.join(made)} {f'({body})' if body.startswith('WITH') else body}"
 
     def _loop(self, there: Relations, name: str) -> str:
@@ -111,7 +113,7 @@ class _Writer:
         seed = self._dice.choice(["SELECT 0, 0", "VALUES (0, 0), (1, 1)", "SELECT a, 0 FROM e", "SELECT a, 1 FROM u"])
         table, columns = self._dice.choice([("e", ["a", "b"]), ("u", ["a", "c"]), ("t", ["a", "b"])])
         ours, theirs = [f"{alias}.x", f"{alias}.y"], [f"{edges}.{column}" for column in columns]
-        bound = f"{alias}.y < {self._dice.randrange(1, 4)}"
+        bound = f"{alias}.y < {self._dice.randrange(2, 5)}"
         kind = self._dice.randrange(8)
         source, values = f"{name} {alias}", ours
         if kind in {0, 1, 2}:
@@ -141,7 +143,7 @@ class _Writer:
         if kind == 2:
             return f"(WITH {inner}(x, y) AS ({step}) SELECT y - 1, y FROM {inner} WHERE x IS NOT NULL)"
         if kind == 3:
-            rest = self._dice.choice(["max(x), max(y)", "count(*)::integer, min(y)", "min(x), max(y)"])
+            rest = self._dice.choice(["max(x), min(y)", "count(*)::integer, min(y)", "min(x), max(y)"])
             return f"(WITH {inner}(x, y) AS ({step}) SELECT {rest} FROM {inner} HAVING max(y) IS NOT NULL)"
         if kind == 4:
             return f"SELECT v.x, q.y FROM ({step}) q(x, y), (VALUES (1), (2)) v(x)"
@@ -209,6 +211,9 @@ class _Writer:
             return f"(VALUES (1, 2), (0, NULL), (2, 2)) {alias}(x, y)", [f"{alias}.x", f"{alias}.y"]
         if kind == 4:
             return f"generate_series(0, {self._dice.randrange(3)}) {alias}(k)", [f"{alias}.k"]
+        if kind == 5:
+            least = self._dice.choice(["min(b)", "max(b)", "count(DISTINCT b)"])
+            return f"(SELECT a, {least} FROM e GROUP BY a) {alias}(x, y)", [f"{alias}.x", f"{alias}.y"]
         own = [name for name in there if name not in COLUMNS]
         name = self._dice.choice(own) if own and self._one_in(2) else self._dice.choice(list(there))
         return f"{name} {alias}", [f"{alias}.{column}" for column in there[name]]

@@ -22,7 +22,7 @@ from eddy.topology.sql.algebra import Bound, Column
 from eddy.topology.sql.scope import folded
 from eddy.topology.sql.statement_text import StatementText
 from eddy.topology.sql.types import TYPE_NAMES, parse_type
-from eddy.topology.sql.unread import without_meaning
+from eddy.topology.sql.unread import parts_of, without_meaning
 
 __all__ = ["Definition", "Mutual", "created_query", "mutual_of", "parse", "split"]
 
@@ -110,8 +110,8 @@ def mutual_of(found: exp.With) -> Mutual | None:
         return None
     without_meaning(found, "recursive")
     definitions = [
-        Definition(folded(cte.args["alias"].this), b.columns, cte.this, b.offset)
-        for b, cte in zip(heading.bindings, found.expressions, strict=True)
+        Definition(folded(cte.args["alias"].args["this"]), b.columns, cte.args["this"], b.offset)
+        for b, cte in zip(heading.bindings, parts_of(found), strict=True)
     ]
     assert found.parent is not None
     return Mutual(definitions, heading.bound, found.parent)
@@ -164,7 +164,7 @@ class _Source:
         if len(found) != 1:
             raise text.error(start, f"{len(found)} statements; one is needed. Take out the semicolon")
         for inner in found[0].find_all(exp.With):
-            heading = self._inner.get(inner.expressions[0].args["alias"].this.meta.get("start"))
+            heading = self._inner.get(parts_of(inner)[0].args["alias"].args["this"].meta.get("start"))
             if heading is not None:
                 inner.meta[_DECLARED] = heading
         return found[0]

@@ -28,7 +28,7 @@ from eddy.topology.sql.parsing import Definition, Mutual
 from eddy.topology.sql.queries import Queries
 from eddy.topology.sql.scope import QueryContext, folded
 from eddy.topology.sql.sources import renamed
-from eddy.topology.sql.unread import without_meaning
+from eddy.topology.sql.unread import parts_of, unnested, without_meaning
 
 __all__ = ["mutually_recursive", "with_recursive"]
 
@@ -84,16 +84,16 @@ def _definition(queries: Queries, definition: Definition, path: str, environment
 
 def with_recursive(queries: Queries, found: exp.With, path: str, environment: QueryContext) -> QueryContext:
     """The context after WITH RECURSIVE, some of whose queries name themselves."""
-    names = [folded(cte.args["alias"].this) for cte in found.expressions]
-    for index, cte in enumerate(found.expressions):
+    names = [folded(cte.args["alias"].args["this"]) for cte in parts_of(found)]
+    for index, cte in enumerate(parts_of(found)):
         own, later = names[index], set(names[index + 1 :])
-        for table in _named(cte.this, later):
+        for table in _named(cte.args["this"], later):
             raise queries.text.unsupported(
                 table,
-                f"'{folded(table.this)}' before it is defined",
+                f"'{folded(table.args['this'])}' before it is defined",
                 "write WITH MUTUALLY RECURSIVE, which declares columns and types, for queries that name one another",
             )
-        recursive = list(_named(cte.this, {own}))
+        recursive = list(_named(cte.args["this"], {own}))
         environment = (
             _loop(queries, cte, own, path, environment) if recursive else queries.common_table(cte, path, environment)
         )
@@ -104,30 +104,30 @@ def _named(node: exp.Expr, names: set[str]) -> Iterator[exp.Table]:
     return (
         table
         for table in node.find_all(exp.Table)
-        if isinstance(table.this, exp.Identifier) and folded(table.this) in names
+        if isinstance(table.args["this"], exp.Identifier) and folded(table.args["this"]) in names
     )
 
 
 def _loop(queries: Queries, cte: exp.CTE, name: str, path: str, environment: QueryContext) -> QueryContext:
-    text, union = queries.text, cte.this.unnest()
+    text, union = queries.text, unnested(cte.args["this"])
     if not isinstance(union, exp.Union):
-        at = next(_named(cte.this, {name}))
+        at = next(_named(cte.args["this"], {name}))
         raise text.unsupported(at, f"'{name}' inside of itself", f"{name} AS (seed UNION [ALL] step) is needed")
-    for table in _named(union.this, {name}):
+    for table in _named(union.args["this"], {name}):
         raise text.error(table, f"'{name}' in its own seed; only the query after UNION can name it. Put it there")
     without_meaning(cte, "materialized")
     inner = queries.with_clause(union, f"{path}-{name}", QueryContext(environment.tables))
-    seed = queries.resolved(queries.query(union.this, f"{path}-{name}-seed", inner))
-    names = [folded(found) for found in cte.args["alias"].columns]
+    seed = queries.resolved(queries.query(union.args["this"], f"{path}-{name}-seed", inner))
+    names = [folded(found) for found in cte.args["alias"].args.get("columns") or ()]
     if len(names) > len(seed.columns):
         raise text.error(
             cte, f"'{name}' names {len(names)} columns, and its seed has {len(seed.columns)}; they have to agree"
         )
     seed = renamed(seed, names)
     variable = Variable(columns=seed.columns, name=f"{path}-{name}", binding=name, of=cte)
-    step = queries.query(union.expression, f"{path}-{name}-step", inner.with_tables({name: variable}))
+    step = queries.query(union.args["expression"], f"{path}-{name}-step", inner.with_tables({name: variable}))
     recursive = linear_references(step, cte, _refusal(queries, name))
-    step = _fitted(queries, union.expression, step, seed.columns, name)
+    step = _fitted(queries, union.args["expression"], step, seed.columns, name)
     distinct = bool(union.args.get("distinct"))
     if not recursive:
         return environment.with_tables({name: _union(seed, step, f"{path}-{name}", distinct)})
@@ -138,7 +138,7 @@ def _loop(queries: Queries, cte: exp.CTE, name: str, path: str, environment: Que
         seed=seed,
         step=step,
         distinct=distinct,
-        where=text.where(union.expression),
+        where=text.where(union.args["expression"]),
     )
     return environment.with_tables({name: Shared(columns=loop.columns, name=loop.name, input=loop)})
 

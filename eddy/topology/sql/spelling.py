@@ -3,7 +3,7 @@
 from sqlglot import exp
 from sqlglot.dialects import Postgres
 
-from eddy.topology.sql.unread import peek, without_meaning
+from eddy.topology.sql.unread import parts_of, peek, text_of, without_meaning
 
 __all__ = ["AGGREGATES", "ARITHMETIC", "COMPARISONS", "arguments_of", "name_of"]
 
@@ -54,7 +54,7 @@ _TRIMS = {"LEADING": "ltrim", "TRAILING": "rtrim"}
 def name_of(node: exp.Expr) -> str:
     """SQL's name of the function of a node."""
     if isinstance(node, exp.Anonymous):
-        return node.name.lower()
+        return text_of(node).lower()
     if isinstance(node, exp.Trim):
         return _TRIMS.get(node.args.get("position") or "", "trim")
     if isinstance(node, exp.Pad):
@@ -69,13 +69,13 @@ def name_of(node: exp.Expr) -> str:
 def arguments_of(node: exp.Expr) -> list[exp.Expr] | None:
     """The arguments in SQL's order; None if the node is no function."""
     if isinstance(node, exp.Anonymous):
-        return list(node.expressions)
+        return list(parts_of(node))
     if type(node) not in _FUNCTIONS:
         return None
     _, names = _FUNCTIONS[type(node)]
     if isinstance(node, exp.Initcap) and peek(peek(node, "expression"), "this") == _DELIMITERS:
         without_meaning(node, "expression")
-        without_meaning(node.expression, "this", "is_string")
+        without_meaning(node.args["expression"], "this", "is_string")
     found = [node.args.get(name) for name in names]
     while found and found[-1] is None:
         found.pop()

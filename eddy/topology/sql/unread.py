@@ -14,7 +14,7 @@ from sqlglot.errors import ErrorLevel, SqlglotError
 from eddy.errors import TopologyError
 from eddy.topology.sql.statement_text import StatementText
 
-__all__ = ["Unread", "has", "peek", "without_meaning"]
+__all__ = ["Unread", "has", "parts_of", "peek", "text_of", "unnested", "whole_number", "without_meaning"]
 
 _LONGEST = 60
 _WORDS = {"key_expressions": "USING KEY", "by_name": "BY NAME", "with_": "WITH", "from_": "FROM", "windows": "WINDOW"}
@@ -76,6 +76,31 @@ def without_meaning(node: exp.Expr, *names: str) -> None:
     """Note arguments that change no answer as read: flags that the parser sets by itself, and hints of the author's."""
     for name in names:
         node.args.get(name)
+
+
+def parts_of(node: exp.Expr) -> list[Any]:
+    """The expressions of a node. The parser's own attributes may be compiled code, which passes over the notes."""
+    return node.args.get("expressions") or []
+
+
+def text_of(node: exp.Expr) -> str:
+    """The text of a name or of a literal."""
+    found = node.args.get("this")
+    return text_of(found) if isinstance(found, exp.Expr) else str(found or "")
+
+
+def unnested(node: exp.Expr) -> Any:
+    """A query without the parentheses around it."""
+    while isinstance(node, exp.Subquery | exp.Paren):
+        node = node.args["this"]
+    return node
+
+
+def whole_number(node: exp.Expr | None) -> int | None:
+    """The value of a literal of a whole number; None of anything else."""
+    if not isinstance(node, exp.Literal) or node.args.get("is_string") or not text_of(node).isdecimal():
+        return None
+    return int(text_of(node))
 
 
 def has(node: exp.Expr, *names: str) -> bool:

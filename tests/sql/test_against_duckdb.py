@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from eddy import query
 from tests.seeds import share
-from tests.sql import duck, queries
+from tests.sql import duck, queries, random_queries
 
 TABLES: Any = {
     "t": (queries.COLUMNS["t"], [(1, 2, "ab"), (1, None, None), (None, 0, ""), (2, 2, "Abc"), (2, 2, "Abc")]),
@@ -101,3 +101,21 @@ def test_with_recursive_answers_as_duckdb_does(text: str, rows: list[tuple[int, 
     except Exception as error:
         pytest.skip(f"DuckDB: {error}")
     assert duck.bag(query(text, tables).rows) == expected
+
+
+def test_equal_rows_are_added_up_before_they_meet_in_a_join() -> None:
+    """Outer joins and EXISTS make many deltas of each row, and pairs of them took gigabytes."""
+    text = """
+    WITH one(x, y) AS (
+        SELECT coalesce(f.a, v.x), (SELECT max(w.c) FROM u w WHERE w.a = f.b)
+        FROM (SELECT t.b AS x, coalesce(g.b, t.a) AS y FROM t LEFT JOIN e g ON t.a = g.b) v CROSS JOIN e f
+        WHERE least(f.a, v.y) IS NOT NULL OR NOT EXISTS (SELECT 1 FROM u i WHERE i.a = v.y)
+    ) SELECT count(*) FROM one a JOIN one b ON a.x < b.x
+    """
+    rows: Any = {
+        "e": [(0, 2), (1, 2), (0, 0), (0, 2), (0, 0)],
+        "t": [(1, 1, "b%"), (None, 2, ""), (2, 1, "b%"), (1, None, "ab"), (0, 3, "b%"), (None, 2, "ab")],
+        "u": [(0, 0), (1, 2), (3, 1), (3, 1), (2, 2), (2, 3)],
+    }
+    tables = {name: (random_queries.COLUMNS[name], rows[name]) for name in rows}
+    assert duck.bag(query(text, tables).rows) == duck.answer(text, tables)

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-__all__ = ["DAY", "EXAMPLES", "in_turn", "of_today", "on_days", "share"]
+__all__ = ["DAY", "EXAMPLES", "in_turn", "of_today", "on_days", "parts_of", "share"]
 
 T = TypeVar("T", bound=Callable[..., Any])
 
@@ -30,6 +30,16 @@ def of_today(count: int) -> range:
     (3, True)
     """
     return range(DAY * count, (DAY + 1) * count)
+
+
+def parts_of(seeds: range, number: int) -> Iterator[Any]:
+    """Parameters of a test: the seeds in so many equal parts, which are all in the long form.
+
+    >>> [part.values for part in parts_of(range(6), 2)]
+    [(range(0, 3),), (range(3, 6),)]
+    """
+    size = len(seeds) // number
+    return (pytest.param(seeds[at : at + size], marks=pytest.mark.long) for at in range(0, len(seeds), size))
 
 
 def in_turn(values: Iterable[Any], days: int) -> Iterator[Any]:

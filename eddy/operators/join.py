@@ -37,6 +37,10 @@ Lookup = Table[Any, Any] | Arrangement[Any, Any]
 Merge = Callable[[Any, Any, Any], Row]
 
 
+_MANY = 256
+"""The rows on both sides from which on equal ones are added up before they meet."""
+
+
 class _Failed(tuple[Row, Exception | None]):
     """In place of a row: a pair that cannot be merged; no error where an equal one is set aside already."""
 
@@ -111,6 +115,8 @@ class Join(Operator):
         return terms
 
     def _both(self, left: Batch, right: Batch, merge: Merge) -> Batch:
+        if len(left.rows) > _MANY and len(right.rows) > _MANY:  # equal rows multiply the pairs
+            left, right = left.consolidated(self.name), right.consolidated(self.name)
         matching: dict[Any, list[tuple[Any, int]]] = {}
         for (key, value), weight in zip(right.rows, right.weights, strict=True):
             matching.setdefault(key, []).append((value, weight * self._correction))

@@ -37,6 +37,7 @@ __all__ = [
     "Latest",
     "Loop",
     "Merge",
+    "NameTakenError",
     "Node",
     "OneRow",
     "Plan",
@@ -56,6 +57,14 @@ __all__ = [
 ]
 
 
+class NameTakenError(TopologyError):
+    """The name of a step, or of one of its states, is that of another. `step` is the name of the step."""
+
+    def __init__(self, message: str, step: str) -> None:
+        super().__init__(message)
+        self.step = step
+
+
 @dataclass
 class Plan:
     """The nodes of one topology, in topological order, and its name."""
@@ -65,7 +74,7 @@ class Plan:
     _names: dict[str, Node] = field(default_factory=dict)
 
     def add(self, node: Node) -> Any:
-        """Add a node. Raises: TopologyError if its name is taken."""
+        """Add a node. Raises: NameTakenError."""
         self._claim(node.name, node)
         for suffix in node.derived:
             self._claim(f"{node.name}-{suffix}", node)
@@ -73,23 +82,25 @@ class Plan:
         return node
 
     def _claim(self, name: str, node: Node) -> None:
-        """Reserve a name for a step or one of its states. Raises: TopologyError if another step has it."""
+        """Reserve a name for a step or one of its states. Raises: NameTakenError if another step has it."""
         other = self._names.setdefault(name, node)
         if other is node:
             return
         one, two = node.written, other.written
         if one == two:
-            raise TopologyError(
+            raise NameTakenError(
                 f"step '{one}': the name is taken by step '{two}'; names of steps are unique in a topology. "
-                "Name one of them: name='…'"
+                "Name one of them: name='…'",
+                node.name,
             )
         what = [
             f"step '{step.written}' {'has it' if step.written == name else 'gives it to one of its states or topics'}"
             for step in (other, node)
         ]
-        raise TopologyError(
+        raise NameTakenError(
             f"step '{one}': the name '{name}' is taken twice: {what[0]}, and {what[1]}; names of steps and of their "
-            f"states are unique in a topology. Give '{one}' or '{two}' another name: name='…'"
+            f"states are unique in a topology. Give '{one}' or '{two}' another name: name='…'",
+            node.name,
         )
 
     def sources(self) -> Iterator[Source]:
@@ -135,6 +146,6 @@ class Plan:
 
     def rewind(self, length: int) -> None:
         """Remove all nodes except the first `length`."""
-        gone = {id(node) for node in self.nodes[length:]}
         del self.nodes[length:]
-        self._names = {name: owner for name, owner in self._names.items() if id(owner) not in gone}
+        kept = {id(node) for node in self.nodes}
+        self._names = {name: owner for name, owner in self._names.items() if id(owner) in kept}

@@ -10,19 +10,39 @@ import duckdb
 Tables = Mapping[str, tuple[Mapping[str, str], Sequence[tuple[Any, ...]]]]
 
 
+class Duck:
+    """A connection to DuckDB, for many questions."""
+
+    def __init__(self) -> None:
+        self._connection = duckdb.connect()
+        self._connection.execute("SET integer_division = true; SET python_enable_replacements = false; SET threads = 1")
+
+    def fill(self, tables: Tables) -> None:
+        """Make these the tables."""
+        for name, (columns, rows) in tables.items():
+            declared = ", ".join(f"{column} {type}" for column, type in columns.items())
+            self._connection.execute(f"CREATE OR REPLACE TABLE {name} ({declared})")
+            if rows:
+                marks = ", ".join(f"({', '.join('?' for _ in columns)})" for _ in rows)
+                self._connection.execute(f"INSERT INTO {name} VALUES {marks}", [cell for row in rows for cell in row])
+
+    def answer(self, text: str) -> "Counter[tuple[Any, ...]]":
+        """The bag of rows that DuckDB answers. Raises: duckdb.Error."""
+        return bag(self._connection.execute(text).fetchall())
+
+    def close(self) -> None:
+        """End the connection."""
+        self._connection.close()
+
+
 def answer(text: str, tables: Tables) -> "Counter[tuple[Any, ...]]":
-    """The bag of rows that DuckDB answers."""
-    connection = duckdb.connect()
-    connection.execute("SET integer_division = true")
-    for name, (columns, rows) in tables.items():
-        connection.execute(f"CREATE TABLE {name} ({', '.join(f'{c} {type}' for c, type in columns.items())})")
-        if rows:
-            marks = ", ".join("?" for _ in columns)
-            connection.executemany(f"INSERT INTO {name} VALUES ({marks})", list(rows))
+    """The bag of rows that DuckDB answers over these tables alone."""
+    duck = Duck()
     try:
-        return bag(connection.execute(text).fetchall())
+        duck.fill(tables)
+        return duck.answer(text)
     finally:
-        connection.close()
+        duck.close()
 
 
 def bag(rows: Iterable[Sequence[Any]]) -> "Counter[tuple[Any, ...]]":

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from eddy import query
 from tests.seeds import share
-from tests.sql import duck, queries
+from tests.sql import duck, queries, random_queries
 
 TABLES: Any = {
     "t": (queries.COLUMNS["t"], [(1, 2, "ab"), (1, None, None), (None, 0, ""), (2, 2, "Abc"), (2, 2, "Abc")]),
@@ -25,6 +25,9 @@ QUERIES = [
     "SELECT * FROM t CROSS JOIN u WHERE t.b < u.c",
     "SELECT a, count(*), sum(b), min(b), max(s), avg(b) FROM t GROUP BY a HAVING count(*) > 0",
     "SELECT count(*), sum(a), min(a), avg(a) FROM t WHERE a > 100",
+    "SELECT g.a, g.m, u.c FROM (SELECT a, min(b) AS m FROM t GROUP BY a) g, u WHERE u.c > g.m",
+    "SELECT g.m, u.c FROM u LEFT JOIN (SELECT a, count(DISTINCT b) AS m FROM t GROUP BY a) g ON u.c > g.m",
+    "SELECT g.a, g.m FROM (SELECT a, max(b) AS m FROM t GROUP BY a) g WHERE g.m <= (SELECT count(*) FROM u)",
     "SELECT count(DISTINCT b), sum(DISTINCT b), count(*) FILTER (WHERE b > 1), bool_or(b > 1), bool_and(b > 1) FROM t",
     "SELECT a FROM t EXCEPT ALL SELECT a FROM u",
     "SELECT a FROM t INTERSECT ALL SELECT a FROM u",
@@ -77,6 +80,14 @@ RECURSIVE = [
     "JOIN e ON r.dst = e.src), s AS (SELECT dst + 10 AS n FROM r) SELECT * FROM s",
     "WITH RECURSIVE r(n) AS (SELECT 0 UNION ALL (SELECT n + 1 FROM r WHERE n < 3 UNION ALL SELECT n + 2 FROM r WHERE "
     "n < 0)) SELECT * FROM r",
+    "WITH RECURSIVE r(n, d) AS (SELECT 1, 0 UNION ALL SELECT coalesce(dst, 9), d + 1 FROM r LEFT JOIN e ON src < n "
+    "WHERE d < 3) SELECT * FROM r",
+    "WITH RECURSIVE r(n, d) AS (SELECT 1, 0 UNION ALL SELECT m, d + 1 FROM (WITH RECURSIVE s(m, d, k) AS (SELECT n, d, "
+    "0 FROM r UNION ALL SELECT dst, d, k + 1 FROM s JOIN e ON m = src WHERE k < 2) SELECT m, d FROM s) q WHERE d < 2) "
+    "SELECT * FROM r",
+    "WITH RECURSIVE r(n) AS (SELECT 1 UNION (WITH s AS (SELECT max(n) FROM r) SELECT dst FROM e JOIN r ON n = src)) "
+    "SELECT * FROM r",
+    "WITH RECURSIVE r(n) AS (SELECT 1 UNION (WITH r AS (SELECT dst AS n FROM e) SELECT n + 1 FROM r)) SELECT * FROM r",
 ]
 
 
@@ -90,3 +101,21 @@ def test_with_recursive_answers_as_duckdb_does(text: str, rows: list[tuple[int, 
     except Exception as error:
         pytest.skip(f"DuckDB: {error}")
     assert duck.bag(query(text, tables).rows) == expected
+
+
+def test_equal_rows_are_added_up_before_they_meet_in_a_join() -> None:
+    """Outer joins and EXISTS make many deltas of each row, and pairs of them took gigabytes."""
+    text = """
+    WITH one(x, y) AS (
+        SELECT coalesce(f.a, v.x), (SELECT max(w.c) FROM u w WHERE w.a = f.b)
+        FROM (SELECT t.b AS x, coalesce(g.b, t.a) AS y FROM t LEFT JOIN e g ON t.a = g.b) v CROSS JOIN e f
+        WHERE least(f.a, v.y) IS NOT NULL OR NOT EXISTS (SELECT 1 FROM u i WHERE i.a = v.y)
+    ) SELECT count(*) FROM one a JOIN one b ON a.x < b.x
+    """
+    rows: Any = {
+        "e": [(0, 2), (1, 2), (0, 0), (0, 2), (0, 0)],
+        "t": [(1, 1, "b%"), (None, 2, ""), (2, 1, "b%"), (1, None, "ab"), (0, 3, "b%"), (None, 2, "ab")],
+        "u": [(0, 0), (1, 2), (3, 1), (3, 1), (2, 2), (2, 3)],
+    }
+    tables = {name: (random_queries.COLUMNS[name], rows[name]) for name in rows}
+    assert duck.bag(query(text, tables).rows) == duck.answer(text, tables)

@@ -78,10 +78,11 @@ class Rows(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Variable(Node):
-    """The rows of a recursive binding, inside its recursion: the binding of that name of `of`."""
+    """The rows of a recursive binding, inside its recursion: the binding of that name of `of`, named at `where`."""
 
     binding: str
     of: object
+    where: str = ""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -1,7 +1,7 @@
 """From the parser's expressions to typed ones: names are resolved, types checked, implicit casts inserted."""
 
 import decimal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from sqlglot import exp
@@ -35,6 +35,7 @@ from eddy.topology.sql.types import (
     common_type,
     parse_type,
 )
+from eddy.topology.sql.unread import parts_of, text_of, without_meaning
 
 __all__ = ["Binder", "Subqueries", "assign", "cast", "coerce", "type_of"]
 
@@ -79,45 +80,53 @@ class Binder:
 
     def _literal(self, node: exp.Literal) -> Expr:
         where = self.where(node)
-        return literal(node.this, UNKNOWN, where) if node.is_string else _number(node.this, where)
+        return (
+            literal(node.args["this"], UNKNOWN, where)
+            if node.args.get("is_string")
+            else _number(node.args["this"], where)
+        )
 
     def _constant(self, node: exp.Expr) -> Expr:
         where = self.where(node)
-        return literal(None, UNKNOWN, where) if isinstance(node, exp.Null) else literal(node.this, BOOLEAN, where)
+        return (
+            literal(None, UNKNOWN, where) if isinstance(node, exp.Null) else literal(node.args["this"], BOOLEAN, where)
+        )
 
     def _column(self, node: exp.Column) -> Expr:
-        if isinstance(node.this, exp.Star) or node.args.get("db"):
+        if isinstance(node.args["this"], exp.Star) or node.args.get("db"):
             raise self.text.unsupported(node, "this form of a column's name", "table.column or column is needed")
         return self.scope.resolve(node)
 
     def _paren(self, node: exp.Paren) -> Expr:
-        return self.bind(node.this)
+        return self.bind(node.args["this"])
 
     def _and_or(self, node: exp.And | exp.Or) -> Expr:
         op = "and" if isinstance(node, exp.And) else "or"
         args: list[Expr] = []
-        for part in node.flatten():
+        for part in _operands(node):
             bound = self._boolean(part)
             args += bound.args if bound.op == op else [bound]
         return Expr(op, BOOLEAN, tuple(args))
 
     def _not(self, node: exp.Not) -> Expr:
-        return Expr("not", BOOLEAN, (self._boolean(node.this),))
+        return Expr("not", BOOLEAN, (self._boolean(node.args["this"]),))
 
     def _comparison(self, node: exp.Binary) -> Expr:
-        if isinstance(node.expression, exp.Any | exp.All):
-            raise self.text.unsupported(node.expression, "ANY and ALL", "write x IN (SELECT …)")
-        if isinstance(node.this, exp.Tuple):
-            return self._row_comparison(node)
-        left, right = self._alike([node.this, node.expression], COMPARISONS[type(node)])
-        return Expr("call", BOOLEAN, (left, right), comparison_call(COMPARISONS[type(node)], left.type))
+        if isinstance(node.args["expression"], exp.Any | exp.All):
+            raise self.text.unsupported(node.args["expression"], "ANY and ALL", "write x IN (SELECT …)")
+        return self._compared(COMPARISONS[type(node)], node, node.args["this"], node.args["expression"])
 
-    def _row_comparison(self, node: exp.Binary) -> Expr:
-        ours, theirs = node.this.expressions, getattr(node.expression, "expressions", [])
-        if not isinstance(node, exp.EQ) or len(ours) != len(theirs):
+    def _compared(self, sign: str, node: exp.Expr, ours: exp.Expr, theirs: exp.Expr) -> Expr:
+        if isinstance(ours, exp.Tuple):
+            return self._rows_compared(sign, node, ours, theirs)
+        left, right = self._alike([ours, theirs], sign)
+        return Expr("call", BOOLEAN, (left, right), comparison_call(sign, left.type))
+
+    def _rows_compared(self, sign: str, node: exp.Expr, ours: exp.Tuple, theirs: exp.Expr) -> Expr:
+        if sign != "=" or not isinstance(theirs, exp.Tuple) or len(parts_of(ours)) != len(parts_of(theirs)):
             raise self.text.unsupported(node, "this comparison of rows", "(a, b) = (c, d), of equal length, is needed")
-        pairs = [self._alike([one, other], "=") for one, other in zip(ours, theirs, strict=True)]
-        return Expr("and", BOOLEAN, tuple(Expr("call", BOOLEAN, p, comparison_call("=", p[0].type)) for p in pairs))
+        parts = zip(parts_of(ours), parts_of(theirs), strict=True)
+        return Expr("and", BOOLEAN, tuple(self._compared("=", node, one, other) for one, other in parts))
 
     def _alike(self, nodes: Sequence[exp.Expr], what: str) -> tuple[Expr, ...]:
         """The expressions, cast to their common type."""
@@ -130,15 +139,15 @@ class Binder:
         return tuple(coerce(self.text, node, expr, target) for node, expr in zip(nodes, bound, strict=True))
 
     def _distinct_from(self, node: exp.Binary) -> Expr:
-        found = Expr("distinct", BOOLEAN, self._alike([node.this, node.expression], "IS DISTINCT FROM"))
+        found = Expr("distinct", BOOLEAN, self._alike([node.args["this"], node.args["expression"]], "IS DISTINCT FROM"))
         return Expr("not", BOOLEAN, (found,)) if isinstance(node, exp.NullSafeEQ) else found
 
     def _is(self, node: exp.Is) -> Expr:
-        what = node.expression
+        what = node.args["expression"]
         if isinstance(what, exp.Null):
-            found = Expr("is-null", BOOLEAN, (self.bind(node.this),))
+            found = Expr("is-null", BOOLEAN, (self.bind(node.args["this"]),))
         elif isinstance(what, exp.Boolean):
-            found = Expr("distinct", BOOLEAN, (self._boolean(node.this), literal(what.this, BOOLEAN)))
+            found = Expr("distinct", BOOLEAN, (self._boolean(node.args["this"]), literal(what.args["this"], BOOLEAN)))
             found = Expr("not", BOOLEAN, (found,))
         else:
             raise self.text.unsupported(node, f"IS {what.sql()}", "IS NULL, TRUE, FALSE or DISTINCT FROM is needed")
@@ -147,7 +156,7 @@ class Binder:
     def _between(self, node: exp.Between) -> Expr:
         if node.args.get("symmetric"):
             raise self.text.unsupported(node, "BETWEEN SYMMETRIC", "write two comparisons")
-        value, low, high = self._alike([node.this, node.args["low"], node.args["high"]], "BETWEEN")
+        value, low, high = self._alike([node.args["this"], node.args["low"], node.args["high"]], "BETWEEN")
         call = comparison_call("<=", value.type)
         pair = (Expr("call", BOOLEAN, (low, value), call), Expr("call", BOOLEAN, (value, high), call))
         found = Expr("and", BOOLEAN, pair)
@@ -156,7 +165,11 @@ class Binder:
     def _like(self, node: exp.Expr) -> Expr:
         if isinstance(node.parent, exp.Escape):
             raise self.text.unsupported(node.parent, "LIKE … ESCAPE", "the escape is \\")
-        found = self._call("ilike" if isinstance(node, exp.ILike) else "like", node, [node.this, node.expression])
+        found = self._call(
+            "ilike" if isinstance(node, exp.ILike) else "like",
+            node,
+            [node.args["this"], node.args["expression"]],
+        )
         return Expr("not", BOOLEAN, (found,)) if node.args.get("negate") else found
 
     def _in(self, node: exp.In) -> Expr:
@@ -164,11 +177,11 @@ class Binder:
             found = self._subquery(node)
         elif node.args.get("unnest") or node.args.get("field"):
             raise self.text.unsupported(node, "this form of IN", "IN (…, …) or IN (SELECT …) is needed")
-        elif isinstance(node.this, exp.Tuple):
-            equals = [exp.EQ(this=node.this.copy(), expression=choice.copy()) for choice in node.expressions]
-            found = Expr("or", BOOLEAN, tuple(self._row_comparison(equal) for equal in equals))
+        elif isinstance(node.args["this"], exp.Tuple):
+            equals = tuple(self._rows_compared("=", node, node.args["this"], choice) for choice in parts_of(node))
+            found = Expr("or", BOOLEAN, equals)
         else:
-            value, *choices = self._alike([node.this, *node.expressions], "IN")
+            value, *choices = self._alike([node.args["this"], *parts_of(node)], "IN")
             call = comparison_call("=", value.type)
             found = Expr("or", BOOLEAN, tuple(Expr("call", BOOLEAN, (value, choice), call) for choice in choices))
         return Expr("not", BOOLEAN, (found,)) if node.args.get("negate") else found
@@ -180,12 +193,13 @@ class Binder:
 
     def _arithmetic(self, node: exp.Binary) -> Expr:
         sign = ARITHMETIC[type(node)]
-        return self._calculation(sign, node, [node.this, node.expression])
+        without_meaning(node, "typed")  # whole numbers divide to whole ones
+        return self._calculation(sign, node, [node.args["this"], node.args["expression"]])
 
     def _negation(self, node: exp.Neg) -> Expr:
-        if isinstance(node.this, exp.Literal) and node.this.is_number:
-            return _number(f"-{node.this.this}", self.where(node))
-        return self._calculation("neg", node, [node.this])
+        if isinstance(node.args["this"], exp.Literal) and not node.args["this"].args.get("is_string"):
+            return _number(f"-{node.args['this'].args['this']}", self.where(node))
+        return self._calculation("neg", node, [node.args["this"]])
 
     def _calculation(self, sign: str, node: exp.Expr, operands: list[exp.Expr]) -> Expr:
         args = self._alike(operands, sign)
@@ -201,7 +215,8 @@ class Binder:
         return Expr("call", Type(type.kind), args, arithmetic_call(sign, type), self.where(node))
 
     def _concatenation(self, node: exp.DPipe) -> Expr:
-        args = [self.bind(node.this), self.bind(node.expression)]
+        without_meaning(node, "safe")
+        args = [self.bind(node.args["this"]), self.bind(node.args["expression"])]
         if not any(arg.type in (TEXT, UNKNOWN) for arg in args):
             raise self.text.error(node, f"|| of {args[0].type} and {args[1].type}; a text is needed. Cast: x::text")
         texts = tuple(cast(self.text, node, arg, TEXT) for arg in args)
@@ -209,7 +224,8 @@ class Binder:
 
     def _concat(self, node: exp.Concat) -> Expr:
         """concat(…): nulls count as empty."""
-        args = [cast(self.text, part, self.bind(part), TEXT) for part in node.expressions]
+        without_meaning(node, "safe", "coalesce")
+        args = [cast(self.text, part, self.bind(part), TEXT) for part in parts_of(node)]
         empty = literal("", TEXT)
         parts = tuple(Expr("coalesce", TEXT, (arg, empty)) for arg in args)
         return Expr("call", TEXT, parts, _CONCAT)
@@ -217,52 +233,57 @@ class Binder:
     def _cast(self, node: exp.Cast) -> Expr:
         if isinstance(node, exp.TryCast) or node.args.get("format"):
             raise self.text.unsupported(node, "this form of a cast", "CAST(x AS type) or x::type is needed")
-        return cast(self.text, node, self.bind(node.this), type_of(self.text, node.to, node))
+        return cast(self.text, node, self.bind(node.args["this"]), type_of(self.text, node.args["to"], node))
 
     def _case(self, node: exp.Case) -> Expr:
         """CASE: the values have one type; a CASE x WHEN y compares."""
-        subject = node.this
+        subject = node.args.get("this")
         whens: list[Expr] = []
         values = [arm.args["true"] for arm in node.args["ifs"]]
         for arm in node.args["ifs"]:
-            condition = arm.this if subject is None else exp.EQ(this=subject, expression=arm.this)
-            whens.append(self._comparison(condition) if subject is not None else self._boolean(condition))
+            whens.append(
+                self._boolean(arm.args["this"])
+                if subject is None
+                else self._compared("=", arm, subject, arm.args["this"])
+            )
         default = node.args.get("default") or exp.Null()
         *results, otherwise = self._alike([*values, default], "CASE")
         pairs = [part for pair in zip(whens, results, strict=True) for part in pair]
         return Expr("case", otherwise.type, (*pairs, otherwise))
 
     def _coalesce(self, node: exp.Coalesce) -> Expr:
-        args = self._alike([node.this, *node.expressions], "COALESCE")
+        args = self._alike([node.args["this"], *parts_of(node)], "COALESCE")
         return Expr("coalesce", args[0].type, args)
 
     def _nullif(self, node: exp.Nullif) -> Expr:
-        left, right = self._alike([node.this, node.expression], "NULLIF")
+        left, right = self._alike([node.args["this"], node.args["expression"]], "NULLIF")
         equal = Expr("call", BOOLEAN, (left, right), comparison_call("=", left.type))
         return Expr("case", left.type, (equal, literal(None, left.type), left))
 
     def _extreme(self, node: exp.Greatest | exp.Least) -> Expr:
         """greatest and least: nulls do not count."""
+        without_meaning(node, "ignore_nulls")
         what = "greatest" if isinstance(node, exp.Greatest) else "least"
-        args = self._alike([node.this, *node.expressions], what)
+        args = self._alike([node.args["this"], *parts_of(node)], what)
         return Expr("call", args[0].type, args, _EXTREMES[what])
 
     def _aggregate(self, node: exp.AggFunc | exp.Filter) -> Expr:
-        condition = node.args["expression"].this if isinstance(node, exp.Filter) else None
-        call = node.this if isinstance(node, exp.Filter) else node
+        condition = node.args["expression"].args["this"] if isinstance(node, exp.Filter) else None
+        call = node.args["this"] if isinstance(node, exp.Filter) else node
         if type(call) not in AGGREGATES:
             raise self.text.unsupported(node, f"the aggregate {name_of(call)}", f"one of {sorted(AGGREGATES.values())}")
         name = AGGREGATES[type(call)]
+        without_meaning(call, "big_int")
         if not self._aggregates:
             raise self.text.error(node, f"{name}() in {self._place}; aggregates go into SELECT and HAVING")
         inner = Binder(self.scope, f"{name}()", self._subqueries)
-        argument = call.this
+        argument = call.args["this"]
         distinct = isinstance(argument, exp.Distinct)
         if distinct:
-            if len(argument.expressions) != 1 or argument.args.get("on"):
+            if len(parts_of(argument)) != 1 or argument.args.get("on"):
                 raise self.text.unsupported(argument, "DISTINCT of several columns", "one expression is needed")
-            argument = argument.expressions[0]
-        if call.args.get("expressions") or isinstance(argument, exp.Order | exp.Limit | exp.HavingMax):
+            argument = parts_of(argument)[0]
+        if call.args.get("expressions") or isinstance(argument, exp.Order | exp.Limit | exp.HavingMax | None):
             raise self.text.unsupported(call, f"this form of {name}()", f"{name}(expression) is needed")
         bound = None if isinstance(argument, exp.Star) else inner.bind(argument)
         if bound is None and name != "count":
@@ -303,6 +324,17 @@ class Binder:
 
     def _refused(self, node: exp.Expr) -> Expr:
         raise self.text.unsupported(node, _REFUSED[type(node)][0], _REFUSED[type(node)][1])
+
+
+def _operands(node: exp.Expr) -> Iterator[exp.Expr]:
+    """The operands of a chain of ANDs, or of ORs, in order."""
+    todo = [node]
+    while todo:
+        part = todo.pop()
+        if type(part) is type(node):
+            todo += [part.args["expression"], part.args["this"]]
+        else:
+            yield part
 
 
 def _number(text: str, where: str) -> Expr:
@@ -368,7 +400,7 @@ def assign(text: StatementText, node: exp.Expr | int, expr: Expr, target: Type, 
 
 def type_of(text: StatementText, node: exp.DataType, around: exp.Expr) -> Type:
     """The type with a name in the text. Raises: TopologyError."""
-    found = parse_type(node.sql(dialect="postgres"))
+    found = parse_type(_type_name(node))
     if found is None:
         raise text.unsupported(
             around,
@@ -376,6 +408,15 @@ def type_of(text: StatementText, node: exp.DataType, around: exp.Expr) -> Type:
             f"{TYPE_NAMES} is needed",
         )
     return found
+
+
+def _type_name(node: exp.Expr) -> str:
+    """The name of a type with its numbers, read from its parts; empty if it has others."""
+    numbers = [part.args["this"] for part in parts_of(node) if isinstance(part, exp.DataTypeParam)]
+    if not isinstance(node, exp.DataType) or len(numbers) != len(parts_of(node)):
+        return ""
+    name = exp.DataType(this=node.args["this"]).sql(dialect="postgres")
+    return f"{name}({', '.join(text_of(number) for number in numbers)})" if numbers else name
 
 
 def _greatest(*values: Any) -> Any:

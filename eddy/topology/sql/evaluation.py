@@ -8,6 +8,7 @@ from eddy.operators.batch import Batch
 from eddy.operators.outermost import RESTLESS
 from eddy.topology.compile import Environment, compile_plan
 from eddy.topology.sql.answer import Answer, Table
+from eddy.topology.sql.names import built
 from eddy.topology.sql.statement import Ordering, bind_statement
 from eddy.topology.sql.statement_compiler import StatementCompiler
 from eddy.topology.sql.statement_text import StatementText
@@ -27,7 +28,8 @@ def run(text: StatementText, tables: Mapping[str, Table]) -> Answer:
     topology = Topology("query")
     topics = {name: f"table-{index}" for index, name in enumerate(tables)}
     relations = {name: as_relation(name, topology.stream(topic)).at_one_owner(topic) for name, topic in topics.items()}
-    rows, compiler = build(topology._builder, statement, relations, "query")
+    plan = topology._builder.plan
+    rows, compiler = built(plan, lambda names: build(topology._builder, statement, relations, "query", names))
     add_sink(topology._builder, rows._node, _ROWS, None, None)
     for index, (_, errors) in enumerate(compiler.errors):
         add_sink(topology._builder, errors._node, f"limit-{index}", None, None)

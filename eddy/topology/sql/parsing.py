@@ -19,8 +19,10 @@ from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from eddy.errors import TopologyError
 from eddy.topology.sql.algebra import Bound, Column
+from eddy.topology.sql.scope import folded
 from eddy.topology.sql.statement_text import StatementText
 from eddy.topology.sql.types import TYPE_NAMES, parse_type
+from eddy.topology.sql.unread import parts_of, without_meaning
 
 __all__ = ["Definition", "Mutual", "created_query", "mutual_of", "parse", "split"]
 
@@ -106,9 +108,10 @@ def mutual_of(found: exp.With) -> Mutual | None:
     heading = found.meta.get(_DECLARED)
     if heading is None:
         return None
-    queries = [cte.this for cte in found.expressions]
+    without_meaning(found, "recursive")
     definitions = [
-        Definition(b.name, b.columns, query, b.offset) for b, query in zip(heading.bindings, queries, strict=True)
+        Definition(folded(cte.args["alias"].args["this"]), b.columns, cte.args["this"], b.offset)
+        for b, cte in zip(heading.bindings, parts_of(found), strict=True)
     ]
     assert found.parent is not None
     return Mutual(definitions, heading.bound, found.parent)
@@ -161,7 +164,7 @@ class _Source:
         if len(found) != 1:
             raise text.error(start, f"{len(found)} statements; one is needed. Take out the semicolon")
         for inner in found[0].find_all(exp.With):
-            heading = self._inner.get(inner.expressions[0].args["alias"].this.meta.get("start"))
+            heading = self._inner.get(parts_of(inner)[0].args["alias"].args["this"].meta.get("start"))
             if heading is not None:
                 inner.meta[_DECLARED] = heading
         return found[0]

@@ -31,8 +31,8 @@ class Queries(Protocol):
     def as_types(self, node: Node, types: Sequence[Type], at: exp.Expr) -> Node:
         """The same node, with its columns implicitly cast to `types`."""
 
-    def use(self, table: Node, node: exp.Expr) -> None:
-        """Record a reference to a table."""
+    def with_clause(self, node: exp.Expr, path: str, environment: QueryContext) -> QueryContext:
+        """The context with the common table expressions of a query."""
 
     def called(self, block: str) -> str:
         """The name of a recursive block in errors."""

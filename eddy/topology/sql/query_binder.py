@@ -18,17 +18,9 @@ from eddy.topology.sql.spelling import AGGREGATES, name_of
 from eddy.topology.sql.statement_text import StatementText
 from eddy.topology.sql.subqueries import Applied, Correlation, bind_subquery
 from eddy.topology.sql.types import TEXT, UNKNOWN, Type, common_type
+from eddy.topology.sql.unread import parts_of, whole_number, without_meaning
 
 __all__ = ["QueryBinder", "position_of"]
-
-_SELECT_PARTS = {"expressions", "from_", "joins", "where", "group", "having", "distinct", "with_", "kind"}
-_SET_PARTS = {"this", "expression", "distinct", "with_"}
-_PARTS: dict[type, set[str]] = {
-    exp.Select: _SELECT_PARTS,
-    exp.Values: {"expressions", "alias"},
-    exp.SetOperation: _SET_PARTS,
-}
-_ORDER_PARTS = ("order", "limit", "offset")
 
 
 class QueryBinder(Queries):
@@ -39,27 +31,21 @@ class QueryBinder(Queries):
 
     def __init__(self, text: StatementText, name: str) -> None:
         self.text, self.name = text, name
-        self.used: list[tuple[Node, exp.Expr]] = []
         self.definitions: list[str] = []
         self._blocks: set[str] = set()
-
-    def use(self, table: Node, node: exp.Expr) -> None:
-        """Record a reference to a table: recursions restrict these."""
-        self.used.append((table, node))
 
     def query(self, node: exp.Expr, path: str, environment: QueryContext, order: Sequence[exp.Expr] = ()) -> Node:
         """The rows of a query. `path` begins the names of its stateful steps.
 
         The expressions of `order` are appended as columns to those of a SELECT.
         """
-        self._check_parts(node)
-        environment = self._with(node, path, environment)
+        environment = self.with_clause(node, path, environment)
         if isinstance(node, exp.Select):
             return self.select(node, path, environment, order)
         if isinstance(node, exp.SetOperation):
             return self._set_operation(node, path, environment)
         if isinstance(node, exp.Subquery):
-            return self.query(node.this, path, environment)
+            return self.query(node.args["this"], path, environment)
         if isinstance(node, exp.Values):
             return values(self, node, path, environment)
         raise self.text.unsupported(node, f"{node.key.upper()}", "a query is needed: SELECT …")
@@ -86,37 +72,20 @@ class QueryBinder(Queries):
         )
         return Project(columns=columns, name=node.name, input=node, exprs=exprs)
 
-    def _check_parts(self, node: exp.Expr) -> None:
-        for part in _ORDER_PARTS:
-            if node.args.get(part):
-                raise self.text.unsupported(
-                    node.args[part],
-                    f"{'ORDER BY' if part == 'order' else part.upper()} here",
-                    "rows of a view and of an inner query have no order. Order the one-off query as a whole",
-                )
-        known = next((parts for type, parts in _PARTS.items() if isinstance(node, type)), None)
-        if known is None:
-            return
-        for part, value in node.args.items():
-            if value and part not in known and isinstance(value, exp.Expr | list):
-                at = value if isinstance(value, exp.Expr) else value[0]
-                name = {"windows": "WINDOW", "locks": "FOR UPDATE"}.get(part, part.upper())
-                raise self.text.unsupported(at if isinstance(at, exp.Expr) else node, name)
-
-    def _with(self, node: exp.Expr, path: str, environment: QueryContext) -> QueryContext:
+    def with_clause(self, node: exp.Expr, path: str, environment: QueryContext) -> QueryContext:
         """The context in which the body of a query is bound: its common table expressions are tables."""
         found = node.args.get("with_")
         if found is None:
             return environment
         if (block := mutual_of(found)) is not None:
             return mutually_recursive(self, block, self._inner_block(path), environment)
-        names = [folded(cte.args["alias"].this) for cte in found.expressions]
-        for name, cte in zip(names, found.expressions, strict=True):
+        names = [folded(cte.args["alias"].args["this"]) for cte in parts_of(found)]
+        for name, cte in zip(names, parts_of(found), strict=True):
             if names.count(name) > 1:
                 raise self.text.error(cte, f"'{name}' is there twice in one WITH; names are unique")
         if found.args.get("recursive"):
             return with_recursive(self, found, path, environment)
-        for cte in found.expressions:
+        for cte in parts_of(found):
             environment = self.common_table(cte, path, environment)
         return environment
 
@@ -137,14 +106,15 @@ class QueryBinder(Queries):
 
     def common_table(self, cte: exp.CTE, path: str, environment: QueryContext) -> QueryContext:
         """The context with one more common table expression."""
-        name = folded(cte.args["alias"].this)
+        name = folded(cte.args["alias"].args["this"])
+        without_meaning(cte, "materialized")
         inner = QueryContext(environment.tables)
-        body = self.resolved(self.query(cte.this, f"{path}-{name}", inner))
+        body = self.resolved(self.query(cte.args["this"], f"{path}-{name}", inner))
         return environment.with_tables({name: self.shared(cte, name, body)})
 
     def shared(self, cte: exp.CTE, name: str, body: Node) -> Shared:
         """A query under the name, and with the column names, of a common table expression."""
-        names = [folded(found) for found in cte.args["alias"].columns]
+        names = [folded(found) for found in cte.args["alias"].args.get("columns") or ()]
         if len(names) > len(body.columns):
             raise self.text.error(
                 cte, f"'{name}' names {len(names)} columns, and its query has {len(body.columns)}; they have to agree"
@@ -161,7 +131,7 @@ class QueryBinder(Queries):
         subqueries = _Subqueries(self, path, environment)
         if node.args.get("where") is not None:
             binder = Binder(scope, "WHERE", subqueries)
-            parts = conjuncts(binder.condition(node.args["where"].this))
+            parts = conjuncts(binder.condition(node.args["where"].args["this"]))
             applied.filter(correlation.take(parts))
         found = _Select(self, node, path, subqueries, scope, order)
         return found.bound(applied, correlation, environment)
@@ -174,7 +144,8 @@ class QueryBinder(Queries):
         environment = QueryContext(environment.tables)
         steps = (f"{path}-{word.lower()}-1", f"{path}-{word.lower()}-2")
         sides = [
-            self.query(side, step, environment) for side, step in zip((node.this, node.expression), steps, strict=True)
+            self.query(side, step, environment)
+            for side, step in zip((node.args["this"], node.args["expression"]), steps, strict=True)
         ]
         left, right = self.alike(node, word, *sides)
         every = not node.args.get("distinct")
@@ -243,7 +214,7 @@ class _Select:
         exprs += extra
         names += [""] * len(extra)
         group, having = self._node.args.get("group"), self._node.args.get("having")
-        conditions = conjuncts(self._binder.condition(having.this)) if having is not None else []
+        conditions = conjuncts(self._binder.condition(having.args["this"])) if having is not None else []
         grouped = group is not None or having is not None
         if grouped or any(part.op == "aggregate" for expr in exprs for part in walk(expr)):
             if not environment.value or grouped or len(names) > 1:
@@ -276,18 +247,15 @@ class _Select:
     def _columns(self) -> tuple[list[str], list[Expr]]:
         names: list[str] = []
         exprs: list[Expr] = []
-        for part in self._node.expressions:
-            if isinstance(part, exp.Star) or (isinstance(part, exp.Column) and isinstance(part.this, exp.Star)):
-                star = part if isinstance(part, exp.Star) else part.this
-                if any(star.args.values()):
-                    raise self._text.unsupported(part, "* with EXCEPT, REPLACE or RENAME", "name the columns")
+        for part in parts_of(self._node):
+            if isinstance(part, exp.Star) or (isinstance(part, exp.Column) and isinstance(part.args["this"], exp.Star)):
                 table = part.args.get("table")
                 seen = self._scope.star(part, folded(table) if table is not None else None)
                 names += [found.name for found in seen]
                 exprs += [found.expr for found in seen]
                 continue
             names.append(_name(part))
-            exprs.append(self._binder.bind(part.this if isinstance(part, exp.Alias) else part))
+            exprs.append(self._binder.bind(part.args["this"] if isinstance(part, exp.Alias) else part))
         if not exprs:
             raise self._text.error(self._node, "SELECT of nothing; one column is needed at least")
         return names, exprs
@@ -327,10 +295,10 @@ class _Select:
         if group is None:
             return []
         extra = [name for name, value in group.args.items() if value and name != "expressions"]
-        if extra or any(isinstance(part, exp.Rollup | exp.Cube | exp.GroupingSets) for part in group.expressions):
+        if extra or any(isinstance(part, exp.Rollup | exp.Cube | exp.GroupingSets) for part in parts_of(group)):
             raise self._text.unsupported(group, "this form of GROUP BY", "GROUP BY expression, … is needed")
         keys: list[Expr] = []
-        for part in group.expressions:
+        for part in parts_of(group):
             keys.append(self._key(part, names, exprs))
             if any(found.op == "aggregate" for found in walk(keys[-1])):
                 raise self._text.error(part, "an aggregate in GROUP BY; a column or an expression of columns is needed")
@@ -379,11 +347,11 @@ def _name(part: exp.Expr) -> str:
     if isinstance(part, exp.Alias):
         return folded(part.args["alias"])
     while isinstance(part, exp.Paren | exp.Cast):
-        part = part.this
+        part = part.args["this"]
     if isinstance(part, exp.Column):
-        return folded(part.this)
+        return folded(part.args["this"])
     if isinstance(part, exp.Filter):
-        part = part.this
+        part = part.args["this"]
     if isinstance(part, exp.Func) and not isinstance(part, exp.And | exp.Or | exp.Binary):
         return AGGREGATES.get(type(part)) or name_of(part)
     return "?column?"
@@ -391,13 +359,13 @@ def _name(part: exp.Expr) -> str:
 
 def position_of(text: StatementText, part: exp.Expr, names: Sequence[str], clause: str) -> int | None:
     """The index of the column that a clause names by number or by name; None where it is an expression."""
-    if isinstance(part, exp.Literal) and part.is_int:
-        number = int(part.this)
+    number = whole_number(part)
+    if number is not None:
         if not 1 <= number <= len(names):
             raise text.error(part, f"{clause} {number}: the SELECT has {len(names)} columns; a number of one is needed")
         return number - 1
     if isinstance(part, exp.Column) and part.args.get("table") is None:
-        name = folded(part.this)
+        name = folded(part.args["this"])
         found = [i for i, other in enumerate(names) if other == name]
         return found[0] if found else None
     return None

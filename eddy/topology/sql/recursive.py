@@ -4,17 +4,31 @@ WITH RECURSIVE t AS (seed UNION [ALL] step): PostgreSQL runs the step over the r
 a linear step, which PostgreSQL requires too, that is the least X = seed + step(X); any other step is refused by name.
 """
 
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from sqlglot import exp
 
-from eddy.topology.sql.algebra import Binding, Block, Column, Loop, Node, Project, Shared, Variable, all_columns
+from eddy.errors import TopologyError
+from eddy.topology.sql.algebra import (
+    Binding,
+    Block,
+    Column,
+    Distinct,
+    Loop,
+    Node,
+    Project,
+    Shared,
+    Union,
+    Variable,
+    all_columns,
+)
 from eddy.topology.sql.binder import assign
-from eddy.topology.sql.parsing import Definition, Mutual, mutual_of
+from eddy.topology.sql.linearity import linear_references
+from eddy.topology.sql.parsing import Definition, Mutual
 from eddy.topology.sql.queries import Queries
 from eddy.topology.sql.scope import QueryContext, folded
 from eddy.topology.sql.sources import renamed
+from eddy.topology.sql.unread import parts_of, unnested, without_meaning
 
 __all__ = ["mutually_recursive", "with_recursive"]
 
@@ -70,16 +84,16 @@ def _definition(queries: Queries, definition: Definition, path: str, environment
 
 def with_recursive(queries: Queries, found: exp.With, path: str, environment: QueryContext) -> QueryContext:
     """The context after WITH RECURSIVE, some of whose queries name themselves."""
-    names = [folded(cte.args["alias"].this) for cte in found.expressions]
-    for index, cte in enumerate(found.expressions):
+    names = [folded(cte.args["alias"].args["this"]) for cte in parts_of(found)]
+    for index, cte in enumerate(parts_of(found)):
         own, later = names[index], set(names[index + 1 :])
-        for table in _named(cte.this, later):
+        for table in _named(cte.args["this"], later):
             raise queries.text.unsupported(
                 table,
-                f"'{folded(table.this)}' before it is defined",
+                f"'{folded(table.args['this'])}' before it is defined",
                 "write WITH MUTUALLY RECURSIVE, which declares columns and types, for queries that name one another",
             )
-        recursive = list(_named(cte.this, {own}))
+        recursive = list(_named(cte.args["this"], {own}))
         environment = (
             _loop(queries, cte, own, path, environment) if recursive else queries.common_table(cte, path, environment)
         )
@@ -90,30 +104,33 @@ def _named(node: exp.Expr, names: set[str]) -> Iterator[exp.Table]:
     return (
         table
         for table in node.find_all(exp.Table)
-        if isinstance(table.this, exp.Identifier) and folded(table.this) in names
+        if isinstance(table.args["this"], exp.Identifier) and folded(table.args["this"]) in names
     )
 
 
 def _loop(queries: Queries, cte: exp.CTE, name: str, path: str, environment: QueryContext) -> QueryContext:
-    text, union = queries.text, cte.this.unnest()
+    text, union = queries.text, unnested(cte.args["this"])
     if not isinstance(union, exp.Union):
-        at = next(_named(cte.this, {name}))
+        at = next(_named(cte.args["this"], {name}))
         raise text.unsupported(at, f"'{name}' inside of itself", f"{name} AS (seed UNION [ALL] step) is needed")
-    for table in _named(union.this, {name}):
+    for table in _named(union.args["this"], {name}):
         raise text.error(table, f"'{name}' in its own seed; only the query after UNION can name it. Put it there")
-    _check_step(queries, union.expression, name)
-    inner = QueryContext(environment.tables)
-    seed = queries.resolved(queries.query(union.this, f"{path}-{name}-seed", inner))
-    names = [folded(found) for found in cte.args["alias"].columns]
+    without_meaning(cte, "materialized")
+    inner = queries.with_clause(union, f"{path}-{name}", QueryContext(environment.tables))
+    seed = queries.resolved(queries.query(union.args["this"], f"{path}-{name}-seed", inner))
+    names = [folded(found) for found in cte.args["alias"].args.get("columns") or ()]
     if len(names) > len(seed.columns):
         raise text.error(
             cte, f"'{name}' names {len(names)} columns, and its seed has {len(seed.columns)}; they have to agree"
         )
     seed = renamed(seed, names)
     variable = Variable(columns=seed.columns, name=f"{path}-{name}", binding=name, of=cte)
-    step = queries.query(union.expression, f"{path}-{name}-step", inner.with_tables({name: variable}))
-    step = _fitted(queries, union.expression, step, seed.columns, name)
+    step = queries.query(union.args["expression"], f"{path}-{name}-step", inner.with_tables({name: variable}))
+    recursive = linear_references(step, cte, _refusal(queries, name))
+    step = _fitted(queries, union.args["expression"], step, seed.columns, name)
     distinct = bool(union.args.get("distinct"))
+    if not recursive:
+        return environment.with_tables({name: _union(seed, step, f"{path}-{name}", distinct)})
     loop = Loop(
         columns=seed.columns,
         name=f"{path}-{name}",
@@ -121,7 +138,7 @@ def _loop(queries: Queries, cte: exp.CTE, name: str, path: str, environment: Que
         seed=seed,
         step=step,
         distinct=distinct,
-        where=text.where(union.expression),
+        where=text.where(union.args["expression"]),
     )
     return environment.with_tables({name: Shared(columns=loop.columns, name=loop.name, input=loop)})
 
@@ -146,62 +163,20 @@ def _fitted(queries: Queries, at: exp.Expr, step: Node, columns: Sequence[Column
     return queries.as_types(step, types, at)
 
 
-def _check_step(queries: Queries, step: exp.Expr, name: str) -> None:
-    """Refuse a step that is not linear in the recursive rows, as PostgreSQL does."""
-    text = queries.text
-    references = list(_named(step, {name}))
-    for one, other in itertools.combinations(references, 2):
-        if isinstance(_around_both(one, other), exp.Union):
-            continue  # of a sum each part is linear by itself
-        raise text.unsupported(
-            other,
-            f"'{name}' named twice in its step",
-            "a step is over the rows of the last iteration. WITH MUTUALLY RECURSIVE is over all of them",
+def _refusal(queries: Queries, name: str) -> Callable[[Variable, str], TopologyError]:
+    """From a reference to the recursive table `name`, and its place, to the error for it."""
+
+    def refused(reference: Variable, place: str) -> TopologyError:
+        return queries.text.unsupported(
+            reference.where, f"'{name}' {place}", "WITH MUTUALLY RECURSIVE, which is over all rows, allows it"
         )
-    for reference in references:
-        inside: exp.Expr = reference
-        while inside is not step and inside.parent is not None:
-            around = inside.parent
-            what = _not_linear(around, inside)
-            if what:
-                raise text.unsupported(reference, f"'{name}' {what} of its step", "WITH MUTUALLY RECURSIVE allows it")
-            inside = around
-        if isinstance(step, exp.Select) and (what := _not_linear(step, inside)):
-            raise text.unsupported(reference, f"'{name}' {what} of its step", "WITH MUTUALLY RECURSIVE allows it")
+
+    return refused
 
 
-def _around_both(one: exp.Expr, other: exp.Expr) -> exp.Expr | None:
-    """The smallest part of the text that holds both."""
-    around: exp.Expr | None = one
-    above = set()
-    while around is not None:
-        above.add(id(around))
-        around = around.parent
-    around = other
-    while around is not None and id(around) not in above:
-        around = around.parent
-    return around
-
-
-def _not_linear(around: exp.Expr, inside: exp.Expr) -> str:
-    """Why part of a step is not linear in the rows of `inside`; empty if it is linear."""
-    if isinstance(around, exp.With) and mutual_of(around) is not None:
-        return "in a block inside"
-    if isinstance(around, exp.Except | exp.Intersect):
-        return f"inside of {type(around).__name__.upper()}"
-    if isinstance(around, exp.Union) and around.args.get("distinct"):
-        return "inside of UNION"
-    if isinstance(around, exp.Exists | exp.In) or (
-        isinstance(around, exp.Subquery)
-        and not isinstance(around.parent, exp.From | exp.Join | exp.SetOperation | exp.CTE)
-    ):
-        return "in a query inside of an expression"
-    if isinstance(around, exp.Select) and not isinstance(inside, exp.With):
-        aggregates = [f for f in around.find_all(exp.AggFunc) if f.find_ancestor(exp.Select) is around]
-        if around.args.get("group") or around.args.get("having") or aggregates:
-            return "below an aggregate"
-        if around.args.get("distinct"):
-            return "below DISTINCT"
-        if any(join.args.get("side") for join in around.args.get("joins") or []):
-            return "in an outer join"
-    return ""
+def _union(seed: Node, step: Node, name: str, distinct: bool) -> Shared:
+    """A table whose step reads other tables alone, since a query inside of it has taken the name."""
+    both: Node = Union(columns=seed.columns, name=name, inputs=(seed, step))
+    if distinct:
+        both = Distinct(columns=seed.columns, name=name, input=both)
+    return Shared(columns=seed.columns, name=name, input=both)

@@ -9,13 +9,14 @@ from eddy.errors import TopologyError
 from eddy.topology.sql.algebra import Node
 from eddy.topology.sql.expressions import Expr, column, shifted, walk
 from eddy.topology.sql.statement_text import StatementText
+from eddy.topology.sql.unread import text_of
 
 __all__ = ["ColumnScope", "QueryContext", "Seen", "folded", "refuse_outer", "scope_of"]
 
 
 def folded(identifier: exp.Expr) -> str:
     """A name in its canonical form: unchanged if quoted, else in lower case."""
-    name = identifier.name
+    name = text_of(identifier)
     return name if isinstance(identifier, exp.Identifier) and identifier.args.get("quoted") else name.lower()
 
 
@@ -65,11 +66,11 @@ class ColumnScope:
 
     def find(self, node: exp.Column) -> Expr | None:
         """The column of this FROM with that name, or None. Raises: TopologyError if there are several."""
-        name, table = folded(node.this), node.args.get("table")
+        name, table = folded(node.args["this"]), node.args.get("table")
         wanted = folded(table) if table is not None else None
         fitting = [s for s in self.seen if (s.table == wanted if wanted is not None else not s.hidden)]
         exact = [s for s in fitting if s.name == name]
-        if not exact and not node.this.args.get("quoted"):
+        if not exact and not node.args["this"].args.get("quoted"):
             exact = [s for s in fitting if s.name.lower() == name]
         if len(exact) > 1:
             tables = ", ".join(f"{s.table}.{s.name}" for s in exact)
@@ -90,7 +91,7 @@ class ColumnScope:
         return list(dict.fromkeys(s.table for s in self.seen))
 
     def _unknown(self, node: exp.Column) -> TopologyError:
-        name, table = folded(node.this), node.args.get("table")
+        name, table = folded(node.args["this"]), node.args.get("table")
         if table is not None and folded(table) not in self._tables():
             message = f"no table '{folded(table)}' in FROM; one of {self._tables()} is needed"
         else:

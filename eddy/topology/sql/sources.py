@@ -1,11 +1,23 @@
 """FROM: tables, queries, functions and joins, bound to one node over all of their columns."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 from sqlglot import exp
 
-from eddy.topology.sql.algebra import Column, Node, Outer, Product, Project, Rows, Series, Union, all_columns
+from eddy.topology.sql.algebra import (
+    Column,
+    Node,
+    Outer,
+    Product,
+    Project,
+    Rows,
+    Series,
+    Union,
+    Variable,
+    all_columns,
+)
 from eddy.topology.sql.binder import Binder, coerce
 from eddy.topology.sql.expressions import TRUE, Expr, conjuncts, literal, shifted
 from eddy.topology.sql.functions import comparison_call
@@ -13,6 +25,7 @@ from eddy.topology.sql.queries import Queries
 from eddy.topology.sql.scope import ColumnScope, QueryContext, Seen, folded, refuse_outer, scope_of
 from eddy.topology.sql.statement_text import StatementText
 from eddy.topology.sql.types import BOOLEAN, INTEGER, UNKNOWN, common_type
+from eddy.topology.sql.unread import has, parts_of, without_meaning
 
 __all__ = ["ONE_ROW", "Source", "from_clause", "renamed", "values"]
 
@@ -20,8 +33,13 @@ ONE_ROW = Rows(columns=(), rows=((),))
 """The input of a query without FROM: one row without columns."""
 
 Source = tuple[Node, ColumnScope]
+_JOINS = {
+    ("", ""),
+    ("INNER", ""),
+    ("CROSS", ""),
+    *((kind, side) for kind in ("", "OUTER") for side in ("LEFT", "RIGHT", "FULL")),
+}
 _SIDES: dict[str, Literal["left", "right", "both"]] = {"LEFT": "left", "RIGHT": "right", "FULL": "both"}
-_TABLE_PARTS = {"this", "alias", "joins", "only"}
 
 
 def from_clause(queries: Queries, select: exp.Select, path: str, environment: QueryContext) -> Source:
@@ -29,7 +47,7 @@ def from_clause(queries: Queries, select: exp.Select, path: str, environment: Qu
     first = select.args.get("from_")
     if first is None:
         return ONE_ROW, ColumnScope(queries.text, [], environment)
-    return _joined(queries, first.this, select.args.get("joins") or [], path, environment)
+    return _joined(queries, first.args["this"], select.args.get("joins") or [], path, environment)
 
 
 def _joined(
@@ -39,7 +57,7 @@ def _joined(
     left = _item(queries, first, path, environment)
     before: Source | None = None
     for join in joins:
-        right = _item(queries, join.this, path, environment)
+        right = _item(queries, join.args["this"], path, environment)
         if _is_comma(queries.text, join):
             before, left = _both(before, left, join), right
         else:
@@ -49,9 +67,9 @@ def _joined(
 
 def _is_comma(text: StatementText, join: exp.Join) -> bool:
     """Whether a table follows a comma. Raises: TopologyError for JOIN without a condition, which parses alike."""
-    if any(join.args.get(name) for name in ("on", "using", "side", "kind", "method")):
+    if has(join, "on", "using", "side", "kind", "method"):
         return False
-    if text.before(join.this).upper().endswith("JOIN"):
+    if text.before(join.args["this"]).upper().endswith("JOIN"):
         raise text.error(join, "JOIN without a condition; one is needed: ON … or USING (…), or CROSS JOIN")
     return True
 
@@ -94,19 +112,18 @@ def _product(left: Node, right: Node, conditions: tuple[Expr, ...] = ()) -> Prod
 
 def _join(queries: Queries, left: Source, right: Source, join: exp.Join, path: str) -> Source:
     text, width = queries.text, len(left[0].columns)
-    for name in ("method", "global", "hint", "match_condition"):
-        if join.args.get(name):
-            raise text.unsupported(join, f"{join.args[name]} JOIN", "name the columns: JOIN … USING (…)")
+    if join.args.get("method"):
+        raise text.unsupported(join, f"{join.args['method']} JOIN", "name the columns: JOIN … USING (…)")
     kind, side = join.args.get("kind") or "", join.args.get("side") or ""
-    if kind not in {"", "INNER", "OUTER", "CROSS"} or side not in {"", *_SIDES}:
+    if (kind, side) not in _JOINS:
         raise text.unsupported(join, f"{side} {kind} JOIN".strip())
-    if kind != "CROSS" and not join.args.get("on") and not join.args.get("using"):
-        raise text.error(join, f"{side} JOIN without a condition; one is needed: ON … or USING (…)".strip())
     scope = _beside(left[1], right[1], width, join)
     conditions: list[Expr] = []
-    if join.args.get("using"):
+    if kind != "CROSS" and join.args.get("using"):
         scope, conditions = _using(left[1], right[1], scope, join, width, side)
-    elif join.args.get("on"):
+    elif kind != "CROSS":
+        if not join.args.get("on"):
+            raise text.error(join, f"{side} JOIN without a condition; one is needed: ON … or USING (…)".strip())
         bound = Binder(scope, "JOIN … ON").condition(join.args["on"])
         refuse_outer(text, bound)
         conditions = [part for part in conjuncts(bound) if part != TRUE]
@@ -154,7 +171,7 @@ def _using(
 def _item(queries: Queries, node: exp.Expr, path: str, environment: QueryContext) -> Source:
     """One table, query or function in FROM."""
     text = queries.text
-    if isinstance(node, exp.Table) and isinstance(node.this, exp.ExplodingGenerateSeries | exp.GenerateSeries):
+    if isinstance(node, exp.Table) and isinstance(node.args["this"], exp.ExplodingGenerateSeries | exp.GenerateSeries):
         return _series(queries, node, environment)
     if isinstance(node, exp.Table):
         return _table(queries, node, path, environment)
@@ -162,14 +179,14 @@ def _item(queries: Queries, node: exp.Expr, path: str, environment: QueryContext
         name = _alias(node) or "values"
         found = values(queries, node, f"{path}-from-{name}", environment)
         return _aliased(queries, node, found, name, environment)
-    if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table):
+    if isinstance(node, exp.Subquery) and isinstance(node.args["this"], exp.Table):
         if node.args.get("alias"):
             raise text.unsupported(node, "an alias of joined tables", "give each of them one")
-        return _joined(queries, node.this, node.this.args.get("joins") or [], path, environment)
+        return _joined(queries, node.args["this"], node.args["this"].args.get("joins") or [], path, environment)
     if isinstance(node, exp.Subquery):
         name = _alias(node) or "query"
         inner = QueryContext(environment.tables)
-        found = queries.query(node.unwrap() if not node.args.get("alias") else node.this, f"{path}-from-{name}", inner)
+        found = queries.query(node.args["this"], f"{path}-from-{name}", inner)
         return _aliased(queries, node, queries.resolved(found), name, environment)
     what = "LATERAL" if isinstance(node, exp.Lateral) else type(node).__name__
     raise text.unsupported(node, f"{what} in FROM", "join a query by its columns")
@@ -177,33 +194,34 @@ def _item(queries: Queries, node: exp.Expr, path: str, environment: QueryContext
 
 def _table(queries: Queries, node: exp.Table, path: str, environment: QueryContext) -> Source:
     text = queries.text
-    extra = [name for name, value in node.args.items() if value and name not in _TABLE_PARTS]
-    if extra or not isinstance(node.this, exp.Identifier):
-        what = {"db": "a schema", "sample": "TABLESAMPLE"}.get(extra[0], extra[0].upper()) if extra else node.this.sql()
-        raise text.unsupported(node, f"{what} of a table in FROM")
-    name = folded(node.this)
+    if node.args.get("db") or not isinstance(node.args["this"], exp.Identifier):
+        what = "a schema of a table" if node.args.get("db") else node.args["this"].sql()
+        raise text.unsupported(node, f"{what} in FROM")
+    without_meaning(node, "only")
+    name = folded(node.args["this"])
     found = environment.tables.get(name)
-    if found is None and not node.this.args.get("quoted"):
+    if found is None and not node.args["this"].args.get("quoted"):
         fitting = [table for table in environment.tables if table.lower() == name]
         found = environment.tables[fitting[0]] if len(fitting) == 1 else None
     if found is None:
         raise text.error(
             node, f"no table '{name}'; one of {sorted(environment.tables)} is needed. Give it: tables={{'{name}': …}}"
         )
-    queries.use(found, node)
+    if isinstance(found, Variable):
+        found = replace(found, where=text.where(node))
     return _aliased(queries, node, found, _alias(node) or name, environment, f"{path}-{_alias(node) or name}")
 
 
 def _alias(node: exp.Expr) -> str:
     alias = node.args.get("alias")
-    return folded(alias.this) if alias is not None and alias.this is not None else ""
+    return folded(alias.args.get("this")) if alias is not None and alias.args.get("this") is not None else ""
 
 
 def _aliased(
     queries: Queries, node: exp.Expr, found: Node, alias: str, environment: QueryContext, step: str = ""
 ) -> Source:
     """A source under its alias, with the alias's column names. `step` names the join that reads it."""
-    names = node.args["alias"].columns if node.args.get("alias") else []
+    names = (node.args["alias"].args.get("columns") or []) if node.args.get("alias") else []
     if len(names) > len(found.columns):
         raise queries.text.error(names[0], f"{len(names)} names for the {len(found.columns)} columns of '{alias}'")
     if names or (step and found.name != step):
@@ -221,7 +239,7 @@ def renamed(node: Node, names: Sequence[str], step: str = "") -> Node:
 
 def _series(queries: Queries, node: exp.Table, environment: QueryContext) -> Source:
     """generate_series(first, last[, step]) of whole numbers, from constants."""
-    call, text = node.this, queries.text
+    call, text = node.args["this"], queries.text
     if node.args.get("ordinality"):
         raise text.unsupported(node, "WITH ORDINALITY")
     binder = Binder(ColumnScope(text, [], environment), "generate_series")
@@ -235,7 +253,7 @@ def _series(queries: Queries, node: exp.Table, environment: QueryContext) -> Sou
     if bounds[2].op == "literal" and bounds[2].value == 0:
         raise text.error(step or node, "generate_series by steps of 0; another number is needed")
     alias = _alias(node) or "generate_series"
-    names = node.args["alias"].columns if node.args.get("alias") else []
+    names = (node.args["alias"].args.get("columns") or []) if node.args.get("alias") else []
     name = folded(names[0]) if names else alias
     first, last, by = bounds
     found = Series(columns=(Column(name, kind),), name=alias, input=ONE_ROW, bounds=(first, last, by))
@@ -245,9 +263,9 @@ def _series(queries: Queries, node: exp.Table, environment: QueryContext) -> Sou
 def values(queries: Queries, node: exp.Values, path: str, environment: QueryContext) -> Node:
     """VALUES: rows of expressions, with columns named column1, column2, …"""
     text = queries.text
-    rows = [row.expressions if isinstance(row, exp.Tuple) else [row] for row in node.expressions]
+    rows = [parts_of(row) if isinstance(row, exp.Tuple) else [row] for row in parts_of(node)]
     width = len(rows[0])
-    for row, written in zip(node.expressions, rows, strict=True):
+    for row, written in zip(parts_of(node), rows, strict=True):
         if len(written) != width:
             raise text.error(
                 row, f"VALUES: a row of {len(written)} values below one of {width}; equal numbers are needed"

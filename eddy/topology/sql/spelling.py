@@ -1,6 +1,9 @@
 """SQL's names for the parser's node types, and the arguments in SQL's order."""
 
 from sqlglot import exp
+from sqlglot.dialects import Postgres
+
+from eddy.topology.sql.unread import parts_of, peek, text_of, without_meaning
 
 __all__ = ["AGGREGATES", "ARITHMETIC", "COMPARISONS", "arguments_of", "name_of"]
 
@@ -43,14 +46,15 @@ _FUNCTIONS: dict[type, tuple[str, tuple[str, ...]]] = {
     exp.Exp: ("exp", ("this",)),
     exp.Pow: ("power", ("this", "expression")),
 }
+_DELIMITERS = Postgres.INITCAP_DEFAULT_DELIMITER_CHARS
+"""The parser's own second argument of initcap."""
 _TRIMS = {"LEADING": "ltrim", "TRAILING": "rtrim"}
-_IGNORED = {"initcap": {"expression"}, "trim": {"position"}, "lpad": {"is_left"}, "rpad": {"is_left"}}
 
 
 def name_of(node: exp.Expr) -> str:
     """SQL's name of the function of a node."""
     if isinstance(node, exp.Anonymous):
-        return node.name.lower()
+        return text_of(node).lower()
     if isinstance(node, exp.Trim):
         return _TRIMS.get(node.args.get("position") or "", "trim")
     if isinstance(node, exp.Pad):
@@ -63,15 +67,15 @@ def name_of(node: exp.Expr) -> str:
 
 
 def arguments_of(node: exp.Expr) -> list[exp.Expr] | None:
-    """The arguments in SQL's order; None if the node is no function, or has options that are not supported."""
+    """The arguments in SQL's order; None if the node is no function."""
     if isinstance(node, exp.Anonymous):
-        return list(node.expressions)
+        return list(parts_of(node))
     if type(node) not in _FUNCTIONS:
         return None
     _, names = _FUNCTIONS[type(node)]
-    known = {*names, "position", "is_left"} | ({"expression"} if isinstance(node, exp.Initcap) else set())
-    if any(value for name, value in node.args.items() if name not in known):
-        return None
+    if isinstance(node, exp.Initcap) and peek(peek(node, "expression"), "this") == _DELIMITERS:
+        without_meaning(node, "expression")
+        without_meaning(node.args["expression"], "this", "is_string")
     found = [node.args.get(name) for name in names]
     while found and found[-1] is None:
         found.pop()

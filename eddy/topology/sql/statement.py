@@ -12,6 +12,7 @@ from eddy.topology.sql.query_binder import QueryBinder, position_of
 from eddy.topology.sql.recursive import mutually_recursive
 from eddy.topology.sql.scope import QueryContext
 from eddy.topology.sql.statement_text import StatementText
+from eddy.topology.sql.unread import Unread, parts_of, whole_number
 
 __all__ = ["Ordering", "Statement", "bind_statement"]
 
@@ -61,11 +62,13 @@ def _bound(text: StatementText, tables: Mapping[str, Sequence[Column]], path: st
     )
     found = parse(text)
     body = found.body if isinstance(found, Mutual) else found
+    queries_of_block = [definition.query for definition in found.definitions] if isinstance(found, Mutual) else []
+    unread = Unread(text, [*queries_of_block, body])
     order, limit = _taken(text, body) if ordered else ([], Ordering())
     if isinstance(found, Mutual):
         environment = mutually_recursive(queries, found, path, environment)
     if order and isinstance(body, exp.Select) and not body.args.get("distinct"):
-        node = queries.query(body, path, environment, [part.this for part in order])
+        node = queries.query(body, path, environment, [part.args["this"] for part in order])
         visible = len(node.columns) - len(order)
         indexes = list(range(visible, len(node.columns)))
     else:
@@ -77,11 +80,12 @@ def _bound(text: StatementText, tables: Mapping[str, Sequence[Column]], path: st
         (index, bool(part.args.get("desc")), bool(part.args.get("nulls_first")))
         for index, part in zip(indexes, order, strict=True)
     ]
+    unread.refuse()
     return Statement(Planner().plan(node), visible, replace(limit, keys=keys))
 
 
 def _index(text: StatementText, part: exp.Ordered, node: Node) -> int:
-    found = position_of(text, part.this, [column.name for column in node.columns], "ORDER BY")
+    found = position_of(text, part.args["this"], [column.name for column in node.columns], "ORDER BY")
     if found is None:
         raise text.error(
             part, "ORDER BY here takes the name or the number of a column of the answer; one of those is needed"
@@ -97,13 +101,13 @@ def _taken(text: StatementText, body: exp.Expr) -> tuple[list[exp.Ordered], Orde
     if isinstance(limit, exp.Fetch):
         raise text.unsupported(limit, "FETCH", "write LIMIT n")
     found = Ordering([], _number(text, limit), _number(text, offset) or 0)
-    return list(order.expressions) if order is not None else [], found
+    return list(parts_of(order)) if order is not None else [], found
 
 
 def _number(text: StatementText, part: exp.Expr | None) -> int | None:
     if part is None or isinstance(part.args["expression"], exp.Null):
         return None
-    number = part.args["expression"]
-    if not isinstance(number, exp.Literal) or not number.is_int:
-        raise text.unsupported(part, f"{part.key.upper()} {number.sql()}", "a whole number is needed")
-    return int(number.this)
+    number = whole_number(part.args["expression"])
+    if number is None:
+        raise text.unsupported(part, f"{part.key.upper()} {part.args['expression'].sql()}", "a whole number is needed")
+    return number

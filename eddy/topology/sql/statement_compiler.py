@@ -33,7 +33,7 @@ from eddy.topology.sql.expressions import (
     walk,
 )
 from eddy.topology.sql.folds import fold_of
-from eddy.topology.sql.names import step_name
+from eddy.topology.sql.names import StepNames
 from eddy.topology.sql.reachability import START, Edges, edges_of, from_start, link, reached
 from eddy.topology.sql.rows import row_serde
 from eddy.topology.sql.series import series_function
@@ -53,15 +53,18 @@ _BLOCK_ADVICE = (
     f"Let it end after n iterations: WITH MUTUALLY RECURSIVE (RETURN AT RECURSION LIMIT n) …, mend the data, or {_MORE}"
 )
 _TAKEN = {"errors", "held", "limit"}
-_BY_VALUE, _BY_KEY = "_, row", "row, _"
-"""Whether a relation has its rows in its values or, as a set, in its keys."""
+_BY_VALUE, _BY_KEY, _BY_GROUP = "_, row", "row, _", "group, row"
+"""Whether a relation has its rows in its values, in its keys, as a set, or in its values under their group's key.
+
+Only those of the first kind are under the empty key.
+"""
 
 
 class StatementCompiler:
     """Compiles the nodes of one statement. `tables` maps each table to its relation, with rows in the values."""
 
-    def __init__(self, builder: Builder, tables: Mapping[str, Rows], name: str) -> None:
-        self._builder, self._tables, self._name = builder, tables, name
+    def __init__(self, builder: Builder, tables: Mapping[str, Rows], name: str, names: StepNames) -> None:
+        self._builder, self._tables, self._name, self._names = builder, tables, name, names
         self._done: dict[Any, tuple[Rows, str]] = {}
         self._variables: dict[tuple[object, str], tuple[Rows, str]] = {}
         self._loops = 0
@@ -137,7 +140,7 @@ class StatementCompiler:
         names = {i: f"left[{place}]" for place, i in enumerate(ours)}
         names |= {i: f"right[{place}]" for place, i in enumerate(theirs)}
         merge = rows_of("_, left, right", [names.get(i, "") for i in range(len(node.columns))], key, value)
-        return left.join(right, merge, step_name(node.name, "join"), _serde(key), _serde(value))
+        return left.join(right, merge, self._names.take(node.name, "join"), _serde(key), _serde(value))
 
     def _keyed(self, node: Node, key: Exprs, value: Exprs, nulls: bool = False) -> Rows:
         """The rows of a node under a key; without rows whose key has a null, which equals nothing."""
@@ -146,7 +149,7 @@ class StatementCompiler:
 
     def _semi(self, node: algebra.Semi, key: Exprs, value: Exprs) -> Rows:
         """Semi: the join with each key once. Anti: all rows, less those of the semi join."""
-        name = step_name(node.name, "match")
+        name = self._names.take(node.name, "match")
         needed = sorted({i for expr in (*key, *value, *node.left_key) for i in columns_of(expr)})
         base = algebra.Project(
             columns=tuple(node.columns[i] for i in needed),
@@ -185,13 +188,13 @@ class StatementCompiler:
             case algebra.Series():
                 return self._series(node), _BY_VALUE
             case algebra.Distinct():
-                return self._set(node.input).distinct(step_name(node.name)), _BY_KEY
+                return self._set(node.input).distinct(self._names.take(node.name)), _BY_KEY
             case algebra.Except():
                 return self._except(node), _BY_KEY
             case algebra.Intersect():
                 return self._intersect(node), _BY_KEY
             case algebra.Group():
-                return self._group(node), _BY_VALUE
+                return self._group(node)
             case algebra.Loop():
                 return self._loop(node)
             case algebra.Binding():
@@ -208,7 +211,7 @@ class StatementCompiler:
         """Rows written in the statement. A query without FROM has one row without columns."""
 
         def make() -> tuple[Rows, str]:
-            name = step_name(node.name or f"{self._name}-one-row", "rows" if node.name else "")
+            name = self._names.take(node.name or f"{self._name}-one-row", "rows" if node.name else "")
             serde = _serde(all_columns(node))
             return self._fixed([((), row) for row in node.rows], name, serde), _BY_VALUE
 
@@ -227,17 +230,17 @@ class StatementCompiler:
         return self._emit(node, all_columns(node), ())
 
     def _except(self, node: algebra.Except) -> Rows:
-        left, right, name = self._set(node.left), self._set(node.right), step_name(node.name)
+        left, right, name = self._set(node.left), self._set(node.right), self._names.take(node.name)
         return (left if node.all else left.distinct(f"{name}-left")).minus(right, name)
 
     def _intersect(self, node: algebra.Intersect) -> Rows:
         """The left side minus the rows that it has more often than the right side."""
-        left, right, name = self._set(node.left), self._set(node.right), step_name(node.name)
+        left, right, name = self._set(node.left), self._set(node.right), self._names.take(node.name)
         left = left if node.all else left.distinct(f"{name}-left")
         return left.union(_negated(left.minus(right, name)))
 
-    def _group(self, node: algebra.Group) -> Rows:
-        name = step_name(node.name)
+    def _group(self, node: algebra.Group) -> tuple[Rows, str]:
+        name = self._names.take(node.name)
         arguments = [found.argument for found in node.aggregates]
         value = [argument if argument is not None else literal(None, _NOTHING) for argument in arguments]
         rows = self._emit(node.input, node.keys, value)
@@ -249,20 +252,21 @@ class StatementCompiler:
         if fold is not None:
             key, state = _serde(node.keys), row_serde(fold.types)
             grouped = rows.group_by_key(key).aggregate(fold.initial, fold.adder, fold.subtractor, name, state)
-            return grouped.to_relation().map(fold.row, None, row_serde(()), _serde(all_columns(node)))
+            return grouped.to_relation().map(fold.row, None, row_serde(()), _serde(all_columns(node))), _BY_VALUE
         function = group_function(node.aggregates, types)
-        return rows.reduce(function, name, _serde(node.keys), _serde(all_columns(node)))
+        return rows.reduce(function, name, _serde(node.keys), _serde(all_columns(node))), _BY_GROUP
 
     def _loop(self, node: algebra.Loop) -> tuple[Rows, str]:
         """WITH RECURSIVE: a bag whose weights add up, or a set for UNION."""
-        name = step_name(node.name)
+        name = self._names.take(node.name)
         edges = edges_of(node) if not self._loops else None
         if edges is not None:
             return self._reachable(node, edges, name), _BY_KEY
-        outside = dict(self._done)
+        seed = self._set(node.seed) if node.distinct else self.rows(node.seed)
+        outside = self._so_far()
 
         def op(rows: Rows) -> Rows:
-            self._done = dict(outside)  # a second call must not reuse steps of the first
+            self._go_back(outside)
             with self._inside():
                 variable = node.variable.of, node.variable.binding
                 if node.distinct:
@@ -271,7 +275,6 @@ class StatementCompiler:
                 self._variables[variable] = rows, _BY_VALUE
                 return self.rows(node.step)
 
-        seed = self._set(node.seed) if node.distinct else self.rows(node.seed)
         try:
             words = Words(
                 f"sql '{self._name}' {node.where}: '{node.variable.binding}'", _ADVICE if node.distinct else _ALL_ADVICE
@@ -298,6 +301,16 @@ class StatementCompiler:
         below = found.filter(lambda _, row: row.depth > 0)
         return below.map(reached, None, _serde(all_columns(node)), row_serde(()))
 
+    def _so_far(self) -> tuple[dict[Any, tuple[Rows, str]], frozenset[str]]:
+        """The steps that are done and the names that are taken before a loop's body is built."""
+        return dict(self._done), self._names.mark()
+
+    def _go_back(self, outside: tuple[dict[Any, tuple[Rows, str]], frozenset[str]]) -> None:
+        """Forget the body that an earlier call built, whose steps have been removed."""
+        done, names = outside
+        self._done = dict(done)
+        self._names.reset(names)
+
     @contextmanager
     def _inside(self) -> Iterator[None]:
         """Marks that the body of a loop is being built."""
@@ -310,10 +323,10 @@ class StatementCompiler:
     def _block(self, block: algebra.Block) -> dict[str, Rows]:
         """WITH MUTUALLY RECURSIVE: the relations of its bindings."""
         if block not in self._done:
-            outside = dict(self._done)
+            block_name, outside = self._names.take(block.name), self._so_far()
 
             def step(*rows: Rows) -> tuple[Rows, ...]:
-                self._done = dict(outside)
+                self._go_back(outside)
                 self._variables |= {
                     (block, name): (found, _BY_VALUE) for (name, _), found in zip(block.bindings, rows, strict=True)
                 }
@@ -335,7 +348,7 @@ class StatementCompiler:
             bindings = mutually_recursive(
                 self._builder,
                 step,
-                step_name(block.name),
+                block_name,
                 bound.iterations if bound else None,
                 bound.then if bound else "error",
                 serdes,
@@ -389,9 +402,11 @@ def _without_null(key: tuple[Any, ...], _: Any) -> bool:
 
 def _parameters(names: Sequence[str]) -> list[str]:
     """The bindings' names as parameter names; a name that is not possible is replaced by its position."""
-    return [
-        name
-        if name.isidentifier() and name.isascii() and not iskeyword(name) and name not in _TAKEN
-        else f"binding_{i}"
-        for i, name in enumerate(names)
-    ]
+    possible = {name for name in names if name.isidentifier() and name.isascii() and not iskeyword(name)} - _TAKEN
+    made: list[str] = []
+    for i, name in enumerate(names):
+        found = name if name in possible else f"binding_{i}"
+        while found != name and found in possible:
+            found += "_"
+        made.append(found)
+    return made

@@ -37,6 +37,7 @@ from eddy.topology.sql.queries import Queries
 from eddy.topology.sql.scope import QueryContext, refuse_outer
 from eddy.topology.sql.statement_text import StatementText
 from eddy.topology.sql.types import BOOLEAN, TEXT, UNKNOWN, common_type
+from eddy.topology.sql.unread import parts_of, unnested
 
 __all__ = ["Applied", "Correlation", "Subquery", "bind_subquery"]
 
@@ -106,9 +107,9 @@ def _inside(expr: Expr) -> Iterable[Expr]:
 def bind_subquery(queries: Queries, node: exp.Expr, binder: Binder, path: str, environment: QueryContext) -> Expr:
     """The expression of a query inside of an expression. Raises: TopologyError."""
     kind = "exists" if isinstance(node, exp.Exists) else "in" if isinstance(node, exp.In) else "value"
-    query = node.args["query"] if kind == "in" else node.this if kind == "exists" else node
+    query = node.args["query"] if kind == "in" else node.args["this"] if kind == "exists" else node
     inner = QueryContext(environment.tables, binder.scope, value=kind == "value")
-    body = queries.query(query.unnest(), path, inner)
+    body = queries.query(unnested(query), path, inner)
     outer = inner.correlated
     width = len(body.columns) - len(outer)
     if kind == "exists":
@@ -128,7 +129,7 @@ def bind_subquery(queries: Queries, node: exp.Expr, binder: Binder, path: str, e
 
 def _in(queries: Queries, node: exp.Expr, binder: Binder, body: Node, outer: Sequence[Expr], path: str) -> Expr:
     text = queries.text
-    wanted = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
+    wanted = parts_of(node.args["this"]) if isinstance(node.args["this"], exp.Tuple) else [node.args["this"]]
     values = [binder.bind(part) for part in wanted]
     width = len(body.columns) - len(outer)
     if len(values) != width:

@@ -8,6 +8,7 @@ from eddy.serde import String
 from eddy.topology.builder import Builder
 from eddy.topology.relation import Relation
 from eddy.topology.sql.algebra import Column
+from eddy.topology.sql.names import StepNames, built
 from eddy.topology.sql.rows import key_serde, row_serde
 from eddy.topology.sql.statement import Statement, bind_statement
 from eddy.topology.sql.statement_compiler import StatementCompiler
@@ -24,21 +25,25 @@ def create_view(
     builder: Builder, text: str, tables: Mapping[str, Any], name: str, key: str | Sequence[str] | None
 ) -> View:
     """Build the steps of a statement into a topology. Raises: TopologyError, with line and column."""
-    relations, columns = {}, {}
-    for table, source in tables.items():
-        relations[table], columns[table] = rows_relation(table, source, f"{name}-{table}")
-    statement = bind_statement(StatementText(text, name), columns, name, ordered=False)
-    rows, compiler = build(builder, statement, relations, name)
+
+    def make(names: StepNames) -> tuple[Statement, Relation[Any, Row], StatementCompiler]:
+        relations, columns = {}, {}
+        for table, source in tables.items():
+            relations[table], columns[table] = rows_relation(table, source, names.take(name, table))
+        statement = bind_statement(StatementText(text, name), columns, name, ordered=False)
+        return statement, *build(builder, statement, relations, name, names)
+
+    statement, rows, compiler = built(builder.plan, make)
     errors = [found.map_values(lambda row: str(row[1]), value=String) for _, found in compiler.errors]
     all_errors = errors[0].union(*errors[1:]) if len(errors) > 1 else errors[0] if errors else None
     return View(_keyed(rows, statement.columns, key, name), name, statement.columns, all_errors)
 
 
 def build(
-    builder: Builder, statement: Statement, relations: Mapping[str, Relation[Any, Any]], name: str
+    builder: Builder, statement: Statement, relations: Mapping[str, Relation[Any, Any]], name: str, names: StepNames
 ) -> tuple[Relation[Any, Row], StatementCompiler]:
     """The rows of a statement over the rows of its tables, under the empty key."""
-    compiler = StatementCompiler(builder, relations, name)
+    compiler = StatementCompiler(builder, relations, name, names)
     return compiler.rows(statement.node), compiler
 
 

@@ -1,0 +1,103 @@
+"""Whether the step of WITH RECURSIVE is linear in the recursive table, which its bound algebra decides.
+
+    step(A + B) = step(A) + step(B)
+
+PostgreSQL runs the step over the rows of the last iteration. Only for a linear step is the result the least
+X = seed + step(X), which eddy keeps right as rows come and go. The check follows every path from the recursive table to
+the step's rows, through queries, common table expressions and joins.
+"""
+
+from collections.abc import Callable
+
+from eddy.errors import TopologyError
+from eddy.topology.sql.algebra import (
+    Binding,
+    Block,
+    Distinct,
+    Except,
+    Group,
+    Intersect,
+    Loop,
+    Node,
+    Outer,
+    Product,
+    Semi,
+    Shared,
+    Union,
+    Variable,
+    inputs_of,
+)
+
+__all__ = ["linear_references"]
+
+Refuse = Callable[[Variable, str], TopologyError]
+
+
+def linear_references(step: Node, of: object, refuse: Refuse) -> list[Variable]:
+    """The references of a step to the recursive table `of`.
+
+    `refuse` makes the error for a reference and its place in the step. Raises: that error if the step is not linear.
+    """
+    return _Step(of, refuse).references(step)
+
+
+class _Step:
+    def __init__(self, of: object, refuse: Refuse) -> None:
+        self._of, self._refuse = of, refuse
+        self._shared: dict[int, list[Variable]] = {}
+        self._blocks: set[Block] = set()
+
+    def references(self, node: Node) -> list[Variable]:
+        """The references below a node. Raises: the refusal, if its rows are not linear in them."""
+        match node:
+            case Variable():
+                return [node] if node.of is self._of else []
+            case Shared():
+                if id(node) not in self._shared:
+                    self._shared[id(node)] = self.references(node.input)
+                return self._shared[id(node)]
+            case Product():
+                return self._product(node)
+            case Binding():
+                return self._block(node.block)
+        below = [self.references(found) for found in inputs_of(node)]
+        for place, found in zip(_nonlinear(node), below, strict=False):
+            if place and found:
+                raise self._refuse(found[0], place)
+        return [reference for found in below for reference in found]
+
+    def _product(self, node: Product) -> list[Variable]:
+        """A product is linear in one of its inputs, while the others do not change."""
+        first, *others = [found for found in map(self.references, node.inputs) if found] or [[]]
+        if others:
+            raise self._refuse(others[0][0], "named twice in its step")
+        return first
+
+    def _block(self, block: Block) -> list[Variable]:
+        if block not in self._blocks:
+            self._blocks.add(block)
+            for _, definition in block.bindings:
+                if found := self.references(definition):
+                    raise self._refuse(found[0], "in a block inside of its step")
+        return []
+
+
+def _nonlinear(node: Node) -> tuple[str, ...]:
+    """For each input of a node its place in the step, if the node's rows are not linear in it, and else nothing."""
+    match node:
+        case Distinct():
+            return (f"{'inside of UNION' if isinstance(node.input, Union) else 'below DISTINCT'} of its step",)
+        case Group():
+            is_value = any(found.function == "only" for found in node.aggregates)
+            return (f"{'in a query inside of an expression' if is_value else 'below an aggregate'} of its step",)
+        case Except() | Intersect():
+            return (f"inside of {type(node).__name__.upper()} of its step",) * 2
+        case Semi():
+            return "", "in a query inside of an expression of its step"
+        case Outer():
+            place = "in an outer join of its step"
+            return "" if node.kept == "left" else place, "" if node.kept == "right" else place
+        case Loop():
+            place = "in a recursive table inside of its step"
+            return place if node.distinct else "", place
+    return ()

@@ -1,0 +1,154 @@
+"""Refusal of the parts of a statement that nothing has read.
+
+The parser knows more of SQL than eddy does. Every node of its tree keeps its arguments in a map that notes the reads.
+The binder reads each part that the answer depends on, so an argument that has a value and was not read is a part that
+the answer would ignore. It is refused by its words, whatever it is: there is no list of such parts.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from sqlglot import exp
+from sqlglot.errors import ErrorLevel, SqlglotError
+
+from eddy.errors import TopologyError
+from eddy.topology.sql.statement_text import StatementText
+
+__all__ = ["Unread", "has", "parts_of", "peek", "text_of", "unnested", "whole_number", "without_meaning"]
+
+_LONGEST = 60
+_WORDS = {"key_expressions": "USING KEY", "by_name": "BY NAME", "with_": "WITH", "from_": "FROM", "windows": "WINDOW"}
+"""Clauses whose values do not begin with their words."""
+_ORDERS = (exp.Order, exp.Limit, exp.Offset, exp.Fetch)
+_NO_ORDER = "rows of a view and of an inner query have no order. Order the one-off query as a whole"
+
+
+class _Arguments(dict[str, Any]):
+    """The arguments of a node. Reading all of them, as a walk over the tree does, is not noted."""
+
+    __slots__ = ("read",)
+
+    def __init__(self, arguments: dict[str, Any]) -> None:
+        super().__init__(arguments)
+        self.read: set[str] = set()
+
+    def __getitem__(self, name: str) -> Any:
+        self.read.add(name)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """As that of a dict."""
+        self.read.add(name)
+        return super().get(name, default)
+
+
+class Unread:
+    """Notes what is read of these trees from now on."""
+
+    def __init__(self, text: StatementText, roots: Iterable[exp.Expr]) -> None:
+        self._text = text
+        self._nodes = [node for root in roots for node in root.walk()]
+        for node in self._nodes:
+            node.args = _Arguments(node.args)
+
+    def refuse(self) -> None:
+        """Refuse the first part that was not read. Raises: TopologyError with its words and its place."""
+        for node in self._nodes:
+            for name in self._unread(node):
+                raise self._refused(node, name)
+
+    def _unread(self, node: exp.Expr) -> Iterator[str]:
+        arguments = node.args
+        assert isinstance(arguments, _Arguments)
+        return (name for name, value in arguments.items() if _says_something(value) and name not in arguments.read)
+
+    def _refused(self, node: exp.Expr, name: str) -> TopologyError:
+        value = peek(node, name)
+        parts = [part for part in (value if isinstance(value, list) else [value]) if isinstance(part, exp.Expr)]
+        words = _words(node, name, parts)
+        around = _recursive_table(node)
+        inside = f" inside of the recursive table '{around}'" if around else ""
+        advice = _NO_ORDER if isinstance(value, _ORDERS) else ""
+        return self._text.unsupported(parts[0] if parts else node, f"{words}{inside}", advice)
+
+
+def without_meaning(node: exp.Expr, *names: str) -> None:
+    """Note arguments that change no answer as read: flags that the parser sets by itself, and hints of the author's."""
+    for name in names:
+        node.args.get(name)
+
+
+def parts_of(node: exp.Expr) -> list[Any]:
+    """The expressions of a node. The parser's own attributes may be compiled code, which passes over the notes."""
+    return node.args.get("expressions") or []
+
+
+def text_of(node: exp.Expr) -> str:
+    """The text of a name or of a literal."""
+    found = node.args.get("this")
+    return text_of(found) if isinstance(found, exp.Expr) else str(found or "")
+
+
+def unnested(node: exp.Expr) -> Any:
+    """A query without the parentheses around it."""
+    while isinstance(node, exp.Subquery | exp.Paren):
+        node = node.args["this"]
+    return node
+
+
+def whole_number(node: exp.Expr | None) -> int | None:
+    """The value of a literal of a whole number; None of anything else."""
+    if not isinstance(node, exp.Literal) or node.args.get("is_string") or not text_of(node).isdecimal():
+        return None
+    return int(text_of(node))
+
+
+def has(node: exp.Expr, *names: str) -> bool:
+    """Whether a node has a value for one of these arguments, which stay unread."""
+    return any(_says_something(peek(node, name)) for name in names)
+
+
+def peek(node: exp.Expr, name: str) -> Any:
+    """The value of an argument, which stays unread."""
+    return dict.get(node.args, name)
+
+
+def _says_something(value: Any) -> bool:
+    return value is not None and value is not False and value != [] and value != ""
+
+
+def _words(node: exp.Expr, name: str, parts: list[exp.Expr]) -> str:
+    """The part in SQL's words; a flag in those of its name and of the node that has it."""
+    word = _WORDS.get(name, name.strip("_").replace("_", " ").upper())
+    written = ", ".join(filter(None, (_written(part) for part in parts)))
+    if not parts:
+        return f"{word} of {_written(node) or node.key.upper()}"
+    if not written:
+        return word
+    return written if name not in _WORDS and not _is_plain(parts[0]) else f"{word} {written}"
+
+
+def _is_plain(part: exp.Expr) -> bool:
+    """Whether a part is an operand, and not a clause, which begins with its own words."""
+    return isinstance(part, exp.Condition | exp.Identifier | exp.Var)
+
+
+def _written(node: exp.Expr) -> str:
+    """The node in SQL, its beginning if it is long; empty if the parser cannot write it."""
+    try:
+        words = " ".join(node.sql(dialect="postgres", unsupported_level=ErrorLevel.IGNORE).split())
+    except (SqlglotError, ValueError, TypeError, AttributeError, KeyError):
+        return ""
+    return words if len(words) <= _LONGEST else f"{words[:_LONGEST]}…"
+
+
+def _recursive_table(node: exp.Expr) -> str:
+    """The innermost recursive table whose definition has a node; empty if none has."""
+    around: exp.Expr | None = node
+    while around is not None:
+        if isinstance(around, exp.CTE) and isinstance(around.parent, exp.With):
+            alias = peek(around, "alias")
+            if has(around.parent, "recursive") and alias is not None:
+                return str(alias.name)
+        around = around.parent
+    return ""

@@ -131,7 +131,7 @@ class Epoch:
         """
         parts, observe = self._parts, self._parts.observe
         producer = self._begin()
-        out = Encoder(producer, parts.log.partitioner)
+        out = Encoder(producer, parts.log.partitioner, parts.clocks.wall_ms())
         observe("begun")
         written = sum(out.sink(sink, parts.circuit.outputs[name]) for name, sink in parts.sinks.items())
         observe("outputs sent")
@@ -147,7 +147,7 @@ class Epoch:
         observe("flushed")
         cut = cut or parts.cuts.after(entry, ends)
         if cut is not None:
-            producer.send(parts.internal.cuts, 0, [b"cut"], [cut.encode()], [self._time])
+            producer.send(parts.internal.cuts, 0, [b"cut"], [cut.encode()], [out.own_time(self._time)])
         observe("cut sent")
         self._end(producer, entry)
         observe("committed")

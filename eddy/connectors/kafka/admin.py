@@ -50,6 +50,7 @@ _SHOWN = (
     "segment.bytes",
     "max.message.bytes",
     "message.timestamp.type",
+    "message.timestamp.after.max.ms",
     "min.compaction.lag.ms",
     "delete.retention.ms",
 )

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from eddy.connectors.log import Records, TopicSpec
-from eddy.errors import DataError
+from eddy.errors import RecordRefusedError
 from eddy.topology.plan import Node, Plan
 
 __all__ = ["TimestampLimit", "TimestampLimits", "timestamp_limits"]
@@ -40,7 +40,7 @@ class TimestampLimits:
     def __init__(self, limits: Mapping[str, TimestampLimit], wall: Callable[[], float]) -> None:
         self._limits, self._wall = limits, wall
 
-    def refused(self, records: Records) -> dict[int, DataError]:
+    def refused(self, records: Records) -> dict[int, RecordRefusedError]:
         """The records beyond their limit, by index. Cost: one maximum."""
         limit = self._limits.get(records.topic)
         if limit is None:
@@ -51,9 +51,9 @@ class TimestampLimits:
         return {index: _refusal(time, limit) for index, time in enumerate(records.timestamps) if time > latest}
 
 
-def _refusal(time: int, limit: TimestampLimit) -> DataError:
+def _refusal(time: int, limit: TimestampLimit) -> RecordRefusedError:
     named = datetime.fromtimestamp(time / 1000, UTC).isoformat() if time <= _LATEST_MS else "after the year 9999"
-    return DataError(
+    return RecordRefusedError(
         f"the timestamp {time} ({named}) lies too far ahead; topic '{limit.topic}' takes records up to "
         f"{limit.ahead_ms} ms ahead of now. Set the clock of its producer right, or let the topic take it: "
         f"kafka-configs.sh --alter --topic {limit.topic} --add-config {_AHEAD}=…, and start the worker again"

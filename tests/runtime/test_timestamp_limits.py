@@ -11,6 +11,7 @@ from eddy.connectors.local import LocalLog
 from eddy.connectors.log import TopicPartition, TopicSpec
 from eddy.errors import DataError
 from eddy.partitioner import partition_of
+from eddy.runtime.metadata import read_metadata
 from eddy.runtime.timestamp_limits import TimestampLimit, TimestampLimits, timestamp_limits
 from tests.simulation.witness import KeptStore
 
@@ -134,6 +135,7 @@ class Case:
         assert sorted((key.decode(), value.decode()) for key, value, *_ in self.records("echo")) == wanted["echo"]
         for topic in ("echo", "counts", "reaches"):
             assert max((time for _, _, time, _ in self.records(topic)), default=0) <= NOW_MS + HOUR_MS, topic
+        assert len(read_metadata(self.log, "app-plan").left_out) == len(bad)
         letters = self.records("app-dead-letter", 1)
         assert max((time for _, _, time, _ in letters), default=0) <= NOW_MS
         told = [

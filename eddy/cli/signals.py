@@ -102,6 +102,8 @@ class StopRequest:
 
     def interrupt(self, signum: int, frame: FrameType | None) -> None:
         """The handler of signals in the main thread."""
+        if signum in _SIGNALS:
+            self.ask(signal.Signals(signum).name)
         if self._may_raise:
             self.check()
 
@@ -177,8 +179,8 @@ def stop_on_signals(
     read, write = os.pipe()
     os.set_blocking(write, False)
     request.wakes(write)
+    woken = signal.set_wakeup_fd(write, warn_on_full_buffer=False)  # first: a signal without it would be lost
     before = {number: signal.signal(number, request.interrupt) for number in (*_SIGNALS, _REMINDER)}
-    woken = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
     threading.Thread(target=request.listen, args=(read,), name="eddy-signals", daemon=True).start()
     try:
         yield request

@@ -13,10 +13,11 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
-from eddy.cli.signals import Stopped, stop_on_signals
+from eddy.cli.signals import Stopped, StopRequest, stop_on_signals
 from tests import waiting
 from tests.kafka import OwnBroker
 from tests.waiting import Deadline
@@ -145,8 +146,8 @@ def test_stop_that_takes_too_long_ends_the_worker_and_says_so(folder: pathlib.Pa
 @BOTH
 def test_second_signal_ends_a_worker_at_once(folder: pathlib.Path, start: Start, number: signal.Signals) -> None:
     process = in_an_epoch(folder, start)
-    process.send_signal(signal.SIGTERM)
-    while process.poll() is None:  # two at a time may be told as one
+    process.send_signal(number)  # of two at a time that differ the lesser number may be told first
+    while process.poll() is None:  # and two that are the same as one
         process.send_signal(number)
         time.sleep(0.01)
     ends(process, 128 + number)
@@ -297,6 +298,22 @@ def test_stop_ends_what_does_not_look_for_it_but_nothing_that_has_to_be_finished
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert (done.returncode, done.stdout) == (0, "finished\n"), done.stderr
     assert "stopped by somebody, inside a call that cannot be interrupted" in done.stderr
+
+
+@BOTH
+def test_no_signal_is_lost_while_handlers_are_set(monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> None:
+    install = signal.signal
+
+    def interrupted(which: int, handler: Any) -> Any:
+        before = install(which, handler)
+        if which == number and isinstance(getattr(handler, "__self__", None), StopRequest):
+            signal.raise_signal(number)
+        return before
+
+    monkeypatch.setattr(signal, "signal", interrupted)
+    with stop_on_signals() as stop:
+        assert stop
+        assert str(stop) == number.name
 
 
 def test_handlers_are_as_before_when_it_is_over() -> None:

@@ -62,7 +62,7 @@ class DataError(EddyError):
 
 
 class RecordRefusedError(DataError):
-    """A record that a topic does not accept: too large, or without a key in a compacted topic."""
+    """A record that a topic does not accept: too large, without a key in a compacted topic, or of another time."""
 
     code = "DATA_REFUSED"
 

@@ -13,11 +13,15 @@ __all__ = ["ApplicationTopics", "find", "purposes"]
 
 @dataclass(frozen=True, slots=True)
 class ApplicationTopics:
-    """The partitions that one application reads, and which of its exchanges are loops."""
+    """The partitions that one application reads and writes, and which of its exchanges are loops.
+
+    `outputs` are those of sinks and of dead letters.
+    """
 
     name: str
     inputs: list[TopicPartition]
     exchanges: list[TopicPartition]
+    outputs: list[TopicPartition]
     loops: frozenset[str]
     internal: InternalTopics
 
@@ -56,17 +60,20 @@ def find(topology: Topology, log: Log) -> ApplicationTopics:
     topics = UserTopics.of(topology, log)
     compiled = topics.compiled()
     internal = compiled.internal
-    if missing := sorted(internal.exchanges.keys() - log.topics(internal.exchanges).keys()):
+    existing = log.topics([*internal.exchanges, internal.dead_letter])
+    if missing := sorted(internal.exchanges.keys() - existing.keys()):
         raise ConnectorError(
             f"application '{topology.name}': internal topic '{missing[0]}' does not exist; the application, as it is "
             "written now, has to have run on this log before. Start it: eddy run …"
         )
     sources = [node.topic for node in topology.plan.sources()]
-    counts = topics.counts
+    written = {sink.topic for sink in topology.plan.sinks()} | existing.keys() & {internal.dead_letter}
+    counts = topics.counts | {internal.dead_letter: 1}
     return ApplicationTopics(
         topology.name,
         [TopicPartition(topic, p) for topic in sources for p in range(counts[topic])],
         [TopicPartition(topic, p) for topic, count in internal.exchanges.items() for p in range(count)],
+        [TopicPartition(topic, p) for topic in sorted(written) for p in range(counts[topic])],
         compiled.circuit.loop_topics,
         internal,
     )

@@ -211,15 +211,17 @@ def command(
         try:
             with stop.interrupts():
                 loaded = load(program)
-                topology, queries = loaded.topology, loaded.queries
-                with opened(target) as log:
-                    _await_log(log, target, topology, stop)
-                    with served(
-                        endpoint, topology, log, state, max_wait, list(cors), tls, queries, limits, proxies
-                    ) as server:
-                        while server.views.rows.failure is None:
-                            time.sleep(0.2)
-                        raise server.views.rows.failure
+            topology, queries = loaded.topology, loaded.queries
+            with stop.abandons(), opened(target) as log:
+                _await_log(log, target, topology, stop)
+                stop.check()
+                with served(
+                    endpoint, topology, log, state, max_wait, list(cors), tls, queries, limits, proxies
+                ) as server:
+                    while server.views.rows.failure is None:
+                        stop.check()
+                        time.sleep(0.2)
+                    raise server.views.rows.failure
         except Stopped:
             _log.info("stopped by %s", stop)
 

@@ -1,13 +1,19 @@
 """SIGINT and SIGTERM, for a worker and for a supervisor of workers.
 
-    the first             asks for a stop: an epoch is finished, everything else is interrupted
+    the first             asks for a stop: an epoch is finished, everything else is left
     the second            ends the process at once, with status 128 + its number
     a stop that lasts     longer than its deadline ends the process, with status 75
 
 A thread receives signals through the file descriptor that the interpreter's own handler writes to, so that they also
-arrive while the main thread is in a C function. After a request to stop it sends SIGURG to the main thread five times a
-second, which interrupts waiting calls; the main thread then raises `Stopped` if it is inside `interrupts`. If it does
-not within a second, the process is ended: work that may be interrupted may also be killed.
+arrive while the main thread is in a C function.
+
+    interrupts    the main thread runs code of the user's: it raises `Stopped` wherever it is. The thread sends it
+                  SIGURG five times a second, which interrupts waiting calls.
+    abandons      the main thread works with clients and stores, and looks at the request between its calls
+
+If the main thread has not left such a block within a second, the process is ended with status 0: such work may also be
+killed. Nothing is raised in `abandons`: a client in C calls back into Python, for its errors, log lines and objects. An
+exception there is lost, or the client's call returns a result and an exception (`SystemError`).
 """
 
 import contextlib
@@ -33,7 +39,7 @@ _SHOW_CURSOR = b"\x1b[?25h"
 
 
 class Stopped(BaseException):
-    """A stop was requested while the main thread did work that may be left unfinished."""
+    """A stop was requested, and the main thread may leave its work unfinished."""
 
 
 def signal_status(number: int) -> int:
@@ -53,7 +59,8 @@ class StopRequest:
         self._signalled = False
         self._at_once, self._patience_s = at_once, patience_s
         self._asked = self._deaf_since = float("inf")
-        self._may_interrupt: Callable[[], bool] = lambda: False
+        self._may_leave: Callable[[], bool] = lambda: False
+        self._may_raise = False
         self._wake: int | None = None
 
     def __bool__(self) -> bool:
@@ -70,18 +77,35 @@ class StopRequest:
                 os.write(self._wake, b"\0")
 
     @contextlib.contextmanager
-    def interrupts(self, when: Callable[[], bool] = lambda: True) -> Iterator[None]:
-        """Inside the block, a stop raises `Stopped` in the main thread while `when()` is true."""
-        before, self._may_interrupt = self._may_interrupt, when
+    def interrupts(self) -> Iterator[None]:
+        """Inside the block, a stop raises `Stopped` in the main thread. No client may be called there."""
+        with self.abandons():
+            self._may_raise = True
+            try:
+                yield
+            finally:
+                self._may_raise = False
+
+    @contextlib.contextmanager
+    def abandons(self, when: Callable[[], bool] = lambda: True) -> Iterator[None]:
+        """Inside the block, a stop ends the process after a second in which `when()` is true."""
+        before, self._may_leave = self._may_leave, when
         try:
             yield
         finally:
-            self._may_interrupt = before
+            self._may_leave = before
+
+    def check(self) -> None:
+        """Raises: Stopped if a stop was requested."""
+        if self._by:
+            raise Stopped
 
     def interrupt(self, signum: int, frame: FrameType | None) -> None:
         """The handler of signals in the main thread."""
-        if self._by and self._may_interrupt():
-            raise Stopped
+        if signum in _SIGNALS:
+            self.ask(signal.Signals(signum).name)
+        if self._may_raise:
+            self.check()
 
     def listen(self, descriptor: int) -> None:
         """Receive signal numbers from `descriptor` until its other end is closed."""
@@ -113,14 +137,15 @@ class StopRequest:
         if now - self._asked >= self._patience_s:
             _say("not stopped within %g s, asked by %s; ended as it is", self._patience_s, self)
             self._end(os.EX_TEMPFAIL)
-        if not self._may_interrupt():
+        if not self._may_leave():
             self._deaf_since = float("inf")
             return
         self._deaf_since = min(self._deaf_since, now)
         if now - self._deaf_since >= _DEAF_S:
             _say("stopped by %s, inside a call that cannot be interrupted", self)
             self._end(os.EX_OK)
-        signal.pthread_kill(threading.main_thread().ident or 0, _REMINDER)
+        if self._may_raise:
+            signal.pthread_kill(threading.main_thread().ident or 0, _REMINDER)
 
     def _end(self, status: int) -> None:
         _tell(_SHOW_CURSOR)
@@ -154,8 +179,8 @@ def stop_on_signals(
     read, write = os.pipe()
     os.set_blocking(write, False)
     request.wakes(write)
+    woken = signal.set_wakeup_fd(write, warn_on_full_buffer=False)  # first: a signal without it would be lost
     before = {number: signal.signal(number, request.interrupt) for number in (*_SIGNALS, _REMINDER)}
-    woken = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
     threading.Thread(target=request.listen, args=(read,), name="eddy-signals", daemon=True).start()
     try:
         yield request

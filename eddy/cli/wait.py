@@ -9,7 +9,7 @@ from eddy.cli.exits import HELD
 from eddy.cli.load import load
 from eddy.cli.logs import Target, log_options, opened
 from eddy.cli.options import timeout_option, topology_argument
-from eddy.connectors.log import Log
+from eddy.connectors.log import Log, TopicPartition
 from eddy.errors import ConnectorError
 from eddy.runtime.holding import told
 from eddy.runtime.metadata import read_metadata
@@ -29,9 +29,9 @@ _REACH_S = 1.0
 def command(program: str, target: Target, timeout: float) -> None:
     """Wait until an application has processed all input and all loops have ended.
 
-    Exit status 0 means that, at a moment during the call, the outputs held all results of the inputs; 3 the same,
-    except for parts without a finite answer, which it names. It does not start a worker: eddy run does, in this
-    terminal or another.
+    Exit status 0 means that, at a moment during the call, the outputs held all results of the inputs, and that readers
+    of committed records may read them now; 3 the same, except for parts without a finite answer, which it names. It
+    does not start a worker: eddy run does, in this terminal or another.
 
     \b
     Example:
@@ -51,7 +51,8 @@ def wait_until_quiescent(log: Log, topology: Topology, deadline: float, timeout:
 
     Raises: SystemExit with 1 if it passes; with 3 if some part has no finite answer.
     """
-    while (missing := _missing(log, topology)) is not None:
+    waiting = _Waiting(log, topology)
+    while (missing := waiting.missing()) is not None:
         _wait_on(deadline, timeout, missing)
     held = told(read_metadata(log, find(topology, log).internal.plan).held)
     for why in held:
@@ -68,21 +69,48 @@ def _wait_on(deadline: float, timeout: float, missing: str) -> None:
     time.sleep(_POLL_S)
 
 
-def _missing(log: Log, topology: Topology) -> str | None:
-    """The work still to be done, or None. A log that does not answer may answer later."""
-    try:
-        log.reach(_REACH_S)
-        application = find(topology, log)
-    except ConnectorError as error:
-        return str(error)
-    try:
-        if quiescent(log, application.name, application.inputs, application.exchanges, application.internal.anchors):
-            return None if _settled(log, application) else "what has no finite answer is being found out"
-        return _waiting_for(log, application)
-    except ConnectorError as error:
-        if not error.retriable:
-            raise
-        return str(error)
+class _Waiting:
+    """The work that an application has to do, and after it the outputs that may not be read yet.
+
+    Positions are visible once the group's coordinator knows of a transaction's end, which reaches the partitions of the
+    outputs one after the other. All results lie before the ends E that are read after a quiescent moment; a reader of
+    committed records may read all of them once each partition's last stable offset has passed its E.
+    """
+
+    def __init__(self, log: Log, topology: Topology) -> None:
+        self._log, self._topology = log, topology
+        self._ends: dict[TopicPartition, int] | None = None
+
+    def missing(self) -> str | None:
+        """The work still to be done, or None. A log that does not answer may answer later."""
+        try:
+            self._log.reach(_REACH_S)
+            application = find(self._topology, self._log)
+        except ConnectorError as error:
+            return str(error)
+        try:
+            return self._unfinished(application) or self._unreadable()
+        except ConnectorError as error:
+            if not error.retriable:
+                raise
+            return str(error)
+
+    def _unfinished(self, application: ApplicationTopics) -> str | None:
+        if self._ends is not None:
+            return None
+        anchors = application.internal.anchors
+        if not quiescent(self._log, application.name, application.inputs, application.exchanges, anchors):
+            return _waiting_for(self._log, application)
+        if not _settled(self._log, application):
+            return "what has no finite answer is being found out"
+        self._ends = self._log.end_offsets(application.outputs)
+        return None
+
+    def _unreadable(self) -> str | None:
+        ends = self._ends or {}
+        stable = self._log.stable_offsets(ends)
+        late = [f"{tp.topic}-{tp.partition} from offset {stable[tp]:,} on" for tp in ends if stable[tp] < ends[tp]]
+        return f"transactions have not ended, so readers may not read {', '.join(late)}" if late else None
 
 
 def _settled(log: Log, application: ApplicationTopics) -> bool:

@@ -51,8 +51,9 @@ class Work:
         collect_seldom()
         topology = program.topology
         with contextlib.ExitStack() as stack:
-            with stop.interrupts():
+            with stop.abandons():
                 log = stack.enter_context(opened(self.target, create=True, patience_s=_WRITER_PATIENCE_S))
+                stop.check()
                 monitor = stack.enter_context(monitored(self.endpoint, topology, lambda: bool(stop)))
                 made = self._started(log, topology, stop)
             worker = stack.enter_context(contextlib.closing(made))
@@ -104,7 +105,7 @@ class Work:
 
     def _step(self, worker: Worker, stop: StopRequest, line: LiveLine | LogLines, monitor: Monitor) -> None:
         """Run epochs until a stop is requested or, with `until_idle`, nothing is left to do."""
-        with contextlib.suppress(Stopped), stop.interrupts(lambda: not worker.in_epoch):
+        with stop.abandons(lambda: not worker.in_epoch):
             while not stop:
                 taken = worker.step(_IDLE_POLL_S if self.until_idle else _POLL_S)
                 line.report()

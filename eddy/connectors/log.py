@@ -246,6 +246,11 @@ class Log(Protocol):
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset after the last record, by partition; control records and open transactions count."""
 
+    def stable_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset up to which readers of committed records may read, by partition: that of the first open
+        transaction, or the end. After a commit it may rise later in one partition than in another.
+        """
+
     def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
         """The group's positions, for partitions that have one; never one of an open transaction."""
 

@@ -22,6 +22,7 @@ from eddy.runtime.metadata import read_metadata
 from eddy.runtime.origins import Senders
 from eddy.runtime.partitioner_check import PartitionerCheck
 from eddy.runtime.positions import Positions
+from eddy.runtime.timestamp_limits import TimestampLimits, timestamp_limits
 from eddy.state.memory import MemoryStore
 from eddy.state.rocksdb import RocksDBStore
 from eddy.state.store import Store
@@ -65,8 +66,15 @@ def open_store(config: Config, application: str, member: str) -> Store:
     return RocksDBStore(config.state_dir / application / member, application, config.cache_bytes // _BLOCKS_SHARE)
 
 
-def assemble(topology: Topology, log: Log, config: Config, store: Store, elapsed: Callable[[], float]) -> Assembly:
-    """Check, compile and create topics. `elapsed` returns the seconds since the epoch began.
+def assemble(
+    topology: Topology,
+    log: Log,
+    config: Config,
+    store: Store,
+    elapsed: Callable[[], float],
+    wall: Callable[[], float],
+) -> Assembly:
+    """Check, compile and create topics. `elapsed` returns the seconds since the epoch began, `wall` those since 1970.
 
     Raises: ConnectorError for missing or unfit topics; TopologyError;
     PlanChangedError.
@@ -114,6 +122,7 @@ def assemble(topology: Topology, log: Log, config: Config, store: Store, elapsed
             {gate.topic: gate for gate in circuit.gates},
             partitioner_check,
             Senders(log, internal.exchanges, {f"{name}-{step}" for step in unmerged(plan)}),
+            TimestampLimits(timestamp_limits(plan, topics.specs, log.topics(internal.exchanges).values()), wall),
         ),
         _sink_topics(topology, counts),
         Positions(log, name, read, internal.exchanges, written, internal.anchors),

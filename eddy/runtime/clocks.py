@@ -70,6 +70,10 @@ class Clocks:
         tick = self._circuit.next_tick
         return timeout_s if tick is None else min(timeout_s, max(0.0, tick / 1000 - self._wall()) + 0.001)
 
+    def wall_ms(self) -> int:
+        """Now, in milliseconds since 1970."""
+        return round(self._wall() * 1000)
+
     def now(self) -> int:
         """Milliseconds since 1970; they do not go back, also from one worker to the next."""
-        return max(round(self._wall() * 1000), self._positions.entry.tick)
+        return max(self.wall_ms(), self._positions.entry.tick)

@@ -12,6 +12,7 @@ from eddy.operators.batch import Batch, concat
 from eddy.operators.exchange import Gate, Received
 from eddy.runtime.origins import Senders
 from eddy.runtime.partitioner_check import PartitionerCheck
+from eddy.runtime.timestamp_limits import TimestampLimits
 from eddy.serde import Serde
 from eddy.source_lines import raised_at
 from eddy.topology.plan import Source
@@ -63,6 +64,7 @@ class Decoder:
     internal: dict[str, Gate]
     partitioner_check: PartitionerCheck
     senders: Senders
+    timestamp_limits: TimestampLimits | None = None
     rejected: list[Rejected] = field(default_factory=list)
     _left_out: Mapping[Place, Rejected] = field(default_factory=dict)
 
@@ -107,15 +109,20 @@ class Decoder:
             None if records.headers is None else list(records.headers),
         )
         rejected = [reject(records, index, reason) for index, reason in problems.items()]
+        ahead = self.timestamp_limits.refused(records) if self.timestamp_limits else {}
+        rejected += [reject(records, index, str(e), e) for index, e in ahead.items() if index not in problems]
         if self._left_out:
             here, offsets = (records.topic, records.partition), set(records.offsets)
             found = self._left_out.items()
-            rejected += [record for place, record in found if place[:2] == here and place[2] in offsets]
+            left_out = [record for place, record in found if place[:2] == here and place[2] in offsets]
+            rejected = [*left_out, *(record for record in rejected if record.place not in self._left_out)]
         if not rejected:
             return batch
         self.rejected += sorted(rejected, key=lambda record: record.offset)
         gone = {record.offset for record in rejected}
-        return batch.select([offset not in gone for offset in records.offsets])
+        kept = batch.select([offset not in gone for offset in records.offsets])
+        kept.time = max(kept.times_of_rows(), default=0)
+        return kept
 
     def _received(self, records: Records, gate: Gate) -> Batch:
         heads = [PACKED.unpack_from(value or b"") for value in records.values]

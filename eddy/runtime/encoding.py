@@ -91,10 +91,17 @@ class DeadRow(NamedTuple):
 
 
 class Encoder:
-    """Sends within the producer's open transaction."""
+    """Sends within the producer's open transaction.
 
-    def __init__(self, producer: Producer, partitioner: Callable[[bytes, int], int]) -> None:
-        self._producer, self._partitioner = producer, partitioner
+    `now_ms` is the latest timestamp in topics that nobody reads by time, since a broker refuses ones too far ahead.
+    """
+
+    def __init__(self, producer: Producer, partitioner: Callable[[bytes, int], int], now_ms: int) -> None:
+        self._producer, self._partitioner, self._now_ms = producer, partitioner, now_ms
+
+    def own_time(self, time: int) -> int:
+        """The timestamp of a record of eddy's own that is made by rows of `time`."""
+        return min(time, self._now_ms)
 
     def sink(self, sink: SinkTopic, output: Output) -> int:
         """Write the batches of a sink. Returns the number of records. Raises: DataError as `SinkTopic.columns` does."""
@@ -148,7 +155,8 @@ class Encoder:
 
     def changelog(self, topic: str, changes: Changes, time: int) -> None:
         """Write the changed rows of a state."""
-        self._producer.send(topic, changes.partitions, changes.keys, changes.values, [time] * len(changes))
+        times = [self.own_time(time)] * len(changes)
+        self._producer.send(topic, changes.partitions, changes.keys, changes.values, times)
 
     def dead_letters(self, topic: str, rejected: Iterable[Rejected]) -> None:
         """Write rejected records unchanged, with their origin in headers."""
@@ -160,7 +168,7 @@ class Encoder:
                 ("eddy.offset", str(record.offset).encode()),
                 ("eddy.error", record.reason.encode()),
             )
-            self._producer.send(topic, 0, [record.key], [record.value], [record.timestamp], [headers])
+            self._letter(topic, record.key, record.value, record.timestamp, headers)
 
     def dead_rows(self, topic: str, rows: Iterable[DeadRow]) -> None:
         """Write rows that were set aside, with the step, and where they came from, in their headers."""
@@ -174,7 +182,13 @@ class Encoder:
                 (HEADER, str(row.origins).encode()),
                 ("eddy.error", row.reason.encode()),
             )
-            self._producer.send(topic, 0, [row.key], [row.value], [row.time], [headers])
+            self._letter(topic, row.key, row.value, row.time, headers)
+
+    def _letter(self, topic: str, key: bytes | None, value: bytes | None, time: int, headers: Headers) -> None:
+        """Write a dead letter; a timestamp ahead of now is in a header."""
+        own = self.own_time(time)
+        more = (("eddy.timestamp", str(time).encode()),) if own < time else ()
+        self._producer.send(topic, 0, [key], [value], [own], [(*headers, *more)])
 
     def cut_rows(self, topic: str, gate: Gate, batch: Batch, loop: str, limit: int) -> None:
         """Write rows that a recursion would have made beyond its limit."""
@@ -185,7 +199,7 @@ class Encoder:
             (("eddy.loop", loop.encode()), ("eddy.error", reason), ("eddy.weight", str(weight).encode()))
             for weight in batch.weights
         ]
-        self._producer.send(topic, 0, keys, values, batch.times_of_rows(), headers)
+        self._producer.send(topic, 0, keys, values, list(map(self.own_time, batch.times_of_rows())), headers)
 
     def _homes(self, keys: Sequence[bytes | None], partitions: int) -> list[int]:
         if partitions == 1:

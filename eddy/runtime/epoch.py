@@ -131,7 +131,7 @@ class Epoch:
         """
         parts, observe = self._parts, self._parts.observe
         producer = self._begin()
-        out = Encoder(producer, parts.log.partitioner)
+        out = Encoder(producer, parts.log.partitioner, parts.clocks.wall_ms())
         observe("begun")
         written = sum(out.sink(sink, parts.circuit.outputs[name]) for name, sink in parts.sinks.items())
         observe("outputs sent")

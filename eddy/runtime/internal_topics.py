@@ -17,19 +17,20 @@ from eddy.runtime.restore import TOMBSTONES_LAST_S
 
 __all__ = ["DEAD_LETTER", "InternalTopics", "internal_topics", "metadata_topic", "partition_counts"]
 
-_EXCHANGE = {
+_ANY_TIME = {"message.timestamp.after.max.ms": str((1 << 63) - 1)}
+_EXCHANGE = _ANY_TIME | {
     "cleanup.policy": "delete",
     "retention.ms": "-1",
     "segment.bytes": str(50 << 20),
     "message.timestamp.type": "CreateTime",
 }
-_COMPACT = {
+_COMPACT = _ANY_TIME | {
     "cleanup.policy": "compact",
     "delete.retention.ms": str(TOMBSTONES_LAST_S * 1000),
     "message.timestamp.type": "CreateTime",
 }
 _OFTEN = {"segment.bytes": str(50 << 20)}
-_DEAD_LETTER = {"cleanup.policy": "delete", "retention.ms": "-1", "max.message.bytes": str(16 << 20)}
+_DEAD_LETTER = _ANY_TIME | {"cleanup.policy": "delete", "retention.ms": "-1", "max.message.bytes": str(16 << 20)}
 DEAD_LETTER = "dead-letter"
 _CHECKED = ("cleanup.policy", "delete.retention.ms", "retention.ms", "message.timestamp.type")
 

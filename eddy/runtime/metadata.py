@@ -177,7 +177,7 @@ def write_left_out(producer: Producer, topic: str, records: Iterable[Rejected]) 
     """Record rejected records in the open transaction."""
     for record in records:
         where = msgspec.json.encode((record.topic, record.partition, record.offset))
-        producer.send(topic, 0, [_LEFT_OUT + where], [where], [record.timestamp])
+        producer.send(topic, 0, [_LEFT_OUT + where], [where], [0])
 
 
 def write_held(producer: Producer, topic: str, changes: Mapping[tuple[str, int], str | None]) -> None:

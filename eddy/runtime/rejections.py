@@ -9,6 +9,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from eddy.connectors.log import Producer, Records
+from eddy.errors import RecordRefusedError
 from eddy.operators.circuit import Circuit
 from eddy.operators.context import Context
 from eddy.operators.fixpoint import Fixpoint
@@ -80,10 +81,15 @@ class Rejections:
         for record in rejected:
             where = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
             _log.warning("record left out: %s", record.error(), extra={"fields": where})
-        found_late = [r for r in rejected if r.topic in self._restorable and r.cause is not None]
-        write_left_out(producer, self._internal.plan, found_late)
+        write_left_out(producer, self._internal.plan, filter(self._is_noted, rejected))
         if rejected and self._letters:
             out.dead_letters(self._internal.dead_letter, rejected)
+
+    def _is_noted(self, record: Rejected) -> bool:
+        """Whether a restore, or Spark, would not find out from the record alone that it was left out."""
+        if isinstance(record.cause, RecordRefusedError):
+            return True
+        return record.topic in self._restorable and record.cause is not None
 
     def _rows(self, producer: Producer, out: Encoder, asides: Iterable[Aside], polled: Sequence[Records]) -> int:
         active = [aside for aside in asides if aside.changed]

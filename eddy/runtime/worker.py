@@ -78,7 +78,7 @@ class Worker:
         self.local_store = store or open_store(self.config, self.group, member)
         self._producer = OwnProducer(log, f"{self.group}-{member}", statistics)
         stopwatch = Stopwatch(clock)
-        made, self._consumer = self._assembled(stopwatch)
+        made, self._consumer = self._assembled(stopwatch, wall)
         self.circuit, self.internal, self.positions = made.circuit, made.internal, made.positions
         self._decoder, self._sinks, self._partitions = made.decoder, made.sinks, made.partitions
         self.recovery = Recovery(log, self.local_store, self.group, self.internal.plan, made.incarnation, wall)
@@ -116,10 +116,10 @@ class Worker:
         self._isolation: Isolation | None = None
         self._room = self.config.max_epoch_records
 
-    def _assembled(self, stopwatch: Stopwatch) -> tuple[Assembly, Consumer]:
+    def _assembled(self, stopwatch: Stopwatch, wall: Callable[[], float]) -> tuple[Assembly, Consumer]:
         """The parts, and a member of the group; the store is closed if one of them cannot be made."""
         try:
-            made = assemble(self.topology, self.log, self.config, self.local_store, stopwatch.elapsed_s)
+            made = assemble(self.topology, self.log, self.config, self.local_store, stopwatch.elapsed_s, wall)
             self._producer.ready()  # ends an earlier worker's open transaction before positions are read
             return made, self.log.consumer(self.group, sorted(made.partitions), self.member)
         except BaseException:

@@ -36,7 +36,9 @@ class Rig:
         named = {name.replace("_", "."): value for name, value in configs.items()}
         self.log.create_topics(TopicSpec(self.topic(stem), partitions, KEPT | named) for stem in stems)
 
-    def write(self, stem: str, rows: Iterable[Row], headers: Sequence[Headers] | None = None) -> None:
+    def write(
+        self, stem: str, rows: Iterable[Row], headers: Sequence[Headers] | None = None, time: int = 1_000
+    ) -> None:
         """Append records in one transaction, each where its key belongs; what is not bytes or None is encoded."""
         topic = self.topic(stem)
         count = self.log.topics([topic])[topic].partitions
@@ -49,7 +51,7 @@ class Rig:
         producer.begin()
         for partition, records in by_partition.items():
             keys, values, notes = (list(column) for column in zip(*records, strict=True))
-            producer.send(topic, partition, keys, values, [1_000] * len(keys), notes if headers else None)
+            producer.send(topic, partition, keys, values, [time] * len(keys), notes if headers else None)
         producer.commit({}, None)
         producer.close()
 

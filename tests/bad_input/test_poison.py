@@ -1,5 +1,6 @@
 """Records that cannot be taken in: under each policy, with their order, their transaction and a rebalance."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -239,6 +240,50 @@ class TestOversize:
         rig.write("in", rows)
         rig.run(topology, eddy.Config(on_error="skip"))
         assert rig.table("out") == {"a": "x" * 600_000 + "y", "b": "z"}
+
+
+class TestAheadOfItsTime:
+    """Timestamps more than an hour ahead: by default a broker refuses the whole batch for one of them."""
+
+    LATE = (("b", "y"), ("c", "z"))
+
+    @pytest.fixture
+    def written(self, rig: Rig) -> list[tuple[str, str]]:
+        """The rows that pass; beside them are two whose timestamps are a day ahead."""
+        rig.create("in", message_timestamp_after_max_ms=str(1 << 60))
+        rig.create("out", "counts")
+        rows = [(f"k{n}", f"v{n}") for n in range(100)]
+        rig.write("in", rows[:50])
+        rig.write("in", self.LATE, time=round(time.time() + 86_400) * 1000)
+        rig.write("in", rows[50:])
+        return rows
+
+    @staticmethod
+    def topology(rig: Rig) -> eddy.Topology:
+        """Rows as they are, and merged after an exchange, in a state."""
+        topology = eddy.Topology(rig.name)
+        rows = topology.stream(rig.topic("in"), eddy.String, eddy.String)
+        rows.to(rig.topic("out"))
+        letters = rows.map(lambda _, value: (value[:1], value), key=eddy.String, value=eddy.String)
+        letters.group_by_key().count("counts").to(rig.topic("counts"), value=eddy.Int64)
+        return topology
+
+    @every_policy
+    @pytest.mark.parametrize("ahead_s", [0, 7 * 86_400], ids=["our clock is right", "our clock is ahead"])
+    def test_the_others_go_on(self, rig: Rig, written: list[tuple[str, str]], policy: Policy, ahead_s: float) -> None:
+        """With a clock that is ahead it is the broker that refuses, and the record is found by halves."""
+        topology = echo(rig, str) if ahead_s else self.topology(rig)
+        worker = rig.run(topology, eddy.Config(on_error=policy), wall=lambda: time.time() + ahead_s)
+        assert sorted(rig.rows("out")) == sorted(written)
+        assert worker.statistics.skipped == len(self.LATE)
+        if not ahead_s:
+            assert rig.table("counts", eddy.Int64) == {"v": 100}
+        if policy == "dead-letter":
+            assert [(key, value) for key, value, _ in rig.letters()] == [(b"b", b"y"), (b"c", b"z")]
+
+    def test_fail_names_the_record_and_the_topic(self, rig: Rig, written: list[tuple[str, str]]) -> None:
+        with pytest.raises(DataError, match=rf"offset 51 .*topic '{rig.topic('out')}' takes records up to 3600000 ms"):
+            rig.settle(rig.worker(echo(rig, str)))
 
 
 def test_a_row_that_fails_in_a_loop_is_set_aside_there(make_rig: MakeRig) -> None:

@@ -371,6 +371,25 @@ def test_what_was_paused_goes_on_at_once(log: Log, topic: str, name: Name) -> No
         raise WaitTimeoutError(f"resumed partitions, after {took_s} s")
 
 
+def test_stable_offsets_stop_before_an_open_transaction(log: Log, name: Name) -> None:
+    topic = name("topic")
+    log.create_topics([TopicSpec(topic, 2, KEPT)])
+    write(log, topic, 0, [b"x"])
+    first, other = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    wait_for(lambda: log.stable_offsets([first]) == log.end_offsets([first]))
+    stable = log.stable_offsets([first])[first]
+    producer = log.producer(None)
+    producer.begin()
+    producer.send(topic, 0, [b"y"], [b"y"], [0])
+    producer.flush()
+    assert log.stable_offsets([first, other]) == {first: stable, other: 0}
+    producer.commit({}, None)
+    producer.close()
+    wait_for(lambda: log.stable_offsets([first]) == log.end_offsets([first]))
+    assert log.stable_offsets([first])[first] > stable
+    assert log.stable_offsets([]) == {}
+
+
 def test_a_topic_that_does_not_exist_is_named(log: Log) -> None:
     for attempt in (
         lambda: log.begin_offsets([TopicPartition("absent", 0)]),

@@ -6,8 +6,34 @@ import pytest
 
 from tests.faust.conftest import Start
 from tests.faust.rig import Topics, unique
+from tests.seeds import in_turn
+from tests.waiting import wait_for
 
 HERE = Path(__file__).parent
+SESSION_S = 60.0
+"""Faust's default."""
+
+
+@pytest.mark.parametrize(
+    ("mode", "kills"), [*in_turn([("worker", 1), ("agents", 1)], 2), pytest.param("agents", 20, marks=pytest.mark.long)]
+)
+def test_one_that_was_killed_does_not_wait_for_its_own_session_and_one_that_stops_leaves(
+    start: Start, topics: Topics, mode: str, kills: int
+) -> None:
+    """It takes four to six seconds on an idle machine, of which Faust takes most to start."""
+    name = unique("faust-killed")
+    topics.make(1, f"{name}-in", f"{name}-out")
+    worker = start("apps", HERE, NAME=name, MODE=mode)
+    topics.write(f"{name}-in", {b"k": b"v"})
+    wait_for(lambda: topics.read(f"{name}-out"), 2 * SESSION_S, "the first output", 0.1)
+    for kill in range(kills):
+        worker.kill()
+        worker.restart()
+        topics.write(f"{name}-in", {b"k": b"v"})
+        wait_for(lambda kill=kill: len(topics.read(f"{name}-out")) == kill + 2, 0.7 * SESSION_S, "an output", 0.1)
+    worker.wait_for_page("/seen", lambda status, text: status == 200 and '"V"' in text)  # at least once: Faust's agent
+    worker.demand_end()
+    assert not topics.log.groups().get(f"{name}-app")
 
 
 @pytest.mark.long

@@ -65,13 +65,18 @@ class HostedTopology:
         """The group whose members run the worker: the topology's own, or Faust's."""
         return self.topology.name if self.feed is None else self.app.conf.id
 
+    @property
+    def member(self) -> str:
+        """The worker's name."""
+        return self._member or member_of(self.app)
+
     def worker_config(self) -> Config:
         """The worker's settings."""
         return self._config or config_of(self.app)
 
     def worker_maker(self) -> WorkerMaker:
         """A function that makes a worker and its log, to be called in the worker's thread."""
-        config, member = self.worker_config(), self._member or member_of(self.app)
+        config, member = self.worker_config(), self.member
         if self.feed is not None:
             self.feed.begin()
 

@@ -69,7 +69,8 @@ def host(
     hosted = HostedTopology(app, topology, config, member, log, registry, feed)
     first = not any(other.app is app for other in HOSTED)
     if first:
-        read_committed(app, lambda: [other.feed for other in HOSTED if other.app is app and other.feed is not None])
+        feeds = lambda: [other.feed for other in HOSTED if other.app is app and other.feed is not None]  # noqa: E731
+        read_committed(app, feeds, lambda: hosted.member)
     if feed is not None:
         check_app(app, topology)
         add_agent(app, topology, feed)

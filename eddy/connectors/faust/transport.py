@@ -1,4 +1,4 @@
-"""A transport that reads committed records only and feeds hosted topologies: Faust's own, with two changes.
+"""A transport that reads committed records only and feeds hosted topologies: Faust's own, with three changes.
 
 Faust reads records of open and aborted transactions, unless the app is `exactly_once`. An app that hosts a topology
 reads topics that are written in transactions, eddy's outputs first of all; without this its agents would see rows of
@@ -7,6 +7,10 @@ epochs that were undone. It is set by the app's own `transport`, once the app is
 In mode="agents" the batches that aiokafka has fetched go to the `Feed`s of their topics as they are: Faust makes two
 tasks, a message and an event of each record, and so brings a few thousand in a second. Where agents of the app read
 the same topic, they get the records as ever.
+
+Unless the app has a `consumer_group_instance_id`, its member of the group has the worker's name (KIP-345). So one that
+was killed and is started again takes its place at once, instead of waiting until the session of the killed one is over,
+a minute by Faust's default. One that stops leaves the group, as a member without a name does.
 """
 
 import asyncio
@@ -42,7 +46,21 @@ class _Thread(driver.AIOKafkaConsumerThread):
     def _create_worker_consumer(self, transport: driver.Transport) -> Any:
         made = super()._create_worker_consumer(transport)
         made._isolation_level = "read_committed"  # read when it starts; Faust has no setting for it
+        if self._is_named_by_eddy:
+            assert isinstance(self.transport, ReadCommittedTransport)
+            made._group_instance_id = self.transport.member()
         return made
+
+    @property
+    def _is_named_by_eddy(self) -> bool:
+        return self.app.conf.consumer_group_instance_id is None
+
+    async def on_thread_stop(self) -> None:
+        """Leave the group; aiokafka does so only without a name."""
+        coordinator = getattr(self._consumer, "_coordinator", None)
+        if self._is_named_by_eddy and coordinator is not None:
+            coordinator._group_instance_id = None
+        await super().on_thread_stop()
 
     async def _fetch_records(
         self, consumer: Any, active_partitions: set[TP], timeout: float | None = None, max_records: int | None = None
@@ -54,7 +72,7 @@ class _Thread(driver.AIOKafkaConsumerThread):
     def member(self) -> tuple[str, str | None]:
         """The id of this member of the group, and its static name, if any."""
         coordinator = self._ensure_consumer()._coordinator
-        return coordinator.member_id, self.app.conf.consumer_group_instance_id
+        return coordinator.member_id, coordinator._group_instance_id
 
 
 class CommittedConsumer(driver.Consumer):
@@ -131,14 +149,18 @@ class CommittedConsumer(driver.Consumer):
 
 
 class ReadCommittedTransport(driver.Transport):
-    """Faust's transport for Kafka, for committed records. `feeds` returns those of the app."""
+    """Faust's transport for Kafka, for committed records. `feeds` returns those of the app, `member` its name."""
 
     Consumer = CommittedConsumer
     feeds: Callable[[], Iterable[Feed]] = staticmethod(tuple)
+    member: Callable[[], str | None] = staticmethod(lambda: None)
 
 
-def read_committed(app: faust.App, feeds: Callable[[], Iterable[Feed]]) -> None:
-    """Let all agents and tables of an app read committed records only, from its start on, and feed `feeds()`."""
+def read_committed(app: faust.App, feeds: Callable[[], Iterable[Feed]], member: Callable[[], str]) -> None:
+    """Let all agents and tables of an app read committed records only, from its start on, and feed `feeds()`.
+
+    `member()` is the name of its member of the group, unless the app has one.
+    """
 
     def configured(*_: Any, **__: Any) -> None:
         urls = app.conf.broker_consumer
@@ -149,7 +171,7 @@ def read_committed(app: faust.App, feeds: Callable[[], Iterable[Feed]]) -> None:
                 f"broker='kafka://{strange[0].host}:{strange[0].port}'"
             )
         transport = ReadCommittedTransport(urls, app)
-        transport.feeds = feeds
+        transport.feeds, transport.member = feeds, member
         app.transport = transport
 
     if app.configured:

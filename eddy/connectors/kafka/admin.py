@@ -50,6 +50,7 @@ _SHOWN = (
     "segment.bytes",
     "max.message.bytes",
     "message.timestamp.type",
+    "message.timestamp.after.max.ms",
     "min.compaction.lag.ms",
     "delete.retention.ms",
 )
@@ -194,7 +195,16 @@ class Admin:
         """The high watermark."""
         return self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
-    def _offsets(self, partitions: Iterable[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
+    def stable_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The last stable offset."""
+        return self._offsets(partitions, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)  # type: ignore[no-untyped-call]
+
+    def _offsets(
+        self,
+        partitions: Iterable[TopicPartition],
+        spec: OffsetSpec,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> dict[TopicPartition, int]:
         wanted = {confluent_kafka.TopicPartition(*tp): spec for tp in partitions}
         if not wanted:
             return {}
@@ -203,9 +213,7 @@ class Admin:
         what = f"list offsets of {names}"
 
         def request() -> dict[TopicPartition, int]:
-            futures = self._client.list_offsets(
-                wanted, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=_REQUEST_S
-            )
+            futures = self._client.list_offsets(wanted, isolation_level=isolation, request_timeout=_REQUEST_S)
             found = {TopicPartition(tp.topic, tp.partition): self._answer(what, f).offset for tp, f in futures.items()}
             if any(offset < 0 for offset in found.values()):  # the client's answer if the connection broke
                 raise KafkaException(KafkaError(KafkaError._TRANSPORT, "the broker did not answer"))

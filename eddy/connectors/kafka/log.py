@@ -157,6 +157,10 @@ class KafkaLog:
         """As `Log.end_offsets`: high watermarks."""
         return self._admin.ends(partitions)
 
+    def stable_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """As `Log.stable_offsets`: last stable offsets."""
+        return self._admin.stable_ends(partitions)
+
     def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
         """As `Log.committed`: waits for open transactions, until they must have timed out."""
         return self._admin.committed(group, partitions)

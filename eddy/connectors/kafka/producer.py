@@ -31,7 +31,14 @@ from eddy.connectors.kafka.slices import SLICE_S
 from eddy.connectors.kafka.trouble import Trouble
 from eddy.connectors.log import Headers, Position, TopicPartition, TopicSpec
 from eddy.connectors.record_limits import check_records
-from eddy.errors import ConfigurationError, ConnectorError, FencedError, IndeterminateCommitError, SlotTakenError
+from eddy.errors import (
+    ConfigurationError,
+    ConnectorError,
+    FencedError,
+    IndeterminateCommitError,
+    RecordRefusedError,
+    SlotTakenError,
+)
 
 __all__ = ["KafkaProducer"]
 
@@ -41,6 +48,7 @@ _FULL_QUEUE_PAUSE_S = 0.05
 _PATIENCE_S = 30.0
 _SUSPICIOUS_S = 1.0
 _CONSEQUENCES = {KafkaError._STATE, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
+_REFUSALS = {KafkaError.INVALID_TIMESTAMP, KafkaError.INVALID_RECORD, KafkaError._INVALID_DIFFERENT_RECORD}
 _OVERHEAD_BYTES = 96
 """The largest overhead of a record, besides its key, value and headers, in a batch of its own."""
 
@@ -169,7 +177,7 @@ class KafkaProducer:
                 )
         if self._reports.failed is not None:
             error, what = self._cause(self._reports.failed, "send")
-            raise kafka_error(f"{self._where}: {what}", error)
+            raise self._refusal(error, what) or kafka_error(f"{self._where}: {what}", error)
         return dict(self._reports.ends)
 
     def _flush(self) -> int:
@@ -315,18 +323,30 @@ class KafkaProducer:
                     raise self._error(exception, what) from exception
                 time.sleep(_PAUSE_S)
 
-    def _error(self, exception: KafkaException, what: str) -> ConnectorError:
+    def _error(self, exception: KafkaException, what: str) -> ConnectorError | RecordRefusedError:
         """The error to raise; after a fatal or fencing one this producer cannot be used.
 
         Whether the worker's name is lost is decided by the consumer, which asks which member has it.
         """
         error, what = self._cause(the_error(exception), what)
+        if refusal := self._refusal(error, what):
+            return refusal
         made = kafka_error(f"{self._where}: {what}", error)
         fatal = error.fatal() or error.code() == KafkaError._FATAL
         if isinstance(made, SlotTakenError) or (fatal and not isinstance(made, FencedError | ConfigurationError)):
             made = FencedError(f"{made}; this producer is done")
         self._done |= fatal
         return made
+
+    def _refusal(self, error: KafkaError, what: str) -> RecordRefusedError | None:
+        """The error for a batch that the broker refuses for one of its records; None for any other error."""
+        if error.code() not in _REFUSALS:
+            return None
+        topics = ", ".join(f"'{topic}'" for topic in sorted(self._topics))
+        return RecordRefusedError(
+            f"{self._where}: {what} to {topics}: {error.str()} ({error.name()}); a record has a timestamp that its "
+            "topic does not take. Set message.timestamp.after.max.ms or message.timestamp.before.max.ms of the topic"
+        )
 
     def _cause(self, error: KafkaError, what: str) -> tuple[KafkaError, str]:
         """The cause of a failed transaction, if a call reports only that it has failed.

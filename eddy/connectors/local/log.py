@@ -128,6 +128,10 @@ class LocalLog:
         """As `Log.end_offsets`; an open transaction of another process is not visible."""
         return {partition: self._storage.end(partition) for partition in partitions}
 
+    def stable_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """As `Log.stable_offsets`: the ends, since a commit is visible everywhere at once."""
+        return self.end_offsets(partitions)
+
     def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
         """As `Log.committed`."""
         found = self._storage.committed(group)

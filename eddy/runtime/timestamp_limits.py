@@ -1,0 +1,90 @@
+"""Records whose timestamps lie further ahead than the topics downstream of their source take.
+
+A broker refuses a whole batch for one timestamp beyond `message.timestamp.after.max.ms` of a topic, by default an hour.
+Rows that are merged have the latest timestamp among them, so one such record would spoil the rows of others, and other
+ones for every cut into epochs. So it is rejected where it is read, and the error policy decides about it alone:
+
+    rejected    timestamp > now + min of the limits of the sinks downstream of its source and of the exchanges
+
+A topic with `message.timestamp.type=LogAppendTime` has no limit. A clock that lags behind the broker's rejects a record
+that the broker would take; where the broker's lags, it refuses, and the record is found by halving the epoch.
+Source: KIP-937.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from eddy.connectors.log import Records, TopicSpec
+from eddy.errors import RecordRefusedError
+from eddy.topology.plan import Node, Plan
+
+__all__ = ["TimestampLimit", "TimestampLimits", "timestamp_limits"]
+
+_AHEAD = "message.timestamp.after.max.ms"
+_UNLIMITED_MS = (1 << 63) - 1
+_LATEST_MS = 253_402_300_799_999
+"""The end of the year 9999, the last that has a name."""
+
+
+class TimestampLimit(NamedTuple):
+    """How far ahead of now a timestamp may lie, in milliseconds, and the topic that demands it."""
+
+    ahead_ms: int
+    topic: str
+
+
+class TimestampLimits:
+    """The limits by source; sources without one are missing. `wall` returns the seconds since 1970."""
+
+    def __init__(self, limits: Mapping[str, TimestampLimit], wall: Callable[[], float]) -> None:
+        self._limits, self._wall = limits, wall
+
+    def refused(self, records: Records) -> dict[int, RecordRefusedError]:
+        """The records beyond their limit, by index. Cost: one maximum."""
+        limit = self._limits.get(records.topic)
+        if limit is None:
+            return {}
+        latest = round(self._wall() * 1000) + limit.ahead_ms
+        if max(records.timestamps) <= latest:
+            return {}
+        return {index: _refusal(time, limit) for index, time in enumerate(records.timestamps) if time > latest}
+
+
+def _refusal(time: int, limit: TimestampLimit) -> RecordRefusedError:
+    named = datetime.fromtimestamp(time / 1000, UTC).isoformat() if time <= _LATEST_MS else "after the year 9999"
+    return RecordRefusedError(
+        f"the timestamp {time} ({named}) lies too far ahead; topic '{limit.topic}' takes records up to "
+        f"{limit.ahead_ms} ms ahead of now. Set the clock of its producer right, or let the topic take it: "
+        f"kafka-configs.sh --alter --topic {limit.topic} --add-config {_AHEAD}=…, and start the worker again"
+    )
+
+
+def timestamp_limits(
+    plan: Plan, sinks: Mapping[str, TopicSpec], exchanges: Iterable[TopicSpec]
+) -> dict[str, TimestampLimit]:
+    """The limits of a plan's sources. `sinks` are the topics that it writes to, by name."""
+    shared = [limit for spec in exchanges if (limit := _limit_of(spec))]
+    limits: dict[str, TimestampLimit] = {}
+    for source in plan.sources():
+        written = [limit for topic in _reached(plan, source) if (limit := _limit_of(sinks[topic]))]
+        if least := min([*written, *shared], default=None):
+            limits[source.topic] = min(least, limits.get(source.topic, least))
+    return limits
+
+
+def _limit_of(spec: TopicSpec) -> TimestampLimit | None:
+    ahead_ms = int(spec.configs.get(_AHEAD, _UNLIMITED_MS))
+    if ahead_ms == _UNLIMITED_MS or spec.configs.get("message.timestamp.type") == "LogAppendTime":
+        return None
+    return TimestampLimit(ahead_ms, spec.name)
+
+
+def _reached(plan: Plan, source: Node) -> list[str]:
+    """The topics of the sinks downstream of a source."""
+    reached = {source}
+    for node in plan.nodes:
+        loop = node.as_loop
+        if not reached.isdisjoint(node.inputs if loop is None else (*node.inputs, *loop.results)):
+            reached.add(node)
+    return [sink.topic for sink in plan.sinks() if sink in reached]

@@ -1,0 +1,88 @@
+"""A process that forks one `eddy run` after the other, and stops each at a random moment of its start and restore.
+
+`python -m tests.cli.stopped_often TIMES SEED LONGEST_S [--raises] ARGUMENTS…`; a fork costs milliseconds where a Python
+process costs half a second. Each run has a folder of its own for states. `--raises` plants a mistake: the handler of
+signals raises wherever the main thread is. Prints one line of JSON: by outcome, how often, and the longest stop.
+"""
+
+import importlib
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+from types import FrameType
+
+from eddy.cli import main
+from eddy.cli.signals import Stopped, StopRequest
+
+LATER = ("eddy.cli.run", "eddy.connectors.kafka", "eddy.state.rocksdb", "eddy.serve.views.views")
+"""Imported by each run when it needs them."""
+
+
+def raising(stop: StopRequest, signum: int, frame: FrameType | None) -> None:
+    """The mistake."""
+    if stop and stop._may_leave():
+        stop._may_raise = True  # for reminders
+        raise Stopped
+
+
+def child(arguments: list[str], said: Path) -> None:
+    """Be `eddy run` for once."""
+    status = 70
+    try:
+        os.dup2(os.open(said, os.O_WRONLY), 2)
+        main(arguments, prog_name="eddy")
+    except SystemExit as end:
+        status = int(end.code or 0)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def outcome(status: int, said: str) -> str:
+    """How a run ended."""
+    if status or "Traceback" in said:
+        return f"ended with {status}: {said[-3_000:]}"
+    ways = {"before it had started": "early", "cannot be interrupted": "abandoned", "records in": "between two steps"}
+    return next(
+        (way for text, way in ways.items() if text in said), "in silence"
+    )  # before it began, or on a busy machine
+
+
+def stopped_often(times: int, seed: int, longest_s: float, arguments: list[str]) -> dict[str, tuple[int, float]]:
+    """By outcome, how often, and the seconds from the signal to the end, at most."""
+    dice, found = random.Random(seed), dict[str, tuple[int, float]]()
+    for _ in range(times):
+        folder = Path(tempfile.mkdtemp())
+        (said := folder / "said").touch()
+        pid = os.fork()
+        if pid == 0:
+            child([*arguments, "--state", str(folder / "state")], said)
+        time.sleep(dice.uniform(0.1, longest_s))
+        began = time.monotonic()
+        os.kill(pid, signal.SIGTERM)
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        how = outcome(status, said.read_text())
+        count, most_s = found.get(how, (0, 0.0))
+        found[how] = count + 1, max(most_s, round(time.monotonic() - began, 2))
+        shutil.rmtree(folder)
+    return found
+
+
+if __name__ == "__main__":
+    for name in LATER:
+        importlib.import_module(name)
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # until a run has a handler of its own
+    times, seed, longest_s, *arguments = sys.argv[1:]
+    if arguments[0] == "--raises":
+        StopRequest.interrupt = raising  # type: ignore[method-assign]
+        arguments = arguments[1:]
+    print(json.dumps(stopped_often(int(times), int(seed), float(longest_s), arguments)))

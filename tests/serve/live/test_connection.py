@@ -11,7 +11,8 @@ from eddy.serve.live.events import Asked
 from eddy.serve.live.limits import Limits
 from eddy.serve.live.publisher import Publisher
 from tests.serve.live.families import nodes
-from tests.serve.live.test_live import Loaded, Running
+from tests.serve.live.test_live import PATIENCE_S, Loaded, Running
+from tests.waiting import wait_for
 
 
 @pytest.fixture
@@ -57,3 +58,19 @@ def test_failure_of_a_query_that_was_closed_is_not_that_of_another_one_with_its_
     opened(connection, Asked("r", "nothing"))
     assert b"there is none" in connection.events()
     assert (connection.asked.keys(), connection.ended) == ({"q"}, 1)
+
+
+def test_version_that_changes_nothing_on_a_stream_wakes_it_and_is_told_within_a_second(loaded: Loaded) -> None:
+    woken: list[bool] = []
+    publisher = Publisher(loaded.server, Limits())
+    connection = Connection(publisher, "server", query_of, lambda: woken.append(True))
+    loaded.show({"a": "x"})
+    opened(connection, Asked("x", "x"))
+    wait_for(lambda: not connection.events() and connection.due_s() > 1.0, PATIENCE_S)
+    for name in "bc":
+        woken.clear()
+        loaded.show({name: "elsewhere"})
+        wait_for(lambda: woken, PATIENCE_S)
+        assert connection.due_s() <= 0.5
+        wait_for(lambda: b"event: patch" in connection.events(), PATIENCE_S)
+        assert connection.due_s() > 1.0

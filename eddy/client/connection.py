@@ -76,7 +76,7 @@ class Client:
         await _end(self._task, *self._posts)
         for view in list(self._views.values()):
             early = ClientError("live query: the client was closed before its rows came. Close it later", "CLOSED")
-            await view.take_state("closed", early if view.version is None else None)
+            view.take_state("closed", early if view.version is None else None)
         await self._http.aclose()
 
     def live(self, name: str, /, *, window: tuple[int, int | None] | None = None, **args: Any) -> View:
@@ -119,11 +119,11 @@ class Client:
             try:
                 await self._stream()
             except (ClientError, httpx.UnsupportedProtocol) as error:
-                await self._refused(error)
+                self._refused(error)
             except (httpx.HTTPError, TimeoutError):
                 pass
             except Exception as error:  # it would come again
-                await self._refused(error)
+                self._refused(error)
             self._failures = self._failures + 1 if self._name is None else 0
             await self._pause()
 
@@ -132,7 +132,7 @@ class Client:
         self._name = None
         self._sent.clear()
         for view in list(self._views.values()):
-            await view.take_state("offline")
+            view.take_state("offline")
         if self._views:
             await asyncio.sleep(pause_s(self._retry_s, self._failures) * random.uniform(0.5, 1.0))
 
@@ -150,10 +150,10 @@ class Client:
 
         self._task = asyncio.create_task(run())
 
-    async def _refused(self, error: Exception) -> None:
+    def _refused(self, error: Exception) -> None:
         views, self._views = self._views, {}
         for view in views.values():
-            await view.take_state("error", error)
+            view.take_state("error", error)
 
     async def _stream(self) -> None:
         """Read one connection to its end.
@@ -185,19 +185,19 @@ class Client:
                 if event == "bye":
                     return
                 if event == "hello":
-                    await self._greeted(json.loads(data), sent)
+                    self._greeted(json.loads(data), sent)
                 else:
-                    await self._take(event, data)
+                    self._take(event, data)
                 self._last_id = id_ or self._last_id
                 if not self._views:
                     return  # the server has refused the last query
 
-    async def _greeted(self, hello: dict[str, Any], sent: list[View]) -> None:
+    def _greeted(self, hello: dict[str, Any], sent: list[View]) -> None:
         self._name, self._sent = hello["connection"], {view.id for view in sent}
         self._heartbeat_s = hello.get("heartbeat_s", _HEARTBEAT_S)
         for view in sent:
             if view.whole:
-                await view.take_state("complete")
+                view.take_state("complete")
         gone = [id_ for id_ in self._sent if id_ not in self._views]
         others = [view for view in self._views.values() if view.id not in self._sent]
         for view in others:
@@ -205,23 +205,25 @@ class Client:
         if gone or others:
             self._change(open=others, close=gone)
 
-    async def _take(self, event: str, data: bytes) -> None:
+    def _take(self, event: str, data: bytes) -> None:
         if event == "patch":
             patch = msgspec.json.decode(data, type=_Patch)
-            for view in list(self._views.values()):
-                await view.take_patch(patch.queries.get(view.id), patch.version)
+            queries = patch.queries
+            news = [view for view in self._views.values() if view.take_patch(queries.get(view.id), patch.version)]
+            for view in news:
+                view.tell(view.state)
             return
         said = json.loads(data)
         found = self._views.get(said["query"])
         if found is None:
             return
         if event == "snapshot":
-            await found.take_snapshot(msgspec.json.decode(data, type=Snapshot))
+            found.take_snapshot(msgspec.json.decode(data, type=Snapshot))
         elif event == "state":
-            await found.take_state(said["state"])
+            found.take_state(said["state"])
         elif event == "error":
             del self._views[found.id]
-            await found.take_state("error", ClientError(said["error"]["message"], said["error"]["code"]))
+            found.take_state("error", ClientError(said["error"]["message"], said["error"]["code"]))
 
     def _change(self, *, open: Sequence[View] = (), close: Sequence[str] = (), window: Sequence[View] = ()) -> None:
         body = {
@@ -247,7 +249,7 @@ class Client:
                 if answer.status_code != 404 and answer.status_code < 500:
                     for view in views:
                         await self.close_view(view)
-                        await view.take_state("error", _client_error(answer.status_code, answer.content))
+                        view.take_state("error", _client_error(answer.status_code, answer.content))
                     return
             if name == self._name:
                 await self._again()

@@ -22,11 +22,11 @@ class Version(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct):
-    """A page of a query's rows. The first one has the id of the root bucket and the shape."""
+    """A page of a query's rows. The first one has the id of the root bucket and the shape, the last one the version."""
 
     query: str
-    version: Version
     ops: list[Op]
+    version: Version | None = None
     more: bool = False
     root: str | None = None
     shape: list[LevelShape] | None = None
@@ -73,7 +73,7 @@ class View:
         self._root = ""
         self._rows: Any = None
         self._turn = self._read = 0
-        self._changed = asyncio.Condition()
+        self._changed = asyncio.Event()  # another one after each change
 
     @property
     def rows(self) -> Any:
@@ -93,8 +93,8 @@ class View:
     async def __aenter__(self) -> "View":
         await self._connection.open(self)
         try:
-            async with self._changed:
-                await self._changed.wait_for(lambda: self.version is not None or self.error is not None)
+            while self.version is None and self.error is None:
+                await self._changed.wait()
             if self.error is not None:
                 raise self.error
         except BaseException:
@@ -105,7 +105,7 @@ class View:
 
     async def __aexit__(self, *error: object) -> None:
         await self._connection.close_view(self)
-        await self._tell("closed")
+        self.tell("closed")
 
     async def __aiter__(self) -> AsyncIterator[Version]:
         """The version after each change since `rows` was last read; those that come meanwhile are one.
@@ -114,9 +114,9 @@ class View:
         """
         seen = self._read
         while True:
-            async with self._changed:
-                await self._changed.wait_for(lambda: self._turn != seen)  # noqa: B023
-                seen = self._turn
+            while self._turn == seen:
+                await self._changed.wait()
+            seen = self._turn
             if self.error is not None:
                 raise self.error
             if self.state == "closed":
@@ -124,42 +124,45 @@ class View:
             assert self.version is not None
             yield self.version
 
-    async def take_snapshot(self, page: Snapshot) -> None:
+    def take_snapshot(self, page: Snapshot) -> None:
         """A page of a snapshot; the rows are replaced when the last one is here."""
         if page.shape is not None:
             self._staged, self.whole = Buckets(), False
             self._next = page.root or "", shape_of(page.shape)
         self._staged.apply(page.ops)
-        if page.more or self._next is None:
+        if page.more or page.version is None or self._next is None:
             return
         (self._root, self._shape), self._next = self._next, None
         self._buckets, self._staged, self._rows = self._staged, Buckets(), None
         self.whole, self.version = True, page.version
-        await self._tell("complete")
+        self.tell("complete")
 
-    async def take_patch(self, ops: list[Op] | None, version: Version) -> None:
-        """The operations of a version, if it has any for this query. Without, unknown rows are of the one before."""
-        if self._next is not None:
-            self._staged.apply(ops or ())
-        elif self.whole and (ops or self.state != "unknown"):
-            self.version = version
-            if ops:
-                self._buckets.apply(ops)
-                self._rows = None
-            await self._tell(self.state)
+    def take_patch(self, ops: list[Op] | None, version: Version) -> bool:
+        """The operations of a version, if it has any for this query. Without, unknown rows are of the one before.
 
-    async def take_state(self, state: Any, error: Exception | None = None) -> None:
+        Returns whether that is news, to be told once all queries of the connection are at the version.
+        """
+        if not self.whole or not (ops or self.state != "unknown"):
+            return False
+        self.version = version
+        if ops:
+            self._buckets.apply(ops)
+            self._rows = None
+        return True
+
+    def take_state(self, state: Any, error: Exception | None = None) -> None:
         """The state as the server or the connection tells it."""
         if self.state not in {"closed", "error"}:
             self.error = error
             self._next = None if state == "offline" else self._next
-            await self._tell(state)
+            self.tell(state)
 
-    async def _tell(self, state: Any) -> None:
+    def tell(self, state: Any) -> None:
+        """It has changed, and its state is this one."""
         self.state = state
-        async with self._changed:
-            self._turn += 1
-            self._changed.notify_all()
+        self._turn += 1
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
 
 
 def _checked(skip: int, limit: int | None) -> tuple[int, int | None]:

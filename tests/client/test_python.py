@@ -166,7 +166,8 @@ def test_change_that_comes_between_reading_rows_and_waiting_is_told() -> None:
     async def follow() -> None:
         async with peer(EVENTS + HELLO + snapshot_of("q1")) as url, Client(url) as client, client.live("tree") as view:
             assert view.rows == []
-            await view.take_patch([Insert("r", 0, {"id": "a"}, {})], Version("2", True))
+            assert view.take_patch([Insert("r", 0, {"id": "a"}, {})], Version("2", True))
+            view.tell(view.state)
             async with asyncio.timeout(PATIENCE_S):
                 async for version in view:
                     assert (version.token, view.rows) == ("2", [{"id": "a"}])
@@ -178,13 +179,13 @@ def test_change_that_comes_between_reading_rows_and_waiting_is_told() -> None:
 def test_while_rows_are_unknown_their_version_is_that_of_before() -> None:
     async def follow() -> None:
         async with peer(EVENTS + HELLO + snapshot_of("q1")) as url, Client(url) as client, client.live("tree") as view:
-            await view.take_state("unknown")
-            await view.take_patch(None, Version("2", True))
+            view.take_state("unknown")
+            view.take_patch(None, Version("2", True))
             assert (view.version, view.rows) == (Version("1", True), [])
-            await view.take_patch([Insert("r", 0, {"id": "a"}, {})], Version("3", True))
+            view.take_patch([Insert("r", 0, {"id": "a"}, {})], Version("3", True))
             assert (view.version, view.rows) == (Version("3", True), [{"id": "a"}])
-            await view.take_state("complete")
-            await view.take_patch(None, Version("4", True))
+            view.take_state("complete")
+            view.take_patch(None, Version("4", True))
             assert view.version == Version("4", True)
 
     run(follow())

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from eddy.errors import QueryError
@@ -14,7 +14,7 @@ from eddy.topology.queries.query import Query
 from eddy.topology.queries.refusals import ForbiddenError, QueryArgumentError, QueryFailedError
 from eddy.topology.queries.renaming import renamed
 
-__all__ = ["Caller", "MayRead", "rows_allowed"]
+__all__ = ["Caller", "Headers", "MayRead", "rows_allowed"]
 
 _log = logging.getLogger("eddy.live")
 MayRead = Callable[[str], "bool | Callable[[Any, Any], bool]"]
@@ -40,6 +40,25 @@ def rows_allowed(may_read: MayRead, table: str) -> Callable[[Any, Any], Any] | N
     if allowed:
         _log.error("authorize returned %r for table '%s'; a bool or a function (key, value) is needed", allowed, table)
     raise ForbiddenError(f"table '{table}': it may not be read")
+
+
+class Headers(Mapping[str, str]):
+    """The headers of a request, by names in lower case. `read` are the names that were asked for, `*` for all."""
+
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        self._headers = {name.lower(): value for name, value in headers.items()}
+        self.read: dict[str, None] = {}
+
+    def __getitem__(self, name: str) -> str:
+        self.read[name] = None
+        return self._headers[name]
+
+    def __iter__(self) -> Iterator[str]:
+        self.read["*"] = None
+        return iter(self._headers)
+
+    def __len__(self) -> int:
+        return len(self._headers)
 
 
 class Caller:

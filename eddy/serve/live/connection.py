@@ -1,9 +1,11 @@
 """One stream of events: the queries that it carries, how far each has come, and the events that are due.
 
-All queries that have come whole are at one version, `at`. What is due is made when the client has taken what was sent
-before, of the patches that are kept for all: so a slow client costs no memory, and gets sums of patches.
+What is due is made when the client has taken what was sent before, of the patches that are kept for all: so a slow
+client costs no memory, and gets sums of patches.
 
-    open ──▶ snapshot, page by page ──▶ patches since that version ──▶ whole: moves with the others
+    open ──▶ snapshot, page by page, the last with the patches since ──▶ whole: moves with the others
+
+Invariant: after each event all queries that are whole, and not told to be unknown, are at the version told last.
 
 The reader's thread calls `events`; threads that open queries, and that of the live server, put in what is new.
 
@@ -19,11 +21,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
 from eddy.errors import EddyError, NotReadyError, QueryError
-from eddy.operators.views.patch import Op
 from eddy.serve.live.difference import difference
-from eddy.serve.live.events import HEARTBEAT, Asked, LastEvent, Stamp, Window, encode, event, pages
-from eddy.serve.live.publisher import Published, Publisher
-from eddy.serve.live.retained import Kept, summed
+from eddy.serve.live.events import HEARTBEAT, Asked, LastEvent, Page, Snapshot, Stamp, Window, encode, event
+from eddy.serve.live.publisher import Published, Publisher, State
+from eddy.serve.live.retained import Kept, data_of, with_last
 from eddy.topology.queries.query import Query
 from eddy.topology.queries.refusals import QueryFailedError
 from eddy.topology.queries.shapes import levels_of
@@ -34,23 +35,31 @@ _log = logging.getLogger("eddy.live")
 _STEPS = 8
 """Versions that are sent one by one; a reader that is later gets their sum."""
 _MAX_EVENT_BYTES = 8 << 20
-_VERSION_S, _LOOK_S = 1.0, 0.25
+_VERSION_S, _LOOK_S = 0.5, 0.05
+"""Seconds between versions without changes, and the shortest sleep."""
 Record = dict[str, tuple[bytes, int]]
 """By the id of a query that has come whole: the question, and the number of the event since which it is whole."""
 
 
 class Subscription:
-    """A query of a stream. `at` is the number of its version until it is whole; then it moves with the stream.
+    """A query of a stream. `at` is the number of its rows' version until it is whole; then it moves with the stream.
 
-    `first` is the question that it was opened by, `asked` that of its window now.
+    `first` is the question that it was opened by, `asked` that of its window now. `due` are the patches up to `at` that
+    lead from the window that the client has to the one that it asked for.
     """
 
-    __slots__ = ("asked", "at", "connection", "first", "is_whole", "published", "since")
+    __slots__ = ("asked", "at", "connection", "due", "first", "is_whole", "published", "since")
 
     def __init__(self, connection: "Connection", asked: Asked, published: Published) -> None:
         self.connection, self.asked, self.published = connection, asked, published
         self.first = asked
         self.is_whole, self.at, self.since = False, 0, 0
+        self.due: list[Kept] = []
+
+    def after(self, number: int, up_to: int) -> list[Kept] | None:
+        """Its patches of the steps from after `number` to `up_to`; None where some of them are kept no more."""
+        kept = self.published.retained.after(max(number, self.at), up_to)
+        return None if kept is None else [*self.due, *kept]
 
     def touch(self) -> Callable[[], None]:
         """There is a patch."""
@@ -82,11 +91,12 @@ class Connection:
         """Queries that the client may have rows of, which are not those of the version that it is told next."""
         self.is_closed = False
         self._subscriptions: dict[str, Subscription] = {}
-        self._pages: deque[tuple[Subscription, Iterator[tuple[str, bytes]]]] = deque()
+        self._pages: deque[tuple[Subscription, Snapshot]] = deque()
         self._seq = 0
-        self._sent_at = time.monotonic()
-        self._state = publisher.state
+        self._sent_at = self._told_at = time.monotonic()
+        self._state: State = "complete"
         self._at = publisher.now
+        self._until: Stamp | None = None  # while a window moves, the version at which the stream waits for it
         self._said: Stamp | None = None  # the version to be told, once nothing else is due
 
     @property
@@ -189,12 +199,9 @@ class Connection:
             self._fail(subscription.first, error)
             return
         subscription.at = stamp.number
-        found = pages(id_, stamp, view.operator.root.id, levels_of(view.shape), rows)
+        found = Snapshot(id_, view.operator.root.id, levels_of(view.shape), rows)
         publisher.figures.snapshots += 1
-        self._put(subscription, (("snapshot", data) for data in found))
-
-    def _put(self, subscription: Subscription, found: Iterator[tuple[str, bytes]]) -> None:
-        with self._publisher.lock:
+        with publisher.lock:
             if self._subscriptions.get(subscription.asked.id) is subscription:
                 self._pages.append((subscription, found))
             else:  # it was closed meanwhile
@@ -216,33 +223,47 @@ class Connection:
         return True
 
     def _exchange(self, subscription: Subscription, asked: Asked, published: Published) -> None:
-        """From one query to another: first the patches that are left of the former, then the difference."""
+        """From one query to another: first the patches that are left of the former, then the difference.
+
+        The stream waits at the version of the difference until it is due, so that it is told with that version.
+        """
         publisher, former = self._publisher, subscription.published
         try:
             with publisher.server.lock:
                 before, rows = former.copied(), published.copied()
-                stamp = publisher.now
                 with publisher.lock:
-                    if self._subscriptions.get(asked.id) is not subscription:
-                        raise QueryError("live query: it was closed while its window moved")
-                    kept = former.retained.after(self._at.number, stamp.number) if subscription.is_whole else None
-                    subscription.is_whole = False
-                    former.subscribers.pop(subscription, None)
-                    published.subscribers[subscription] = None
-                    subscription.asked, subscription.published = asked, published
+                    stamp = self._until = publisher.now
+            moved = difference(before, rows)
+            sizes = {op.bucket: len(before.get(op.bucket, ())) for op in moved}
+            with publisher.lock:
+                if self._subscriptions.get(asked.id) is not subscription:
+                    raise QueryError("live query: it was closed while its window moved")
+                kept = subscription.after(self._at.number, stamp.number) if subscription.is_whole else None
+                former.subscribers.pop(subscription, None)
+                published.subscribers[subscription] = None
+                subscription.asked, subscription.published, subscription.at = asked, published, stamp.number
+                if kept is None:
+                    self.unknown += [asked.id] if subscription.is_whole else []
+                    self._leave(subscription)
+                else:
+                    subscription.due = with_last(kept, Kept(stamp.number, tuple(moved), sizes, time.monotonic()))
+                    self.dirty[subscription] = None
         except EddyError as error:
             publisher.release(published)
             self._fail(subscription.first, error)
             return
+        finally:
+            self._until = None
         publisher.release(former)
         if kept is None:
             self._show(subscription)
-            return
-        subscription.at = stamp.number
-        id_ = asked.id
-        missing = [_patch(stamp, {id_: _data(kept)})] if kept else []
-        moved = _patch(stamp, {id_: encode(difference(before, rows))})
-        self._put(subscription, (("patch", data) for data in [*missing, moved]))
+        self.wake()
+
+    def _leave(self, subscription: Subscription) -> None:
+        """It is not whole, and nothing is to be sent of it. The caller holds the lock."""
+        subscription.is_whole, subscription.due = False, []
+        self.dirty.pop(subscription, None)
+        self._pages = deque(pair for pair in self._pages if pair[0] is not subscription)
 
     def _fail(self, first: Asked, error: Exception) -> None:
         if not isinstance(error, EddyError):
@@ -266,8 +287,7 @@ class Connection:
                 return
             del self._subscriptions[subscription.asked.id]
             subscription.published.subscribers.pop(subscription, None)
-            self.dirty.pop(subscription, None)
-            self._pages = deque(pair for pair in self._pages if pair[0] is not subscription)
+            self._leave(subscription)
         self._publisher.release(subscription.published)
 
     def close(self) -> Record:
@@ -283,7 +303,8 @@ class Connection:
     def record(self) -> Record:
         """How a client that connects again goes on from here."""
         with self._publisher.lock:
-            return {id_: (each.asked.key, each.since) for id_, each in self._subscriptions.items() if each.is_whole}
+            whole = {id_: each for id_, each in self._subscriptions.items() if each.is_whole and not each.due}
+            return {id_: (each.asked.key, each.since) for id_, each in whole.items()}
 
     def hello(self) -> bytes:
         """The first event."""
@@ -305,11 +326,11 @@ class Connection:
 
     def events(self) -> bytes:
         """The events that are due, with at most one page of rows; empty where there are none."""
-        # Pages first: a query whose last page was sent moves with the others from this version on.
-        found = [*self._failures(), *self._states(), *self._page(), *self._patches()]
         now = time.monotonic()
-        if not found:
-            found = self._news(now)
+        # Pages last: the last one of a query leads to the version that patches have led the others to.
+        found = [*self._failures(), *self._patches(), *self._news(now), *self._page()]
+        if not found and now - self._sent_at >= self._publisher.limits.heartbeat_s:
+            found = [HEARTBEAT]
         if found:
             self._sent_at = now
             self._publisher.figures.events += len(found)
@@ -317,25 +338,23 @@ class Connection:
 
     def due_s(self) -> float:
         """Seconds after which an event may be due though nobody calls `wake`."""
-        silence_s = time.monotonic() - self._sent_at
-        is_told = self._publisher.now is self._said
-        return max(_LOOK_S, (self._publisher.limits.heartbeat_s if is_told else _VERSION_S) - silence_s)
+        now = time.monotonic()
+        if self._publisher.rests(self.wake, self._said):
+            return max(_LOOK_S, self._publisher.limits.heartbeat_s - (now - self._sent_at))
+        return max(_LOOK_S, _VERSION_S - (now - self._told_at))
 
-    def _news(self, now: float) -> list[bytes]:
-        """A version without changes, or a sign of life."""
+    def _news(self, now: float) -> Iterator[bytes]:
+        """A version without changes: when all rows have come, when it is exact again, and some time after the last."""
         said, at = self._said, self._at
-        are_whole = len(self.asked) == len(self._subscriptions) and not self._pages
-        if are_whole and (said is None or self._is_news(at, said, now)):
-            return [self._said_patch(at, {})]
-        if now - self._sent_at >= self._publisher.limits.heartbeat_s:
-            return [HEARTBEAT]
-        return []
+        if said is None:
+            is_due = len(self.asked) == len(self._subscriptions) and not self._pages
+        else:
+            is_due = at.exact and not said.exact
+        if is_due or (at is not said and now - self._told_at >= _VERSION_S):
+            yield self._told(at, {})
 
-    def _is_news(self, at: Stamp, said: Stamp, now: float) -> bool:
-        return (at.exact and not said.exact) or (at is not said and now - self._sent_at >= _VERSION_S)
-
-    def _said_patch(self, stamp: Stamp, queries: dict[str, bytes]) -> bytes:
-        self._said = stamp
+    def _told(self, stamp: Stamp, queries: dict[str, bytes]) -> bytes:
+        self._said, self._told_at = stamp, time.monotonic()
         return self._event("patch", _patch(stamp, queries), stamp)
 
     def _failures(self) -> Iterator[bytes]:
@@ -350,81 +369,119 @@ class Connection:
             told = {"code": getattr(error, "code", QueryError.code), "message": str(error)}
             yield self._event("error", encode({"query": first.id, "error": told}))
 
-    def _states(self) -> Iterator[bytes]:
-        unknown, self.unknown = self.unknown, []
-        for id_ in unknown:
-            yield self._event("state", encode({"query": id_, "state": "unknown"}))
-        state = self._publisher.state
+    def _patches(self) -> Iterator[bytes]:
+        """The patches of all queries that are whole, up to the latest version; before them the states that are new."""
+        publisher, was = self._publisher, self._at
+        with publisher.lock:
+            target, state = self._until or publisher.now, publisher.state
+            found = self._taken(was.number, target.number)
+            moved = [each for each, _ in found if each.due]
+            for each in moved:
+                each.due = []
+            self._at = target
+            unknown, self.unknown = self.unknown, []
+        yield from self._states(state, unknown, was)
+        if found:
+            yield from self._composed([(each.asked.id, kept) for each, kept in found])
+        for each in moved:
+            each.since = self._seq
+
+    def _taken(self, was: int, target: int) -> list[tuple[Subscription, list[Kept]]]:
+        """Patches of queries; those that are too late for them get their rows anew. The caller holds the lock."""
+        found: list[tuple[Subscription, list[Kept]]] = []
+        size = 0
+        for each in [each for each in self.dirty if each.is_whole]:
+            kept = each.after(was, target)
+            size += sum(len(patch.data) for patch in kept or ())
+            if kept is None or size > _MAX_EVENT_BYTES:
+                self._leave(each)
+                self.again.append(each)
+                self.unknown.append(each.asked.id)
+                continue
+            if kept:
+                found.append((each, kept))
+            if each.published.retained.latest <= target:
+                del self.dirty[each]
+        return found
+
+    def _states(self, state: State, unknown: list[str], was: Stamp) -> Iterator[bytes]:
+        """A client that goes on from one of these events needs the patches since `was`."""
         if state != self._state:
             self._state = state
             for id_, subscription in list(self._subscriptions.items()):
                 if subscription.is_whole:
-                    yield self._event("state", encode({"query": id_, "state": state}))
-
-    def _patches(self) -> Iterator[bytes]:
-        """Patches of all queries that are whole, a version an event; of more than a few versions their sum."""
-        publisher = self._publisher
-        found: list[tuple[str, list[Kept]]] = []
-        size = 0
-        with publisher.lock:
-            target, was = publisher.now, self._at.number
-            touched = [each for each in self.dirty if each.is_whole]
-            for each in touched:
-                kept = each.published.retained.after(was, target.number)
-                size += sum(len(patch.data) for patch in kept or ())
-                if kept is None or size > _MAX_EVENT_BYTES:
-                    each.is_whole = False
-                    self.again.append(each)
-                    del self.dirty[each]
-                elif kept:
-                    found.append((each.asked.id, kept))
-                if kept is not None and each.published.retained.latest <= target.number:
-                    self.dirty.pop(each, None)
-            self._at = target
-        if found:
-            yield from self._composed(found)
+                    yield self._event("state", encode({"query": id_, "state": state}), was)
+        for id_ in unknown:
+            yield self._event("state", encode({"query": id_, "state": "unknown"}), was)
 
     def _composed(self, found: list[tuple[str, list[Kept]]]) -> Iterator[bytes]:
+        """A version an event; of more than a few versions their sum."""
         numbers = sorted({patch.number for _, kept in found for patch in kept})
         with self._publisher.lock:
             stamps = [self._publisher.stamp(number) for number in numbers[-_STEPS - 1 :]]
         if len(numbers) > _STEPS or None in stamps:
             self._publisher.figures.summed += 1
-            yield self._said_patch(self._at, {id_: _data(kept) for id_, kept in found})
+            yield self._told(self._at, {id_: data_of(kept) for id_, kept in found})
             return
         for stamp in stamps:
             assert stamp is not None
             patches = {id_: patch for id_, kept in found for patch in kept if patch.number == stamp.number}
-            yield self._said_patch(stamp, {id_: patch.data for id_, patch in patches.items()})
+            yield self._told(stamp, {id_: patch.data for id_, patch in patches.items()})
 
     def _page(self) -> Iterator[bytes]:
-        """One page of the first query whose rows are to be sent; before it, the ends of those that were sent whole."""
-        while self._pages:
-            subscription, left = self._pages[0]
-            try:
-                page = next(left, None)
-            except Exception as error:  # a row that JSON has not
-                self._pages.popleft()
-                self._fail(subscription.first, error)
-                continue
-            if page is not None:
-                yield self._event(*page)
-                return
-            self._pages.popleft()
-            yield from self._end_of_pages(subscription)
-
-    def _end_of_pages(self, subscription: Subscription) -> Iterator[bytes]:
-        """All rows were sent: what has changed since, and from now on it moves with the others."""
-        publisher = self._publisher
-        with publisher.lock:
-            kept = subscription.published.retained.after(subscription.at, self._at.number)
+        """One page of the first query whose rows are to be sent, if they are of no later version than was told."""
+        pages = self._pages
+        if not pages or pages[0][0].at > self._at.number:
+            return
+        pair = subscription, snapshot = pages[0]
+        if not snapshot.is_begun:
+            kept = self._caught_up(pair)
             if kept is None:
-                self.again.append(subscription)
                 return
-            subscription.is_whole = True
-            self.dirty[subscription] = None
+            for patch in kept:
+                snapshot.apply(patch.ops)
+        try:
+            page = next(snapshot)
+        except Exception as error:  # a row that JSON has not
+            with self._publisher.lock:
+                self._leave(subscription)
+            self._fail(subscription.first, error)
+            return
+        if page.is_last:
+            yield from self._last_page(pair, page)
+        else:
+            yield self._event("snapshot", page.more())
+
+    def _caught_up(self, pair: tuple[Subscription, Snapshot], *, whole: bool = False) -> list[Kept] | None:
+        """The patches that lead rows that are being sent to the version that was told last; then they are at it.
+
+        None where they are not to be sent any more: some patches are kept no more, or the window has moved meanwhile.
+        """
+        subscription = pair[0]
+        with self._publisher.lock:
+            if not self._pages or self._pages[0] is not pair:
+                return None
+            kept = subscription.published.retained.after(subscription.at, self._at.number)
+            subscription.at = self._at.number
+            if kept is None:
+                self._leave(subscription)
+                self.again.append(subscription)
+            elif whole:
+                self._pages.popleft()
+                subscription.is_whole = True
+                self.dirty[subscription] = None
+            return kept
+
+    def _last_page(self, pair: tuple[Subscription, Snapshot], page: Page) -> Iterator[bytes]:
+        """With what has changed since the first: from now on the query moves with the others."""
+        subscription = pair[0]
+        kept = self._caught_up(pair, whole=True)
+        if kept is None:
+            return
         if kept:
-            yield self._event("patch", _patch(self._at, {subscription.asked.id: _data(kept)}))
+            yield self._event("snapshot", page.more())
+            page = Page(page.query, b"", data_of(kept), is_last=True)
+        yield self._event("snapshot", page.last(self._at))
         if self._state != "complete":
             yield self._event("state", encode({"query": subscription.asked.id, "state": self._state}))
         subscription.since = self._seq
@@ -437,11 +494,3 @@ def _patch(stamp: Stamp, queries: dict[str, bytes]) -> bytes:
         stamp.data,
         b",".join(b"%b:%b" % (encode(id_), ops) for id_, ops in queries.items()),
     )
-
-
-def _data(kept: list[Kept]) -> bytes:
-    """The operations of several patches as those of one, in JSON."""
-    if len(kept) == 1:
-        return kept[0].data
-    ops: list[Op] = summed((patch.ops, patch.sizes) for patch in kept)
-    return encode(ops)

@@ -7,16 +7,16 @@
 TOKEN is the version's; NUMBER counts the steps of this SERVER, SEQ the events of the STREAM.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
 from eddy.json_text import encode
-from eddy.operators.views.patch import Entry, Insert
+from eddy.operators.views.patch import Buckets, Entry, Insert, Op
 from eddy.topology.queries.shapes import LevelShape
 
-__all__ = ["HEARTBEAT", "Asked", "Change", "LastEvent", "Stamp", "Window", "encode", "event", "pages"]
+__all__ = ["HEARTBEAT", "Asked", "Change", "LastEvent", "Page", "Snapshot", "Stamp", "Window", "encode", "event"]
 
 HEARTBEAT = b":\n\n"
 _PAGE_BYTES = 64 << 10
@@ -89,19 +89,48 @@ def event(kind: str, data: bytes, id_: str) -> bytes:
     return b"event: %b\nid: %b\ndata: %b\n\n" % (kind.encode(), id_.encode(), data)
 
 
-def pages(
-    query: str, stamp: Stamp, root: str, shape: list[LevelShape], rows: Mapping[str, list[Entry]]
-) -> Iterator[bytes]:
-    """The data of the events that make a view of nothing: the first one tells the shape, all but the last `more`."""
-    head = b'{"query":%b,"version":%b' % (encode(query), stamp.data)
-    first = b',"root":%b,"shape":%b' % (encode(root), encode(shape))
-    found: list[bytes] = []
-    size = 0
-    for bucket, entries in rows.items():
-        for index, (row, below) in enumerate(entries):
-            if size > _PAGE_BYTES:
-                yield b'%b%b,"more":true,"ops":[%b]}' % (head, first, b",".join(found))
-                found, size, first = [], 0, b""
-            found.append(encode(Insert(bucket, index, row, below)))
-            size += len(found[-1])
-    yield b'%b%b,"ops":[%b]}' % (head, first, b",".join(found))
+class Page(NamedTuple):
+    """Operations that are sent at a time, to make a view of nothing. The first page has root and shape in `first`."""
+
+    query: str
+    first: bytes
+    ops: bytes
+    is_last: bool
+
+    def more(self) -> bytes:
+        """The data of its event where others follow."""
+        return b'{"query":%b%b,"more":true,"ops":%b}' % (encode(self.query), self.first, self.ops)
+
+    def last(self, stamp: Stamp) -> bytes:
+        """The same of the last one, which leads to a version."""
+        return b'{"query":%b,"version":%b%b,"ops":%b}' % (encode(self.query), stamp.data, self.first, self.ops)
+
+
+class Snapshot:
+    """The rows of a query, page by page; at least one. They may be changed until the first is made."""
+
+    def __init__(self, query: str, root: str, shape: list[LevelShape], rows: dict[str, list[Entry]]) -> None:
+        self._buckets = Buckets()
+        self._buckets.entries = rows
+        self._query, self._first = query, b',"root":%b,"shape":%b' % (encode(root), encode(shape))
+        self._pages = self._made()
+        self.is_begun = False
+
+    def apply(self, ops: Iterable[Op]) -> None:
+        """Change the rows."""
+        self._buckets.apply(ops)
+
+    def __next__(self) -> Page:
+        self.is_begun = True
+        return next(self._pages)
+
+    def _made(self) -> Iterator[Page]:
+        first, found, size = self._first, list[bytes](), 0
+        for bucket, entries in self._buckets.entries.items():
+            for index, (row, below) in enumerate(entries):
+                if size > _PAGE_BYTES:
+                    yield Page(self._query, first, b"[%b]" % b",".join(found), is_last=False)
+                    first, found, size = b"", [], 0
+                found.append(encode(Insert(bucket, index, row, below)))
+                size += len(found[-1])
+        yield Page(self._query, first, b"[%b]" % b",".join(found), is_last=True)

@@ -23,13 +23,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from eddy.errors import EddyError, NotReadyError, QueryError
-from eddy.serve.live.caller import Caller
+from eddy.serve.live.caller import Caller, Headers
 from eddy.serve.live.connection import Connection, Record
 from eddy.serve.live.events import Asked, Change, LastEvent
 from eddy.serve.live.limits import Limits, Quota
 from eddy.serve.live.publisher import Publisher
 from eddy.serve.live.stream import Bell, Stream
-from eddy.serve.views.answers import HEADERS, answer, tag_of, unchanged, whole_number
+from eddy.serve.views.answers import HEADERS, answer, tagged, whole_number
 from eddy.serve.views.views import Views
 from eddy.topology.queries.named import Claims, Queries
 from eddy.topology.queries.refusals import QueryArgumentError, QueryLimitError
@@ -95,20 +95,22 @@ class LivePages:
 
     async def once(self, request: Request) -> Response:
         """The result of a query, once."""
-        claims = self._claims(request)
+        headers = Headers(request.headers)
+        claims = self._queries.claims(headers)
         given = dict(request.query_params)
         at_least, seconds = given.pop("at_least", None), whole_number(request, "wait")
         given.pop("wait", None)
         wait_s = min(_MAX_WAIT_S, _MAX_WAIT_S if seconds is None else seconds) if at_least else 0.0
         await self._views.wait_async(at_least, timeout_s=wait_s)
         publisher = await self._publish()
-        return await self._in_thread(self._read, publisher, request, claims, given, at_least, wait_s)
+        return await self._in_thread(self._read, publisher, request, claims, headers, given, at_least, wait_s)
 
     def _read(
         self,
         publisher: Publisher,
         request: Request,
         claims: Claims,
+        headers: Headers,
         given: Mapping[str, str],
         at_least: str | None,
         wait_s: float,
@@ -120,14 +122,11 @@ class LivePages:
                 publisher.server.wait(at_least, False, wait_s)
             publisher.check_settled(query)
             publisher.server.check()  # else the last version would be told for ever
-            now = publisher.now
-            if (same := unchanged(request, tag_of(now.token, now.exact))) is not None:
-                return same
             rows, stamp = publisher.read(query)
         finally:
             caller.close()
         content = {"rows": rows, "version": msgspec.Raw(stamp.data)}
-        return answer(content, headers=tag_of(stamp.token, stamp.exact))
+        return tagged(request, content, _claimed(claims), headers.read)
 
     async def live(self, request: Request) -> Any:
         """A stream of events."""
@@ -267,7 +266,7 @@ class LivePages:
         return Caller(self._queries, claims, lambda table: self._authorize(request, table), publisher.server)
 
     def _claims(self, request: Request) -> Claims:
-        return self._queries.claims({name.lower(): value for name, value in request.headers.items()})
+        return self._queries.claims(Headers(request.headers))
 
     def _of_loop(self) -> tuple[Bell, asyncio.Semaphore]:
         loop = asyncio.get_running_loop()
@@ -286,8 +285,12 @@ class LivePages:
 def _client(request: Request, claims: Claims) -> str:
     """Those that share a quota: the same claims, or the same address."""
     if claims:
-        return repr(sorted(claims.items()))
+        return _claimed(claims)
     return request.client.host if request.client is not None else ""
+
+
+def _claimed(claims: Claims) -> str:
+    return repr(sorted(claims.items()))
 
 
 def _decoded(decode: Callable[[bytes], T], data: bytes) -> T:

@@ -108,12 +108,13 @@ class Publisher:
         self._weighed_at = 0.0
         self._wakes: dict[Callable[[], None], None] = {}
         self._readers: dict[Callable[[], None], None] = {}
+        self._resting: dict[Callable[[], None], None] = {}
         self.is_stopped = False
-        self.state: State = "complete"
         with server.lock:
+            self.state: State = server.state
             self._version = server.version
             self._is_patched = False
-            self.now = Stamp(0, self._version.token, exact=self._version.exact)
+            self.now = Stamp(0, self._version.token, exact=self._version.exact and self.state == "complete")
             server.follow(self)
 
     @property
@@ -140,6 +141,15 @@ class Publisher:
         """Call it no more."""
         with self.lock:
             self._readers.pop(wake, None)
+            self._resting.pop(wake, None)
+
+    def rests(self, wake: Callable[[], None], told: Stamp | None) -> bool:
+        """Whether a reader that was told this version has the latest; then `wake` is called at the next one."""
+        with self.lock:
+            if self.now is not told:
+                return False
+            self._resting[wake] = None
+            return True
 
     def acquire(self, query: Query) -> Published:
         """The published query, opened where it is not. `release` it for each call. Raises: QueryError."""
@@ -247,11 +257,16 @@ class Publisher:
         """All queries are at this version. Called by the live server, with its lock held."""
         now = time.monotonic()
         with self.lock:
-            for_all = state != self.state or (version.exact and not self._version.exact)
-            wakes, self._wakes = self._readers if for_all else self._wakes, {}
-            called = list(wakes)
+            was, is_new = self.now, state != self.state
             self.state = state
             self._step(version)
+            wakes, self._wakes = self._wakes, {}
+            if is_new or (self.now.exact and not was.exact):
+                wakes = self._readers
+            elif self.now is not was:
+                wakes |= self._resting
+                self._resting = {}
+            called = list(wakes)
             self._forget(now)
             expired = self._expired(now)
         for wake in called:
@@ -260,11 +275,12 @@ class Publisher:
             published.close()
 
     def _step(self, version: Version) -> None:
-        """All queries have moved together, perhaps only to another version."""
-        if version is self._version and not self._is_patched:
+        """All queries have moved together, perhaps only to another version; none is exact while one is unknown."""
+        exact = version.exact and self.state == "complete"
+        if version is self._version and exact == self.now.exact and not self._is_patched:
             return
         self._version, self._is_patched = version, False
-        self.now = Stamp(self.now.number + 1, version.token, exact=version.exact)
+        self.now = Stamp(self.now.number + 1, version.token, exact=exact)
         self._stamps[self.now.number] = self.now
         while len(self._stamps) > _STAMPS:
             self._stamps.popitem(last=False)

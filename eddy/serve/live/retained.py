@@ -17,7 +17,7 @@ from typing import Any
 from eddy.json_text import encode
 from eddy.operators.views.patch import Buckets, Drop, Entry, Insert, Move, Op, Remove, Set
 
-__all__ = ["Kept", "Retained", "summed"]
+__all__ = ["Kept", "Retained", "data_of", "summed", "with_last"]
 
 
 class Kept:
@@ -84,6 +84,22 @@ def _from(kept: deque[Kept], start: int) -> Iterator[Kept]:
     """The patches from an index on, from the nearer end: most readers are late by few."""
     missing = len(kept) - start
     yield from reversed([patch for patch, _ in zip(reversed(kept), range(missing), strict=False)])
+
+
+def with_last(kept: list[Kept], last: Kept) -> list[Kept]:
+    """Patches, and one more; two of one step become one."""
+    if not kept or kept[-1].number != last.number:
+        return [*kept, last]
+    former = kept[-1]
+    ops = summed((patch.ops, patch.sizes) for patch in (former, last))
+    return [*kept[:-1], Kept(last.number, tuple(ops), {**last.sizes, **former.sizes}, last.at_s)]
+
+
+def data_of(kept: list[Kept]) -> bytes:
+    """The operations of several patches as those of one, in JSON."""
+    if len(kept) == 1:
+        return kept[0].data
+    return encode(summed((patch.ops, patch.sizes) for patch in kept))
 
 
 class _Touched:

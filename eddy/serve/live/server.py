@@ -83,6 +83,11 @@ class LiveServer:
         return self.tables.engine
 
     @property
+    def state(self) -> Literal["unknown", "complete"]:
+        """Whether the rows of all views are those of `version`: "unknown" while some are read or computed anew."""
+        return self._state
+
+    @property
     def failure(self) -> Exception | None:
         """The error that has ended all queries, for good; None while they go on."""
         return self._failure

@@ -305,7 +305,7 @@ export class View {
     this.#set("closed");
   }
 
-  /** @internal A page of a snapshot. */
+  /** @internal A page of a snapshot; the last one has the version. */
   takeSnapshot({ ops, version, more, root, shape }) {
     if (shape) {
       this.#staged = { buckets: new Buckets(), root, shape };
@@ -322,20 +322,16 @@ export class View {
     this.#first.resolve(this);
   }
 
-  /** @internal The operations of a version, if any; unknown rows stay. */
+  /** @internal The operations of a version, if any; unknown rows stay. Returns a function that tells listeners. */
   takePatch(ops, version) {
-    if (this.#staged) {
-      if (ops) this.#staged.buckets.apply(ops);
-      return;
-    }
-    if (!this.whole || (!ops && this.state === "unknown")) return;
+    if (!this.whole || (!ops && this.state === "unknown")) return null;
     this.version = version;
     let changed = [];
     if (ops) {
       changed = this.#buckets.apply(ops);
       this.#rows = undefined;
     }
-    this.#tell(changed);
+    return () => this.#tell(changed);
   }
 
   /** @internal The state as the server or the connection says. */
@@ -518,7 +514,8 @@ export class Connection {
 
   #take(event, data) {
     if (event === "patch") {
-      for (const view of [...this.#views.values()]) view.takePatch(data.queries[view.id], data.version);
+      const views = [...this.#views.values()]; // all are at the version before a listener is called
+      for (const tell of views.map((view) => view.takePatch(data.queries[view.id], data.version))) tell?.();
       return;
     }
     const view = this.#views.get(data.query);

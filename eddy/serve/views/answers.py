@@ -1,7 +1,7 @@
 """Answers over HTTP: JSON with its version, and errors with their status."""
 
 import hashlib
-from functools import lru_cache
+from collections.abc import Iterable
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,9 +15,13 @@ from eddy.topology.queries.refusals import (
     UnknownQueryError,
 )
 
-__all__ = ["HEADERS", "answer", "encode", "refused", "tag_of", "unchanged", "whole_number"]
+__all__ = ["HEADERS", "answer", "encode", "refused", "tagged", "whole_number"]
 
-HEADERS = {"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff"}
+HEADERS = {
+    "Cache-Control": "private, no-cache",
+    "Vary": "Accept, Authorization, Cookie",
+    "X-Content-Type-Options": "nosniff",
+}
 _STATUS: list[tuple[type[EddyError], int]] = [
     (ForbiddenError, 403),
     (TableNotServedError, 404),
@@ -54,15 +58,16 @@ def whole_number(request: Request, name: str) -> int | None:
     return int(text)
 
 
-@lru_cache(maxsize=64)
-def tag_of(token: str, exact: bool) -> dict[str, str]:
-    """The header that names a version. Not to be changed: many readers ask for one version."""
-    digest = hashlib.blake2b(f"{token} {exact}".encode(), digest_size=12).hexdigest()
-    return {"ETag": f'"{digest}"'}
+def tagged(request: Request, content: object, caller: str = "", vary: Iterable[str] = ()) -> Response:
+    """Content as JSON with an `ETag` of its own, or 304 for a caller whose cache has it.
 
-
-def unchanged(request: Request, tag: dict[str, str]) -> Response | None:
-    """The answer for a client that has this version; None for all others."""
-    if tag["ETag"] in request.headers.get("if-none-match", ""):
-        return Response(status_code=304, headers=HEADERS | tag)
-    return None
+    The tag is that of the content and the caller: what one caller has got confirms nothing to another one. `vary` are
+    further headers that the answer depends on.
+    """
+    body = encode(content) + b"\n"
+    digest = hashlib.blake2b(body, digest_size=12, key=hashlib.blake2b(caller.encode(), digest_size=32).digest())
+    tag = f'"{digest.hexdigest()}"'
+    headers = HEADERS | {"ETag": tag, "Vary": ", ".join([HEADERS["Vary"], *vary])}
+    if tag in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    return Response(body, headers=headers, media_type="application/json")

@@ -31,7 +31,7 @@ from eddy.serve.live.figures import LiveFigures
 from eddy.serve.live.http import Authorize, LivePages
 from eddy.serve.live.limits import Limits
 from eddy.serve.metrics import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, generate_latest
-from eddy.serve.views.answers import HEADERS, answer, encode, refused, tag_of, unchanged, whole_number
+from eddy.serve.views.answers import HEADERS, answer, encode, refused, tagged, whole_number
 from eddy.serve.views.figures import Figures, registry_of
 from eddy.serve.views.key_text import key_of_text, text_of_key
 from eddy.serve.views.tables import TableView
@@ -150,28 +150,22 @@ class _Pages:
 
     async def row(self, request: Request) -> Response:
         allowed = self._allowed(request)
-        version = await self._version(request)
-        if (same := unchanged(request, _tag(version))) is not None:
-            return same
+        await self._version(request)
         table = self._views[request.path_params["name"]]
         key = key_of_text(table.table, request.path_params["key"])
         with self._views.rows.changed:  # rows and version move together
             value, version = table.get(key, _NONE), self._views.version
         if value is _NONE or not allowed(key, value):
             return answer({"code": "NOT_FOUND", "error": "there is no such row", **_told(version)}, 404)
-        return answer({"key": key, "value": value, **_told(version)}, headers=_tag(version))
+        return tagged(request, {"key": key, "value": value, **_told(version)})
 
     async def rows(self, request: Request) -> Response:
         allowed = self._allowed(request)
         _asked(self._views[request.path_params["name"]], request)  # a bad request is refused before a stream begins
         limit = whole_number(request, "limit")
-        version = await self._version(request)
-        if (same := unchanged(request, _tag(version))) is not None:
-            return same
+        await self._version(request)
         if _NDJSON in request.headers.get("accept", ""):
-            return StreamingResponse(
-                self._stream(request, limit, allowed), headers=HEADERS | _tag(version), media_type=_NDJSON
-            )
+            return StreamingResponse(self._stream(request, limit, allowed), headers=HEADERS, media_type=_NDJSON)
         return await asyncio.to_thread(self._page, request, min(limit or _DEFAULT_ROWS, _MAX_ROWS), allowed)
 
     def _page(self, request: Request, limit: int, allowed: Callable[[Any, Any], bool]) -> Response:
@@ -189,7 +183,7 @@ class _Pages:
                     rows.append(msgspec.Raw(row))
             version = snapshot.version
         content = {"rows": rows, "next": text_of_key(last) if more else None, **_told(version)}
-        return answer(content, headers=_tag(version))
+        return tagged(request, content)
 
     async def _stream(
         self, request: Request, limit: int | None, allowed: Callable[[Any, Any], bool]
@@ -251,7 +245,3 @@ def _lines(rows: Iterator[Row]) -> bytes:
 
 def _told(version: Version) -> dict[str, Any]:
     return {"version": version.token, "exact": version.exact}
-
-
-def _tag(version: Version) -> dict[str, str]:
-    return tag_of(version.token, version.exact)

@@ -58,10 +58,14 @@ def _reached(found: Offsets, wanted: Mapping[str, Mapping[int, int]]) -> bool:
 def wanted_of(asked: Any, inputs: Mapping[str, int], tables: Mapping[str, int]) -> Wanted:
     """The wanted offsets of `at_least`, given the numbers of partitions of the inputs and of the tables' topics.
 
+    Text that begins with { is offsets by topic, as JSON.
+
     Raises: QueryError if it is no version, or names another topic or partition.
     """
     if isinstance(asked, Version):
         asked = asked.token
+    if isinstance(asked, str) and asked.startswith("{"):
+        asked = _of_json(asked)
     if isinstance(asked, str):
         return _of_token(asked)
     if not isinstance(asked, Mapping):
@@ -81,6 +85,16 @@ def wanted_of(asked: Any, inputs: Mapping[str, int], tables: Mapping[str, int]) 
             )
         (wanted.inputs if topic in inputs else wanted.offsets)[topic] = dict(offsets)
     return wanted
+
+
+def _of_json(text: str) -> dict[str, dict[int, int] | list[int]]:
+    try:
+        return msgspec.json.decode(text, type=dict[str, dict[int, int] | list[int]])
+    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
+        raise QueryError(
+            f"at_least: {text[:80]!r}: {error}; offsets by topic and partition are needed. "
+            'Write e.g. at_least={"orders": {"0": 5}}'
+        ) from error
 
 
 def _of_token(token: str) -> Wanted:

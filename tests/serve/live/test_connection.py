@@ -19,6 +19,7 @@ from eddy.serve.live.limits import Limits
 from eddy.serve.live.publisher import Publisher
 from tests.serve.live.families import nodes
 from tests.serve.live.test_live import Loaded, Running
+from tests.waiting import PATIENCE_S, wait_for
 
 Action = Callable[[], object]
 Begins = Callable[[Connection], Action]
@@ -228,3 +229,19 @@ class Forgets(Connection):
 def test_a_close_that_is_missed_is_found(loaded: Loaded, wrong: type[Connection], begins: Begins) -> None:
     with pytest.raises(AssertionError):
         check_at_every_point(loaded, wrong, begins, closes)
+
+
+def test_version_that_changes_nothing_on_a_stream_wakes_it_and_is_told_within_a_second(loaded: Loaded) -> None:
+    woken: list[bool] = []
+    publisher = Publisher(loaded.server, Limits())
+    connection = Connection(publisher, "server", query_of, lambda: woken.append(True))
+    loaded.show({"a": "x"})
+    opened(connection, Asked("x", "x"))
+    wait_for(lambda: not connection.events() and connection.due_s() > 1.0, PATIENCE_S)
+    for name in "bc":
+        woken.clear()
+        loaded.show({name: "elsewhere"})
+        wait_for(lambda: woken, PATIENCE_S)
+        assert connection.due_s() <= 0.5
+        wait_for(lambda: b"event: patch" in connection.events(), PATIENCE_S)
+        assert connection.due_s() > 1.0

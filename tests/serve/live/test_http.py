@@ -1,9 +1,11 @@
 """Named queries over HTTP: once, as streams of patches, resumed, moved, refused; and that nothing is left over."""
 
+import json
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -97,7 +99,7 @@ def test_queries_are_listed_and_answered_once(site: Site) -> None:
     assert (page.status, page.json["rows"]) == (200, [{"id": "b", "parent": "a"}])
     assert page.json["version"]["exact"] is True
     assert site.get("/v1/queries/tree").json["rows"] == site.answer(TREE)
-    same = site.get("/v1/queries/below?parent=a", {"If-None-Match": page.headers["ETag"]})
+    same = site.get("/v1/queries/below?parent=a&top=1", {"If-None-Match": page.headers["ETag"]})
     assert same.status == 304
     assert site.get("/v1/queries/mine", {"X-User": "root"}).json["rows"] == [{"id": "a", "parent": "root"}]
 
@@ -199,3 +201,31 @@ def test_server_whose_queries_have_ended_says_so(site: Site, monkeypatch: pytest
     assert site.get("/readyz").json["reason"] == "live queries have ended"
     assert "eddy_live_ended 1.0" in site.get("/metrics").text
     assert "broken" in site.get("/v1/queries/tree", tag).json["error"]
+
+
+def test_answer_of_one_caller_is_confirmed_to_no_other(site: Site) -> None:
+    """A caller whose cache has any answer gets 304 only where its own answer is the same, byte for byte."""
+    callers: list[dict[str, str]] = [{}, {"X-User": "root"}, {"X-User": "a"}, {"X-User": "b"}]
+    paths = ["/v1/queries/mine", "/v1/queries/tree", "/v1/queries/below?parent=a"]
+    for rows in ({"a": "root", "b": "a"}, {"c": "b"}, {"c": None}):
+        site.server.views.wait(site.produce(rows), exact=True, timeout_s=PATIENCE_S)
+        site.server.views.live_server().wait(site.server.views.version.token, True, PATIENCE_S)
+        answers = {(path, n): site.get(path, caller) for path in paths for n, caller in enumerate(callers)}
+        for (path, n), page in answers.items():
+            assert page.headers["Cache-Control"] == "private, no-cache"
+            assert {"authorization", "x-user", "x-nobody"} <= set(page.headers["Vary"].lower().split(", "))
+            for (other, m), cached in answers.items():
+                if path == other:
+                    status = site.get(path, callers[n] | {"If-None-Match": cached.headers["ETag"]}).status
+                    assert status == (304 if n == m else 200), (path, n, m)
+
+
+def test_offsets_are_waited_for_as_tokens_are(site: Site) -> None:
+    ends = site.produce({"a": "root", "b": "a"})
+    for at_least in (json.dumps(ends), json.dumps({"nodes": [ends["nodes"][0]]})):
+        assert site.get(f"/v1/queries/tree?at_least={quote(at_least)}").json["rows"] == site.answer(TREE)
+    later = quote(json.dumps({"nodes": {"0": ends["nodes"][0] + 9}}))
+    assert site.get(f"/v1/tables/nodes?wait=0&at_least={later}").status == 503
+    for wrong in ('{"nodes": 5}', '{"nodes": {"x": 1}}', "{", '{"elsewhere": {"0": 1}}', '{"nodes": {"7": 1}}'):
+        page = site.get(f"/v1/tables/nodes?at_least={quote(wrong)}")
+        assert (page.status, "at_least" in page.json["error"]) == (400, True), wrong

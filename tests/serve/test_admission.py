@@ -15,8 +15,8 @@ from eddy.errors import ConfigurationError
 from eddy.serve import admission
 from eddy.serve.endpoint import check_proxies, endpoint_of, listen
 from eddy.serve.server import Server
-from tests.serve.conftest import PATIENCE_S, Page, fetch
-from tests.waiting import wait_for
+from tests.serve.conftest import Page, fetch
+from tests.waiting import PATIENCE_S, wait_for
 
 REQUESTS = 20
 

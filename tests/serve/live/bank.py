@@ -21,7 +21,8 @@ import eddy
 from eddy.serve.endpoint import endpoint_of
 from eddy.serve.live.limits import Limits
 from eddy.serve.views.server import Served, served
-from tests.serve.views.conftest import PATIENCE_S, produce
+from tests.serve.views.conftest import produce
+from tests.waiting import PATIENCE_S
 
 __all__ = ["ACCOUNTS", "Bank", "Question", "questions"]
 

@@ -14,7 +14,7 @@ from eddy.serve.endpoint import endpoint_of
 from eddy.serve.views.server import Served, served
 from tests.serve.conftest import fetch
 from tests.serve.live.sse import Client, asked
-from tests.serve.views.conftest import PATIENCE_S
+from tests.waiting import PATIENCE_S
 
 LEVELS = 2_000
 queries = eddy.Queries()

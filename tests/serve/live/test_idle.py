@@ -14,8 +14,7 @@ from eddy.serve.live.publisher import Publisher
 from tests.serve.live.families import nodes
 from tests.serve.live.sse import asked
 from tests.serve.live.test_http import Site, queries
-from tests.serve.views.conftest import PATIENCE_S
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE_S, wait_for
 
 ROWS = 1_000
 BOUND = 200_000

@@ -273,6 +273,9 @@ class Log(Protocol):
     def groups(self) -> dict[str, int]:
         """The known groups, each with its current number of members."""
 
+    def strangers(self, group: str) -> list[str]:
+        """The members of a group that did not join by `consumer`, as messages name them."""
+
     def consumer(self, group: str, topics: Sequence[str], member: str) -> Consumer:
         """Join a group. `member` is a stable name: a restart with the same name takes its place."""
 

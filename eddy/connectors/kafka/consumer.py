@@ -189,7 +189,8 @@ class KafkaConsumer:
         named = confluent_kafka.TopicPartition(*where)
         first, end = in_slices(lambda wait_s: self._client.get_watermark_offsets(named, timeout=wait_s), _REQUEST_S)
         # Requested last: another worker commits before it purges, so its purges before `first` are covered.
-        committed = in_slices(lambda wait_s: self._client.committed([named], timeout=wait_s), _REQUEST_S)[0].offset
+        found = in_slices(lambda wait_s: self._client.committed([named], timeout=wait_s), _REQUEST_S)[0]
+        committed = found.offset if found.metadata else _LOST  # without a note no worker has committed it
         what = f"{self._where}: position {position} of '{where.topic}' partition {where.partition}"
         if committed > position:
             raise FencedError(

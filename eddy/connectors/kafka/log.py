@@ -190,6 +190,10 @@ class KafkaLog:
         """As `Log.groups`."""
         return self._admin.groups()
 
+    def strangers(self, group: str) -> list[str]:
+        """As `Log.strangers`."""
+        return self._admin.strangers(group)
+
     def consumer(self, group: str, topics: Sequence[str], member: str) -> KafkaConsumer:
         """As `Log.consumer`. Raises: ConfigurationError if a topic does not exist; SlotTakenError.
 

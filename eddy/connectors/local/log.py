@@ -166,6 +166,10 @@ class LocalLog:
         with self._storage.mutex:
             return dict.fromkeys(self._storage.groups(), 0) | self._groups.sizes()
 
+    def strangers(self, group: str) -> list[str]:
+        """As `Log.strangers`: every member joins by `consumer`."""
+        return []
+
     def evict(self, group: str, member: str) -> None:
         """Remove a member, as a session timeout does; its next poll joins again."""
         with self._storage.mutex:

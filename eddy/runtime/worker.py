@@ -33,6 +33,7 @@ from eddy.runtime.quiescence import Cut
 from eddy.runtime.recovery import Recovery
 from eddy.runtime.rejections import Rejections
 from eddy.runtime.shares import Share, Strangers
+from eddy.runtime.tenure import Tenure
 from eddy.runtime.trouble import Trouble, is_unknown, may_retry
 from eddy.state.store import Store
 from eddy.statistics import Statistics
@@ -123,8 +124,9 @@ class Worker:
         """The parts, and a member of the group; the store is closed if one of them cannot be made."""
         try:
             made = assemble(self.topology, self.log, self.config, self.local_store, stopwatch.elapsed_s)
-            self._producer.ready()  # ends an earlier worker's open transaction before positions are read
-            return made, self.log.consumer(self.group, sorted(made.partitions), self.member)
+            self._tenure = Tenure(self.log, self.group, made.internal.plan, self.member)
+            self._tenure.begin(self._producer)  # ends an earlier worker's open transaction before positions are read
+            return made, self.log.consumer(self.group, sorted(made.partitions), self.member, self._tenure.lasts)
         except BaseException:
             self._producer.drop()
             self.local_store.close()
@@ -368,6 +370,7 @@ class Worker:
 
     def _take_over(self) -> None:
         """Adopt the assignment: determine the owned partitions, and plan to restore their states."""
+        self._tenure.check()
         self._producer.ready()  # settles the last transaction
         assignment = self._consumer.assignment()
         refuse_growth(assignment, self._partitions)

@@ -19,7 +19,6 @@ from eddy.errors import (
     IndeterminateCommitError,
     InvariantError,
     NoFiniteAnswerError,
-    SlotTakenError,
     StateInUseError,
     TopologyError,
 )
@@ -36,7 +35,7 @@ def exit_status(error: EddyError) -> int:
     """The exit status for `error`."""
     if isinstance(error, ConnectorError) and error.retriable:
         return os.EX_TEMPFAIL
-    if isinstance(error, TopologyError | ConfigurationError | SlotTakenError):
+    if isinstance(error, TopologyError | ConfigurationError):
         return os.EX_CONFIG
     if isinstance(error, NoFiniteAnswerError):
         return os.EX_DATAERR

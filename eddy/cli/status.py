@@ -10,6 +10,7 @@ from eddy.cli.options import topology_argument
 from eddy.cli.tables import new_table, print_table
 from eddy.connectors.log import Log
 from eddy.runtime.metadata import read_metadata
+from eddy.runtime.own_positions import committed
 from eddy.runtime.quiescence import Cut, last_cut, quiescent, tally
 from eddy.topology.topology import Topology
 
@@ -87,18 +88,18 @@ def print_status(log: Log, topology: Topology, form: str) -> None:
 def _status(log: Log, application: ApplicationTopics) -> _Status:
     wanted = [*application.inputs, *application.exchanges]
     # Positions before ends, so that no lag shows that never was.
-    begins, committed, ends = (
+    begins, positions, ends = (
         log.begin_offsets(wanted),
-        log.committed(application.name, wanted),
+        committed(log, application.name, wanted),
         log.end_offsets(wanted),
     )
     partitions = []
     for tp in wanted:
-        position = committed.get(tp)
+        position = positions.get(tp)
         offset = None if position is None else position.offset
         lag = ends[tp] - (begins[tp] if offset is None else offset)
         partitions.append(_Partition(*tp, application.kind(tp.topic), offset, ends[tp], lag))
-    rows, topics = tally(committed), dict.fromkeys(tp.topic for tp in application.exchanges)
+    rows, topics = tally(positions), dict.fromkeys(tp.topic for tp in application.exchanges)
     return _Status(
         application.name,
         log.groups().get(application.name, 0),

@@ -13,7 +13,9 @@ from eddy.connectors.log import Log, TopicPartition
 from eddy.errors import ConnectorError
 from eddy.runtime.holding import told
 from eddy.runtime.metadata import read_metadata
+from eddy.runtime.own_positions import committed
 from eddy.runtime.quiescence import lags, last_cut, quiescent
+from eddy.runtime.shares import members
 from eddy.topology.topology import Topology
 
 __all__ = ["command", "wait_until_quiescent"]
@@ -118,7 +120,7 @@ def _settled(log: Log, application: ApplicationTopics) -> bool:
     if not read_metadata(log, application.internal.plan).held:
         return True
     cut = last_cut(log, application.internal.cuts)
-    positions = log.committed(application.name, application.inputs)
+    positions = committed(log, application.name, application.inputs)
     return cut is not None and all(
         at.partition < len(offsets := cut.inputs.get(at.topic, [])) and offsets[at.partition] == position.offset
         for at, position in positions.items()
@@ -132,4 +134,6 @@ def _waiting_for(log: Log, application: ApplicationTopics) -> str:
         parts = ["rows are under way in a loop"]
     if not log.groups().get(application.name):
         parts.append("no worker runs: eddy run …")
+    elif strangers := log.strangers(application.name):
+        parts.append(f"{members(strangers)} of its group and no worker: stop it, or give it a group of its own")
     return "; ".join(parts)

@@ -35,12 +35,18 @@ __all__ = [
     "Records",
     "TopicPartition",
     "TopicSpec",
+    "never",
 ]
 
 Headers = tuple[tuple[str, bytes], ...]
 
 UNBOUNDED = 1 << 62
 """More bytes than any poll returns."""
+
+
+def never() -> bool:
+    """For `Log.consumer`: a member that loses its name does not take it back."""
+    return False
 
 
 class TopicPartition(NamedTuple):
@@ -278,8 +284,14 @@ class Log(Protocol):
     def groups(self) -> dict[str, int]:
         """The known groups, each with its current number of members."""
 
-    def consumer(self, group: str, topics: Sequence[str], member: str) -> Consumer:
-        """Join a group. `member` is a stable name: a restart with the same name takes its place."""
+    def strangers(self, group: str) -> list[str]:
+        """The members of a group that did not join by `consumer`, as messages name them."""
+
+    def consumer(self, group: str, topics: Sequence[str], member: str, is_last: Callable[[], bool] = never) -> Consumer:
+        """Join a group. `member` is a stable name: a restart with the same name takes its place.
+
+        `is_last` is asked when another member has the name: with True this one takes it back, as an earlier one has it.
+        """
 
     def producer(self, transactional_id: str | None) -> Producer:
         """Make a producer; with None, one whose transactional id is never used again."""

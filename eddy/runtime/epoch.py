@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from eddy.config import Config
-from eddy.connectors.log import Consumer, Log, Producer, Records, TopicPartition
+from eddy.connectors.log import Consumer, Log, Position, Producer, Records, TopicPartition
 from eddy.dropping import Dropping
 from eddy.operators.circuit import Circuit
 from eddy.operators.context import Context
@@ -25,7 +25,8 @@ from eddy.runtime.holding import Holding
 from eddy.runtime.internal_topics import InternalTopics
 from eddy.runtime.isolation import Part
 from eddy.runtime.metadata import write_plan
-from eddy.runtime.positions import Entry, Positions
+from eddy.runtime.own_positions import CUT, write_positions
+from eddy.runtime.positions import Positions
 from eddy.runtime.producers import OwnProducer
 from eddy.runtime.purging import Purging
 from eddy.runtime.quiescence import Cut
@@ -142,14 +143,16 @@ class Epoch:
         set_aside = parts.rejections.send(producer, out, self._rejected, parts.circuit.asides, records)
         held = parts.holding.changes()
         parts.holding.write(producer, held)
+        moves = parts.positions.moves(entry)
+        write_positions(producer, parts.internal.cuts, moves, out.own_time(self._time))
         observe("changelogs sent")
         ends = producer.flush()
         observe("flushed")
         cut = cut or parts.cuts.after(entry, ends)
         if cut is not None:
-            producer.send(parts.internal.cuts, 0, [b"cut"], [cut.encode()], [parts.clocks.now()])
+            producer.send(parts.internal.cuts, 0, [CUT], [cut.encode()], [parts.clocks.now()])
         observe("cut sent")
-        self._end(producer, entry)
+        self._end(producer, moves)
         observe("committed")
         parts.new_plan = []
         parts.cuts.commit(cut)
@@ -191,11 +194,11 @@ class Epoch:
             if (topic := self._parts.circuit.states[name].spec.changelog) is not None:
                 out.changelog(topic, rows, self._time)
 
-    def _end(self, producer: Producer, entry: Entry) -> None:
-        """Commit the transaction, with the positions of `entry`."""
+    def _end(self, producer: Producer, moves: Mapping[TopicPartition, Position]) -> None:
+        """Commit the transaction, with the positions that it moves."""
         parts, statistics = self._parts, self._parts.statistics
         began = parts.clock()
-        producer.commit(parts.positions.moves(entry), parts.consumer.group_metadata())
+        producer.commit(moves, parts.consumer.group_metadata())
         self.committed = True
         statistics.last_commit = parts.clock()
         statistics.commit_s.add(statistics.last_commit - began)

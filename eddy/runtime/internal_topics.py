@@ -2,7 +2,7 @@
 
 <app>-<name>-loop, <app>-<name>-repartition   rows between owners: purged once consumed
 <app>-<name>-changelog                        the rows of a state: compacted
-<app>-cuts, <app>-plan                        cuts, and the identity of the plan: compacted
+<app>-cuts, <app>-plan                        cuts and positions, and the identity of the plan: compacted
 <app>-dead-letter                             rejected records
 """
 
@@ -13,6 +13,7 @@ import msgspec
 from eddy.connectors.log import Log, TopicPartition, TopicSpec
 from eddy.errors import ConfigurationError, ConnectorError
 from eddy.operators.circuit import Circuit
+from eddy.runtime.own_positions import committed, cuts_topic
 from eddy.runtime.restore import TOMBSTONES_LAST_S
 
 __all__ = ["DEAD_LETTER", "InternalTopics", "internal_topics", "metadata_topic", "partition_counts"]
@@ -56,8 +57,8 @@ class InternalTopics(msgspec.Struct, frozen=True):
 
     @property
     def cuts(self) -> str:
-        """The topic of cuts."""
-        return f"{self.application}-cuts"
+        """The topic of cuts and recorded positions."""
+        return cuts_topic(self.application)
 
     @property
     def plan(self) -> str:
@@ -112,9 +113,9 @@ class InternalTopics(msgspec.Struct, frozen=True):
         Returns the number of deleted offsets, by partition.
         """
         partitions = [TopicPartition(name, p) for name, count in self.exchanges.items() for p in range(count)]
-        committed = log.committed(group, partitions)
-        begins = log.begin_offsets(committed)
-        before = {tp: at.offset for tp, at in committed.items() if at.offset > begins[tp]}
+        positions = committed(log, group, partitions)
+        begins = log.begin_offsets(positions)
+        before = {tp: at.offset for tp, at in positions.items() if at.offset > begins[tp]}
         if before:
             log.delete_records(before)
         return {tp: offset - begins[tp] for tp, offset in before.items()}

@@ -5,6 +5,7 @@
     left out    records that the error policy kept out of tables, which a restore skips again
     life        the incarnation: a random name of the first run, stored in every store: after a reset
                 there is a new one, and states of the old incarnation are refused
+    start       the last start of a worker, by its name (`tenure`)
     held        messages about parts without a finite answer, by recursion and partition
     backfill    an unfinished backfill: until it has finished, a worker cannot use the states.
                 After it has finished, a header has the offsets of its inputs and the files it read

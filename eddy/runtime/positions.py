@@ -2,6 +2,7 @@
 
     positions   the next offset of each partition owned
     counters    rows sent to and read from each internal topic, and clocks, stored as metadata of its positions
+    unwritten   partitions whose position the group does not have, or has from somebody else, until the next commit
     ends        the ends of outputs and changelogs, for cuts
     sent        the offsets of internal topics to be read before rows may bypass the topic
 
@@ -10,15 +11,21 @@ topic are counted on the lowest partition of it that the worker owns, whose posi
 owns none, on the lowest of all its partitions.
 """
 
+import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from eddy.connectors.log import Log, Position, Records, TopicPartition
-from eddy.errors import InvariantError
+from eddy.errors import InvariantError, StateError
 from eddy.operators.context import Context
+from eddy.runtime.own_positions import OwnPositions, own_positions
 from eddy.runtime.quiescence import Counters, Cut, lags, quiescent_at
 
 __all__ = ["Entry", "Positions"]
+
+_log = logging.getLogger("eddy.worker")
+_NAMED = 3
+"""At most so many partitions are named in a message."""
 
 
 @dataclass(slots=True)
@@ -64,17 +71,22 @@ class Positions:
         self._partitions = {**sources, **exchanges}
         self._ends: dict[TopicPartition, int] = {}
         self._sent: dict[TopicPartition, int] = {}
+        self._unwritten: set[TopicPartition] = set()
+        self._said: set[tuple[TopicPartition, int | None, int]] = set()
         self.entry = Entry({}, {})
 
     def reread(self, owned: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Read positions and counters from the log; return the positions.
 
-        Raises: InvariantError if rows between workers were deleted before they were read.
+        Raises: StateError if positions are lost; InvariantError if rows between workers were deleted before they were
+        read.
         """
         owned = list(owned)
         # first: another worker commits before it purges, so later purges are covered
         begins = self._log.begin_offsets(owned)
-        committed = self._log.committed(self._group, owned)
+        own = own_positions(self._log, self._group, owned)
+        self._check(own, begins)
+        committed = own.trusted
         positions = {tp: committed[tp].offset if tp in committed else begins[tp] for tp in owned}
         for tp, offset in positions.items():
             if tp.topic in self._exchanges and offset < begins[tp]:
@@ -86,7 +98,34 @@ class Positions:
                 )
         counters = {tp: Counters.of(committed.get(tp)) for tp in owned}
         self.entry = Entry(positions, counters)
+        self._unwritten = {tp for tp in own.foreign if tp in committed or tp not in self._anchors}
         return positions
+
+    def _check(self, own: OwnPositions, begins: Mapping[TopicPartition, int]) -> None:
+        """Say, once, which positions of the group are not taken. Raises: StateError if nothing tells the right ones."""
+        if own.lost:
+            tp = min(own.lost)
+            raise StateError(
+                f"application '{self._group}': {_told(tp, own.foreign[tp])}; the states have taken input in, and no "
+                "record says up to where. The group was deleted, or somebody else has written its positions. Set them "
+                "as they were, or make the states anew: eddy backfill … --replace, or eddy reset …"
+            )
+        wrong = [
+            (tp, found, own.trusted[tp].offset)
+            for tp, found in sorted(own.foreign.items())
+            if tp in own.trusted and own.trusted[tp].offset != (begins[tp] if found is None else found)
+        ]
+        if wrong and not self._said.issuperset(wrong):
+            self._said.update(wrong)
+            some = "; ".join(f"{_told(tp, found)}, the states are at {right}" for tp, found, right in wrong[:_NAMED])
+            others = f"; and so in {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
+            _log.warning(
+                "application '%s': positions that eddy did not write are not taken: %s%s. Going on from those of the "
+                "states. To begin elsewhere: eddy reset …",
+                self._group,
+                some,
+                others,
+            )
 
     def reread_ends(self) -> None:
         """Read the ends of all outputs, and of internal topics, to which earlier owners sent rows."""
@@ -132,10 +171,11 @@ class Positions:
         return Entry(positions, counters)
 
     def moves(self, entry: Entry) -> dict[TopicPartition, Position]:
-        """The positions to commit to get to `entry`."""
+        """The positions to commit to get to `entry`, and those that the group does not have yet."""
         old = self.entry
         moved = {tp for tp, offset in entry.positions.items() if offset != old.positions.get(tp)}
         moved |= {tp for tp, count in entry.counters.items() if count != old.counters.get(tp)}
+        moved |= self._unwritten
         return {tp: Position(entry.positions[tp], entry.counters[tp].note()) for tp in moved}
 
     def cut(self, entry: Entry, ends: Mapping[TopicPartition, int]) -> Cut:
@@ -171,6 +211,7 @@ class Positions:
     def adopt(self, entry: Entry, ends: Mapping[TopicPartition, int]) -> None:
         """Apply an entry whose transaction has committed."""
         self.entry = entry
+        self._unwritten = set()
         self._ends |= {tp: end for tp, end in ends.items() if tp in self._ends}
         self._sent |= {tp: end for tp, end in ends.items() if tp in self._sent}
 
@@ -202,6 +243,11 @@ class Positions:
     def quiescent(self) -> bool:
         """Whether, at a moment during this call, all input was processed and nothing was in flight anywhere."""
         return self._quiescent_at() is not None
+
+
+def _told(tp: TopicPartition, found: int | None) -> str:
+    there = "no position" if found is None else f"position {found}"
+    return f"its group has {there} in '{tp.topic}' partition {tp.partition}"
 
 
 def partitions_of(topics: Mapping[str, int]) -> list[TopicPartition]:

@@ -17,10 +17,13 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from eddy.connectors.log import Log, Position, TopicPartition
+from eddy.connectors.log import Log, Position, Records, TopicPartition
+from eddy.runtime.own_positions import CUT, committed
 
-__all__ = ["Counters", "Cut", "lags", "last_cut", "last_dated_cut", "quiescent", "quiescent_at", "tally"]
-
+__all__ = [
+    *("Counters", "Cut", "cuts_of", "lags", "last_cut", "last_cut_at", "last_dated_cut"),
+    *("quiescent", "quiescent_at", "tally"),
+]
 
 _FIRST_SPAN = 64
 
@@ -139,14 +142,26 @@ class Cut(msgspec.Struct, frozen=True, omit_defaults=True):
         return topics
 
 
+def cuts_of(records: Records) -> list[Cut]:
+    """The cuts among the records of a topic of cuts."""
+    pairs = zip(records.keys, records.values, strict=True)
+    return [Cut.decode(value) for key, value in pairs if key == CUT and value is not None]
+
+
 def last_cut(log: Log, topic: str) -> Cut | None:
     """The latest cut in a topic of cuts; None where there is none."""
-    found = last_dated_cut(log, topic)
-    return None if found is None else found[0]
+    found = last_cut_at(log, topic)
+    return None if found is None else found[1]
 
 
 def last_dated_cut(log: Log, topic: str) -> tuple[Cut, int] | None:
-    """The latest cut, looked for from the topic's end, and when it was written, in milliseconds since 1970."""
+    """The latest cut, and when it was written, in milliseconds since 1970."""
+    found = last_cut_at(log, topic)
+    return None if found is None else (found[1], found[2])
+
+
+def last_cut_at(log: Log, topic: str) -> tuple[int, Cut, int] | None:
+    """The latest cut, which is looked for from the topic's end: its offset, the cut, and when it was written."""
     if not log.topics([topic]):
         return None
     partition = TopicPartition(topic, 0)
@@ -155,22 +170,21 @@ def last_dated_cut(log: Log, topic: str) -> tuple[Cut, int] | None:
     while True:
         start = max(begin, end - span)
         records = log.read(partition, start, end, span)
-        found = [(value, at) for value, at in zip(records.values, records.timestamps, strict=True) if value is not None]
-        if found:
-            value, time_ms = found[-1]
-            return Cut.decode(value), time_ms
+        places = [place for place, key in enumerate(records.keys) if key == CUT]
+        if places:
+            return records.offsets[places[-1]], cuts_of(records)[-1], records.timestamps[places[-1]]
         if start == begin:
             return None
         span *= 16
 
 
 def lags(log: Log, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """The group's lag in each partition, in offsets; positions are read before ends."""
+    """The application's lag in each partition, in offsets; positions are read before ends."""
     wanted = list(partitions)
     begins = log.begin_offsets(wanted)
-    committed = log.committed(group, wanted)
+    positions = committed(log, group, wanted)
     ends = log.end_offsets(wanted)
-    return {tp: ends[tp] - (committed[tp].offset if tp in committed else begins[tp]) for tp in wanted}
+    return {tp: ends[tp] - (positions[tp].offset if tp in positions else begins[tp]) for tp in wanted}
 
 
 def quiescent(
@@ -191,18 +205,18 @@ def quiescent_at(
     internal: Iterable[TopicPartition],
     anchors: Iterable[TopicPartition] = (),
 ) -> dict[TopicPartition, Position] | None:
-    """The group's positions, with their metadata, at a quiescent moment during this call, None if there was none.
+    """The application's positions, with their metadata, at a quiescent moment during this call, None if there was none.
 
     `anchors` are internal partitions of constants: they have no records, and a position once their constants were sent.
     """
     partitions = [*inputs, *internal]
     begins = log.begin_offsets(partitions)
-    committed = log.committed(group, partitions)
+    found = committed(log, group, partitions)
     ends = log.end_offsets(partitions)
-    if not all(anchor in committed for anchor in anchors):
+    if not all(anchor in found for anchor in anchors):
         return None
-    positions = {tp: committed.get(tp) or Position(begins[tp]) for tp in partitions}
+    positions = {tp: found.get(tp) or Position(begins[tp]) for tp in partitions}
     offsets = {tp: position.offset for tp, position in positions.items()}
-    if offsets != ends or any(counters.under_way for counters in tally(committed).values()):
+    if offsets != ends or any(counters.under_way for counters in tally(found).values()):
         return None
     return positions

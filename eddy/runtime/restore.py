@@ -10,12 +10,12 @@ deletion it would never see, so its outdated states are restored from empty.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from eddy.connectors.log import Log, Records, TopicPartition
 from eddy.errors import StateError
 from eddy.operators.operator import State
 from eddy.runtime.decoding import decoded, note_unhashable
+from eddy.runtime.own_positions import committed
 from eddy.state.offsets import encode_offset, offset_key, read_offsets
 from eddy.state.spec import StateSpec
 from eddy.state.store import Store
@@ -117,13 +117,13 @@ def restores(
     ]
     partitions = [partition for _, partition in found]
     begins, ends = log.begin_offsets(partitions), log.end_offsets(partitions)
-    committed: dict[TopicPartition, Any] = log.committed(group, partitions)
+    positions = committed(log, group, [partition for spec, partition in found if spec.source is not None])
     todo = []
     for spec, partition in found:
         start, end = stored.get(partition, 0), ends[partition]
         if spec.source is not None:
             start = max(start, begins[partition])
-            end = committed[partition].offset if partition in committed else start
+            end = positions[partition].offset if partition in positions else start
         elif begins[partition] > 0:
             raise StateError(
                 f"state '{spec.name}': changelog '{partition.topic}' partition {partition.partition} begins at offset "

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from eddy.config import Config
-from eddy.connectors.log import Consumer, Log, Records
+from eddy.connectors.log import Consumer, Log, Records, TopicPartition
 from eddy.dropping import Dropping
 from eddy.errors import ConnectorError, DataError, FencedError
 from eddy.runtime.assembly import Assembly, assemble, open_store
@@ -32,6 +32,8 @@ from eddy.runtime.purging import Purging
 from eddy.runtime.quiescence import Cut
 from eddy.runtime.recovery import Recovery
 from eddy.runtime.rejections import Rejections
+from eddy.runtime.shares import Share, Strangers
+from eddy.runtime.tenure import Tenure
 from eddy.runtime.trouble import Trouble, is_unknown, may_retry
 from eddy.state.store import Store
 from eddy.statistics import Statistics
@@ -115,13 +117,16 @@ class Worker:
         self._epoch: Epoch | None = None
         self._isolation: Isolation | None = None
         self._room = self.config.max_epoch_records
+        self._owned: frozenset[TopicPartition] = frozenset()
+        self._strangers = Strangers(log, self.group)
 
     def _assembled(self, stopwatch: Stopwatch, wall: Callable[[], float]) -> tuple[Assembly, Consumer]:
         """The parts, and a member of the group; the store is closed if one of them cannot be made."""
         try:
             made = assemble(self.topology, self.log, self.config, self.local_store, stopwatch.elapsed_s, wall)
-            self._producer.ready()  # ends an earlier worker's open transaction before positions are read
-            return made, self.log.consumer(self.group, sorted(made.partitions), self.member)
+            self._tenure = Tenure(self.log, self.group, made.internal.plan, self.member)
+            self._tenure.begin(self._producer)  # ends an earlier worker's open transaction before positions are read
+            return made, self.log.consumer(self.group, sorted(made.partitions), self.member, self._tenure.lasts)
         except BaseException:
             self._producer.drop()
             self.local_store.close()
@@ -365,14 +370,16 @@ class Worker:
 
     def _take_over(self) -> None:
         """Adopt the assignment: determine the owned partitions, and plan to restore their states."""
+        self._tenure.check()
         self._producer.ready()  # settles the last transaction
         assignment = self._consumer.assignment()
         refuse_growth(assignment, self._partitions)
-        owned: dict[int, set[int]] = {count: set() for count in self._partitions.values()}
-        for topic, partition in assignment:
-            owned[self._partitions[topic]].add(partition)
-        ownership = self.circuit.ownership.partitions = {count: frozenset(mine) for count, mine in owned.items()}
+        share = Share.of(assignment, self._partitions)
+        ownership = self.circuit.ownership.partitions = share.numbers
+        self._owned = share.partitions
+        self._strangers.look()
         self._rewind()
+        self._consumer.pause(assignment - self._owned)
         self._room = self.config.max_epoch_records
         self.positions.reread_ends()
         self.recovery.begin(self.circuit.states.values(), ownership)
@@ -380,7 +387,7 @@ class Worker:
         self.statistics.kept_aside = self.circuit.kept_aside
         self._holding.begin(self.recovery.held)
         if not self.recovery.done:
-            self._consumer.pause(assignment)
+            self._consumer.pause(self._owned)
         self._on(Event.TAKEN_OVER)
 
     def _restore(self) -> None:
@@ -390,13 +397,13 @@ class Worker:
         if self.recovery.done:
             self.circuit.forget()
             self._consumer.seek(self.positions.entry.positions)  # records polled meanwhile were not processed
-            self._consumer.resume(self._consumer.assignment())
+            self._consumer.resume(self._owned)
             self._on(Event.RESTORED)
             self._holding.check_stop(self.quiescent)
 
     def _rewind(self) -> None:
         """Let the next poll start from the committed positions."""
-        self._consumer.seek(self.positions.reread(self._consumer.assignment()))
+        self._consumer.seek(self.positions.reread(self._owned & self._consumer.assignment()))
 
     def _rewound(self) -> bool:
         try:

@@ -7,6 +7,7 @@ import pytest
 
 import eddy
 from eddy.errors import ConfigurationError, SlotTakenError
+from eddy.runtime.tenure import Tenure
 from tests.bad_input.conftest import MakeRig
 from tests.bad_input.rig import Rig
 from tests.bad_input.topologies import added_up, counted, family, sums
@@ -33,6 +34,41 @@ def test_of_two_workers_in_one_slot_the_later_goes_on(rig: Rig) -> None:
     rig.write("in", rows)
     rig.settle(second)
     assert rig.table("sums", eddy.Int64) == added_up(rows * 3)
+
+
+def test_a_name_that_an_earlier_worker_takes_back_is_taken_again(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    """As the client of a worker does that was paused beyond its session, when it goes on."""
+    rig.create("in", "sums", partitions=2)
+    rows = [(f"k{n}", n) for n in range(10)]
+    rig.write("in", rows)
+    worker = rig.worker(sums(rig))
+    rig.settle(worker)
+    rig.write("in", rows)
+    back = rig.log.consumer(rig.name, [rig.topic("in")], worker.member)
+    rig.wait(lambda: worker.step(0.01) is None or "an earlier worker has taken the name back" in caplog.text)
+    rig.settle(worker)
+    assert rig.table("sums", eddy.Int64) == added_up(rows * 2)
+    with pytest.raises(SlotTakenError):
+        rig.wait(lambda: back.poll(1, 0.01).records is None)
+    back.close()
+    later = rig.worker(sums(rig))
+    with pytest.raises(SlotTakenError):  # whether the group tells it first, or the note of the later start
+        rig.wait(lambda: worker.step(0.01) is None)
+    assert not worker._tenure.lasts()
+    rig.settle(later)
+
+
+def test_a_worker_that_gives_way_to_an_earlier_one_is_found(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted bug of the test above."""
+    monkeypatch.setattr(Tenure, "lasts", lambda tenure: False)
+    monkeypatch.setattr(Tenure, "check", lambda tenure: None)
+    rig.create("in", "sums")
+    worker = rig.worker(sums(rig))
+    rig.settle(worker)
+    back = rig.log.consumer(rig.name, [rig.topic("in")], worker.member)
+    with pytest.raises(SlotTakenError):
+        rig.wait(lambda: worker.step(0.01) is None)
+    back.close()
 
 
 def test_what_the_first_in_a_slot_has_begun_is_done_once_by_the_second(rig: Rig) -> None:

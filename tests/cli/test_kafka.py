@@ -109,6 +109,48 @@ def test_reset_waits_for_the_session_and_takes_all_away(start: Start, run: Comma
     assert table(run, name) == COUNTS
 
 
+@pytest.mark.parametrize("turns", [1, pytest.param(20, marks=pytest.mark.long)])
+def test_of_two_workers_with_one_name_the_earlier_ends_and_may_be_started_again(
+    start: Start, run: Command, name: str, turns: int
+) -> None:
+    """One that is paused beyond its session, and takes its name back when it goes on."""
+    run("topics", "create", f"{name}-in", f"{name}-out")
+    counts = dict.fromkeys(("t", "r"), 0)
+    arguments = ("run", "family.py", *QUICK)
+    earlier = start(*arguments, "--state", "state-0")
+    for turn in range(turns):
+        add_leaf(run, name, counts, turn)
+        wait_until_idle(run, name, counts)
+        earlier.send_signal(signal.SIGSTOP)
+        deadline = Deadline(PATIENCE_S)
+        while json.loads(run("status", "family.py", "--format", "json").stdout)["workers"]:
+            deadline.check("the end of the session")
+            time.sleep(0.2)
+        later = start(*arguments, "--state", f"state-{turn + 1}")
+        add_leaf(run, name, counts, f"{turn} later")
+        wait_until_idle(run, name, counts)
+        earlier.send_signal(signal.SIGCONT)
+        told = finish(earlier, 75)
+        assert "each worker needs a name of its own" in told or "another worker has started later" in told
+        add_leaf(run, name, counts, f"{turn} after")
+        wait_until_idle(run, name, counts)
+        assert later.poll() is None
+        earlier = later
+    earlier.terminate()
+    finish(earlier)
+
+
+def add_leaf(run: Command, name: str, counts: dict[str, int], leaf: object) -> None:
+    run("produce", f"{name}-in", stdin=f"leaf {leaf}\tt\n" + ("" if counts["t"] else "t\tr\n"))
+    counts["r"] += 1 if counts["t"] else 2
+    counts["t"] += 1
+
+
+def wait_until_idle(run: Command, name: str, counts: dict[str, int]) -> None:
+    run("wait", "family.py", "--timeout", str(PATIENCE_S))
+    assert table(run, name) == {f"{key}\t{count}" for key, count in counts.items()}
+
+
 def test_topics_of_kafka_itself_are_hidden(run: Command, name: str) -> None:
     run("produce", f"{name}-in", "--create", "--partitions", "2", stdin=TREE)
     shown = run("topics").stdout

@@ -75,7 +75,7 @@ def test_document_names_no_command_that_does_not_exist() -> None:
         (eddy.FencedError("x"), 75),
         (IndeterminateCommitError("x"), 75),
         (ConfigurationError("x"), 78),
-        (SlotTakenError("x"), 78),
+        (SlotTakenError("x"), 75),
         (InvariantError("x"), 70),
         (eddy.ConnectorError("x"), 1),
         (eddy.DataError("x"), 1),

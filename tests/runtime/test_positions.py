@@ -66,7 +66,7 @@ def test_positions_and_counters_are_committed_and_read_again(log: LocalLog) -> N
     mine.reread(ALL)
     entry = mine.after([polled(IN0, 0, 5), polled(LOOP1, 0, 2)], {"loop": 7})
     moves = mine.moves(entry)
-    assert {tp: at.offset for tp, at in moves.items()} == {IN0: 5, LOOP0: 0, LOOP1: 2}
+    assert {tp: at.offset for tp, at in moves.items()} == {IN0: 5, IN1: 0, LOOP0: 0, LOOP1: 2}
     consumer = member(log)
     commit(log, consumer, moves)
     another = positions(log)

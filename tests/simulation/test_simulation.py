@@ -6,7 +6,7 @@ A seed that fails is printed with its trace, and replayed by `python -m tests.si
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,10 @@ from eddy.runtime.decoding import Decoder
 from eddy.runtime.internal_topics import InternalTopics
 from eddy.runtime.isolation import Part
 from eddy.runtime.lifecycle import TRANSITIONS, Event, Lifecycle, State
+from eddy.runtime.own_positions import OwnPositions
 from eddy.runtime.positions import Entry, Positions
 from eddy.runtime.quiescence import Counters
+from eddy.runtime.shares import Share
 from eddy.state.spec import Changes
 from tests.seeds import of_today
 from tests.simulation.programs import PROGRAMS
@@ -83,6 +85,9 @@ def test_the_seeds_reach_every_program_and_every_fault() -> None:
         "leaves",
         "an older copy",
         "compact",
+        "meddling: forget",
+        "meddling: reset",
+        "meddling: stranger",
         "aborted",
         "rocksdb=True",
         "skip",
@@ -247,13 +252,13 @@ def believe_an_answer_of_before_a_pause(patch: pytest.MonkeyPatch) -> None:
         log, committed = ledger._log, ledger._log.committed(ledger._group, partitions)
 
         class Stale:
-            begin_offsets = log.begin_offsets
+            def __getattr__(self, name: str) -> Any:
+                return getattr(log, name)
 
-            @staticmethod
-            def committed(group: str, wanted: object) -> object:
+            def committed(self, group: str, wanted: object) -> object:
                 return committed
 
-        ledger._log = Stale  # type: ignore[assignment]
+        ledger._log = Stale()  # type: ignore[assignment]
         try:
             return reread(ledger, partitions)
         finally:
@@ -336,6 +341,27 @@ def call_it_done_while_rows_are_due(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Circuit, "left_due", frozenset())
 
 
+def believe_positions_that_others_wrote(patch: pytest.MonkeyPatch) -> None:
+    """The group's positions are taken, whoever wrote them."""
+    believed = lambda log, group, wanted: OwnPositions(log.committed(group, wanted))  # noqa: E731
+    patch.setattr("eddy.runtime.positions.own_positions", believed)
+
+
+def call_it_done_by_positions_that_others_wrote(patch: pytest.MonkeyPatch) -> None:
+    """A stranger that has read everything makes it look as if it were processed."""
+    patch.setattr("eddy.runtime.quiescence.committed", lambda log, group, wanted: log.committed(group, wanted))
+
+
+def own_what_a_stranger_has_a_part_of(patch: pytest.MonkeyPatch) -> None:
+    """A worker takes a partition number for its own if it has that partition of one topic."""
+
+    def any_topic(assignment: frozenset[TopicPartition], counts: Mapping[str, int]) -> Share:
+        numbers = {n: frozenset(tp.partition for tp in assignment if counts[tp.topic] == n) for n in counts.values()}
+        return Share(numbers, assignment)
+
+    patch.setattr(Share, "of", staticmethod(any_topic))
+
+
 FOUND_BY: dict[Plant, list[int]] = {
     forget_the_event_time: [39],
     call_it_done_while_rows_are_due: [109],
@@ -375,6 +401,9 @@ FOUND_BY: dict[Plant, list[int]] = {
         cut_before_workers_agree,
         forget_the_event_time,
         call_it_done_while_rows_are_due,
+        believe_positions_that_others_wrote,
+        call_it_done_by_positions_that_others_wrote,
+        own_what_a_stranger_has_a_part_of,
     ],
 )
 def test_a_planted_bug_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:

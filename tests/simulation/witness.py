@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import eddy
-from eddy.connectors.log import Log, Records, TopicPartition
+from eddy.connectors.log import Log, Position, Records, TopicPartition
 from eddy.operators.operator import State
 from eddy.runtime.internal_topics import InternalTopics
 from eddy.runtime.metadata import read_metadata
-from eddy.runtime.quiescence import Cut, last_cut, quiescent
+from eddy.runtime.quiescence import cuts_of, last_cut, quiescent
 from eddy.state.memory import MemoryStore
 from eddy.topology.compile import sink_serdes
 from eddy.topology.identity import optional_states
@@ -45,6 +45,7 @@ class Witness:
         self._counted: dict[TopicPartition, int] = {}
         self.exchanged = 0
         self.cuts = 0
+        self._meant: dict[TopicPartition, Position] = {}
         self._cut_position = 0
 
     def _all(self, topics: Iterable[str]) -> list[TopicPartition]:
@@ -155,10 +156,9 @@ class Witness:
             return
         found = self.log.read(partition, self._cut_position, end, 1 << 30)
         self._cut_position = end
-        for value in found.values:
-            assert value is not None
-            cut = Cut.decode(value)
+        for cut in cuts_of(found):
             inputs, outputs = by_partition(cut.inputs), by_partition(cut.outputs)
+            agree("inputs of a cut", dict.fromkeys(inputs, True), dict.fromkeys(self.inputs, True))
             self.check_exact(outputs, inputs)
             self.cuts += 1
 
@@ -192,10 +192,25 @@ class Witness:
                 if not self.program.good(partition.topic, [row]):
                     yield *partition, offset
 
+    def positions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
+        """The positions that workers have committed last, whatever others have made of them since."""
+        wanted = list(partitions)
+        committed = {tp: at for tp, at in self.log.committed(self.group, wanted).items() if at.metadata}
+        return {tp: self._meant[tp] for tp in wanted if tp in self._meant} | committed
+
+    def before_others_write(self) -> list[TopicPartition]:
+        """Remember the positions. Returns the partitions that have one."""
+        self._meant = self.positions([*self.inputs, *self.exchanges])
+        return sorted(self._meant)
+
+    def are_others(self) -> bool:
+        """Whether the group has other positions than those that workers have committed last."""
+        return self.log.committed(self.group, [*self._meant]) != self.positions(self._meant)
+
     def pending(self) -> list[str]:
         """What is left to do, as far as records and positions tell: inputs unread, rows under way."""
         partitions = [*self.inputs, *self.exchanges]
-        committed = self.log.committed(self.group, partitions)
+        committed = self.positions(partitions)
         begins, ends = self.log.begin_offsets(partitions), self.log.end_offsets(partitions)
         left = []
         for partition in partitions:
@@ -229,7 +244,7 @@ class Witness:
         """Whether all workers agree on what is held, as `eddy wait` asks: there is a cut at the present positions."""
         if not read_metadata(self.log, self.internal.plan).held:
             return True
-        cut, positions = last_cut(self.log, self.internal.cuts), self.log.committed(self.group, self.inputs)
+        cut, positions = last_cut(self.log, self.internal.cuts), self.positions(self.inputs)
         return cut is not None and all(cut.inputs[at.topic][at.partition] == p.offset for at, p in positions.items())
 
     def check_counters(self, seen: int | None) -> None:
@@ -237,7 +252,7 @@ class Witness:
 
         What a constant books at its anchor is in no topic.
         """
-        positions = self.log.committed(self.group, [*self.inputs, *self.exchanges])
+        positions = self.positions([*self.inputs, *self.exchanges])
         emitted = consumed = 0
         for partition, position in positions.items():
             if position.metadata and partition not in self.internal.anchors:

@@ -17,6 +17,9 @@ is thrown out or comes back. A worker that steps may meet a fate at a named step
 In one of three worlds more of them, `MISHAPS`, may end a worker's step in whichever state the worker is: when the log
 answers, or while records are isolated. A worker may leave then, too.
 
+In one of three worlds somebody meddles with the group: an operator resets positions or deletes all, and a stranger
+joins under the application's name, reads some of its topics, and commits how far it has come.
+
 In two of three worlds some records cannot be processed: each worker leaves them out, or writes letters of them.
 
 After the turns of this safety phase comes liveness: faults off, the dead thrown out, everybody steps
@@ -35,6 +38,7 @@ Invariants, held by `Witness` against naive oracles:
 6. The same seed takes the same turns.
 """
 
+import contextlib
 import hashlib
 import random
 import tempfile
@@ -45,8 +49,9 @@ from typing import Any
 
 import eddy
 from eddy.connectors.local import LocalLog
-from eddy.connectors.log import TopicSpec
-from eddy.errors import FencedError, IndeterminateCommitError
+from eddy.connectors.local.consumer import LocalConsumer
+from eddy.connectors.log import Position, TopicPartition, TopicSpec
+from eddy.errors import ConnectorError, FencedError, IndeterminateCommitError
 from eddy.operators.expiring_table import ExpiringTable
 from eddy.partitioner import partition_of
 from eddy.runtime import lifecycle
@@ -153,6 +158,7 @@ class World:
         self.transitions: set[tuple[lifecycle.State, lifecycle.Event]] = set()
         self.living = False
         self._checked: object = None
+        self.stranger: LocalConsumer | None = None
         self._rocksdb = self.rng.random() < 0.03
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self.log = LocalLog(None, clock=self._clock, busy_timeout_s=0.0)
@@ -176,6 +182,8 @@ class World:
         self.compacted = rng.random() < 0.3
         self.mishaps = random.Random(f"answers {self.seed}")  # by numbers of its own
         self.mishap_rate = self.mishaps.choice([0.0, 0.0, 0.05])
+        self.meddling = random.Random(f"meddling {self.seed}")
+        self.meddling_rate = self.meddling.choice([0.0, 0.0, 0.1])
         self._draw_poison()
         self.say(f"{self.program.name} {self.config} cells={self.cells} faults={self.faults} rate={self.rate}")
 
@@ -241,11 +249,16 @@ class World:
 
     def _turn(self) -> None:
         self.now += self.rng.choice([0.0, 0.1, 2.0])
+        if self.meddling.random() < self.meddling_rate:
+            self._meddle()
+            self._check()
         turn = self.rng.choices(list(self.weights), list(self.weights.values()))[0]
         actor = self.rng.choice(self.actors) if self.actors else None
         if turn == "produce":
             self._produce()
         elif turn == "compact":
+            if self.witness.are_others():
+                return  # it may keep no more than the group has read, by positions that others have written
             self.log.compact()
             self.say("compact")
         elif turn == "evict":
@@ -314,6 +327,46 @@ class World:
     def _throw_out(self, actor: Actor) -> None:
         self.log.evict(self.program.topology().name, actor.name)
         self.say(f"{actor.name} is thrown out")
+
+    # Others
+
+    def _meddle(self) -> None:
+        """Somebody else writes positions of the group, or joins it."""
+        partitions, rng, group = self.witness.before_others_write(), self.meddling, self.witness.group
+        deed = rng.choice(["forget", "reset", "stranger", "stranger"])
+        if deed == "stranger":
+            self._be_a_stranger(partitions)
+        elif deed == "forget":
+            with self.log._storage.change():
+                self.log._storage.delete_group(group)
+        elif partitions:
+            begins, ends = self.log.begin_offsets(partitions), self.log.end_offsets(partitions)
+            chosen = rng.sample(partitions, rng.randint(1, len(partitions)))
+            with self.log._storage.change():
+                self.log._storage.move(group, {tp: Position(rng.randint(begins[tp], ends[tp])) for tp in chosen})
+        self.say(f"meddling: {deed}")
+
+    def _be_a_stranger(self, committed: list[TopicPartition]) -> None:
+        """Join, with some of the topics; or leave; or commit what was read, only where workers have a position."""
+        rng, topics = self.meddling, sorted({tp.topic for tp in [*self.witness.inputs, *self.witness.exchanges]})
+        if self.stranger is None:
+            some = rng.sample(topics, rng.randint(1, len(topics)))
+            self.stranger = self.log.consumer(self.witness.group, some, rng.choice(["stranger", "zealot"]))
+        elif rng.random() < 0.3:
+            self._leave_as_stranger()
+        else:
+            with contextlib.suppress(ConnectorError):  # a position that was reset, and whose records are gone
+                self.stranger.poll(10, 0.0)
+            taken = self.stranger.assignment() & set(committed)
+            producer = self.log.producer(None)
+            producer.begin()
+            ends = self.log.end_offsets(taken)
+            producer.commit({tp: Position(ends[tp]) for tp in taken}, self.stranger.group_metadata())
+
+    def _leave_as_stranger(self) -> None:
+        if self.stranger is not None:
+            self.stranger.close()
+            self.stranger = None
 
     # Workers
 
@@ -513,6 +566,7 @@ class World:
         self.living = True
         for actor in self.actors:
             actor.fate = None  # one that waits for an answer would come now
+        self._leave_as_stranger()
         while self.dead:
             self._evict_a_dead_one()
         if not self.actors:

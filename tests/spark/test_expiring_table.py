@@ -384,4 +384,4 @@ def test_a_plan_without_clocks_has_none_in_its_cuts_and_positions(rig_of: Callab
     rig.send([(b"a", b"x", 5)])
     rig.backfill()
     assert b"event_times" not in rig.cut.encode()
-    assert [position.metadata for position in rig.log.committed("app", [TopicPartition("in", 0)]).values()] == [""]
+    assert [position.metadata for position in rig.log.committed("app", [TopicPartition("in", 0)]).values()] == ["0 0"]

@@ -1,12 +1,12 @@
 """The log of a worker whose sources Faust reads: Kafka, with another consumer."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from eddy.connectors.faust.consumer import FaustConsumer
 from eddy.connectors.faust.feed import Feed
 from eddy.connectors.kafka import KafkaLog, KafkaSettings
 from eddy.connectors.kafka.producer import KafkaProducer
-from eddy.connectors.log import Consumer, Position, TopicPartition
+from eddy.connectors.log import Consumer, Position, TopicPartition, never
 from eddy.errors import ConfigurationError
 
 __all__ = ["FaustLog"]
@@ -25,7 +25,9 @@ class FaustLog(KafkaLog):
         self._feed, self._faust_group = feed, faust_group
         self._member: FaustConsumer | None = None
 
-    def consumer(self, group: str, topics: Sequence[str], member: str) -> Consumer:  # type: ignore[override]
+    def consumer(  # type: ignore[override]
+        self, group: str, topics: Sequence[str], member: str, is_last: Callable[[], bool] = never
+    ) -> Consumer:
         """As `Log.consumer`. Raises: ConfigurationError for an internal topic that no source is partitioned as."""
         counts = {name: spec.partitions for name, spec in self.topics(topics).items()}
         sources = {name: counts[name] for name in topics if name in self._feed.topics}

@@ -288,10 +288,20 @@ class Admin:
 
     def holder(self, group: str, name: str) -> str | None:
         """The id of the group's static member with that name, or None."""
+        return next((m.member_id for m in self._members(group) if m.group_instance_id == name), None)
+
+    def strangers(self, group: str) -> list[str]:
+        """The members of a group that are no workers: those without a static name that begins with the group's."""
+        return sorted(
+            f"client '{member.client_id}' on {(member.host or '').lstrip('/')}"
+            for member in self._members(group)
+            if not (member.group_instance_id or "").startswith(f"{group}-")
+        )
+
+    def _members(self, group: str) -> list[Any]:
         client = self._made()
         (future,) = client.describe_consumer_groups([group], request_timeout=_COORDINATOR_S).values()
-        members = self._result(f"describe group '{group}'", future, client).members
-        return next((member.member_id for member in members if member.group_instance_id == name), None)
+        return list(self._result(f"describe group '{group}'", future, client).members)
 
     def outlast(self, group: str, name: str, counts: Mapping[str, int], session_s: float) -> None:
         """Wait for the session of the member `name` to end if its group's assignment does not cover these partitions.

@@ -10,8 +10,9 @@ Membership is static (`group.instance.id`): a restarted worker resumes its parti
 the same name is detected. A member leaves without a request: others take over when its session ends.
 
 A client whose session ends while the coordinator is away and nobody polls continues without its member id when the
-coordinator is back, and is fenced. So a fenced client asks which member has its name: it joins again, unless another
-worker has the name.
+coordinator is back, and is fenced. So a fenced client asks which member has its name: it joins again, unless a later
+worker has the name. A client whose session has ended may also take its name back from a worker that has started since;
+that worker joins again, too.
 
 A client of the classic protocol is not closed but freed, in a thread with a deadline. Closing would call the callbacks
 of a pending rebalance; if the group's side has ended already, an answer is lost, and the call waits for it for ever,
@@ -50,23 +51,23 @@ _IGNORED = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIM
 T = TypeVar("T")
 
 Starts = Callable[[Iterable[TopicPartition]], dict[TopicPartition, int]]
-Holder = Callable[[], str | None]
+Name = tuple[Callable[[], str | None], Callable[[], bool]]
 
 
 class KafkaConsumer:
     """A `Consumer`.
 
-    `starts` returns the start of partitions: the committed position, or the first offset. `holder` returns the id of
-    the group's member with this consumer's name, or None.
+    `starts` returns the start of partitions: the committed position, or the first offset. `name` has two functions: one
+    returns the id of the group's member with this consumer's name, or None, the other is `is_last` of `Log.consumer`.
     """
 
     def __init__(
-        self, settings: Mapping[str, object], topics: Sequence[str], starts: Starts, holder: Holder, trouble: Trouble
+        self, settings: Mapping[str, object], topics: Sequence[str], starts: Starts, name: Name, trouble: Trouble
     ) -> None:
         self._settings, self._topics = dict(settings), list(topics)
         self._where = f"group '{settings['group.id']}'"
         self._incremental = settings.get("group.protocol") == "consumer"
-        self._starts, self._holder, self._trouble = starts, holder, trouble
+        self._starts, (self._holder, self._is_last), self._trouble = starts, name, trouble
         self._member: str | None = None
         self._fenced: SlotTakenError | None = None
         self._positions: dict[TopicPartition, int] = {}
@@ -125,9 +126,11 @@ class KafkaConsumer:
 
     def _join_again(self, fenced: SlotTakenError) -> None:
         """Join with a new client; a fenced one is unusable. Raises: SlotTakenError if another has the name."""
-        if self._holder() not in (None, self._member):
+        taken = self._holder() not in (None, self._member)
+        if taken and not self._is_last():
             raise fenced
-        _log.warning("%s: %s; nobody else has the name: joining again", self._where, fenced)
+        by = "an earlier worker has taken the name back" if taken else "nobody else has the name"
+        _log.warning("%s: %s; %s: joining again", self._where, fenced, by)
         self._close_client()
         self._revoked |= self._positions.keys()
         for state in (self._assigned, self._unplaced, self._paused, self._positions):
@@ -189,7 +192,8 @@ class KafkaConsumer:
         named = confluent_kafka.TopicPartition(*where)
         first, end = in_slices(lambda wait_s: self._client.get_watermark_offsets(named, timeout=wait_s), _REQUEST_S)
         # Requested last: another worker commits before it purges, so its purges before `first` are covered.
-        committed = in_slices(lambda wait_s: self._client.committed([named], timeout=wait_s), _REQUEST_S)[0].offset
+        found = in_slices(lambda wait_s: self._client.committed([named], timeout=wait_s), _REQUEST_S)[0]
+        committed = found.offset if found.metadata else _LOST  # without a note no worker has committed it
         what = f"{self._where}: position {position} of '{where.topic}' partition {where.partition}"
         if committed > position:
             raise FencedError(

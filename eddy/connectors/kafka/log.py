@@ -31,7 +31,7 @@ from eddy.connectors.kafka.producer import KafkaProducer
 from eddy.connectors.kafka.reader import KafkaReader
 from eddy.connectors.kafka.settings import KafkaSettings
 from eddy.connectors.kafka.trouble import Trouble
-from eddy.connectors.log import Position, Records, TopicPartition, TopicSpec
+from eddy.connectors.log import Position, Records, TopicPartition, TopicSpec, never
 from eddy.errors import ConfigurationError
 
 __all__ = ["KafkaLog"]
@@ -194,7 +194,13 @@ class KafkaLog:
         """As `Log.groups`."""
         return self._admin.groups()
 
-    def consumer(self, group: str, topics: Sequence[str], member: str) -> KafkaConsumer:
+    def strangers(self, group: str) -> list[str]:
+        """As `Log.strangers`."""
+        return self._admin.strangers(group)
+
+    def consumer(
+        self, group: str, topics: Sequence[str], member: str, is_last: Callable[[], bool] = never
+    ) -> KafkaConsumer:
         """As `Log.consumer`. Raises: ConfigurationError if a topic does not exist; SlotTakenError.
 
         After a change of topics it waits until the earlier session of this member is over.
@@ -219,7 +225,7 @@ class KafkaLog:
         def holder() -> str | None:
             return self._admin.holder(group, f"{group}-{member}")
 
-        made = self._made(lambda s: KafkaConsumer(s, topics, starts, holder, self._trouble), settings)
+        made = self._made(lambda s: KafkaConsumer(s, topics, starts, (holder, is_last), self._trouble), settings)
         self._consumers.append(made)
         return made
 

@@ -23,7 +23,7 @@ from eddy.connectors.local.follower import LocalFollower
 from eddy.connectors.local.group import Groups
 from eddy.connectors.local.producer import LocalProducer
 from eddy.connectors.local.storage import Storage
-from eddy.connectors.log import Position, Records, TopicPartition, TopicSpec
+from eddy.connectors.log import Position, Records, TopicPartition, TopicSpec, never
 from eddy.connectors.record_limits import DEFAULT_MAX_BYTES
 from eddy.errors import ConnectorError
 from eddy.partitioner import partition_of
@@ -172,6 +172,10 @@ class LocalLog:
         with self._storage.mutex:
             return dict.fromkeys(self._storage.groups(), 0) | self._groups.sizes()
 
+    def strangers(self, group: str) -> list[str]:
+        """As `Log.strangers`: every member joins by `consumer`."""
+        return []
+
     def evict(self, group: str, member: str) -> None:
         """Remove a member, as a session timeout does; its next poll joins again."""
         with self._storage.mutex:
@@ -207,8 +211,12 @@ class LocalLog:
                     with self._storage.change():
                         self._storage.mark_weighed(spec.name)
 
-    def consumer(self, group: str, topics: Sequence[str], member: str) -> LocalConsumer:
-        """As `Log.consumer`. Raises: ConnectorError if another process runs the group."""
+    def consumer(
+        self, group: str, topics: Sequence[str], member: str, is_last: Callable[[], bool] = never
+    ) -> LocalConsumer:
+        """As `Log.consumer`; of two with one name the later has it. Raises: ConnectorError if another process runs the
+        group.
+        """
         found = self.topics(topics)
         if missing := [topic for topic in topics if topic not in found]:
             raise ConnectorError(

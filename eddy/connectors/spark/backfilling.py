@@ -36,6 +36,7 @@ from eddy.errors import ConfigurationError, ConnectorError
 from eddy.operators.operator import NO_CLOCKS
 from eddy.runtime.internal_topics import DEAD_LETTER, InternalTopics
 from eddy.runtime.metadata import FilesRead, Finished, Unfinished, write_finished, write_plan, write_unfinished
+from eddy.runtime.own_positions import CUT, committed, write_positions
 from eddy.runtime.quiescence import Counters, Cut
 from eddy.topology.expiring_table import ExpiringTable
 from eddy.topology.identity import topics_of
@@ -138,7 +139,7 @@ class Backfill:
         finished, metadata, internal = application.metadata.finished, application.metadata, application.internal
         if self.replace or finished is None or metadata.plan != application.lines or not _same(finished.files, files):
             return None
-        positions = self.log.committed(self.topology.name, application.inputs())
+        positions = committed(self.log, self.topology.name, application.inputs())
         at = {(tp.topic, tp.partition): position.offset for tp, position in positions.items()}
         if at != {(topic, p): end for topic, ends in finished.inputs.items() for p, end in enumerate(ends)}:
             return None
@@ -316,7 +317,7 @@ class Backfill:
                 [TopicPartition(t, p) for t, count in counts.items() for p in range(count)], counts
             )
             offsets = self.log.begin_offsets(tp for tp, found in counters.items() if found.tick >= 0) | offsets
-        positions = {tp: Position(at, counters[tp].note() if counters else "") for tp, at in offsets.items()}
+        positions = {tp: Position(at, counters.get(tp, Counters()).note()) for tp, at in offsets.items()}
         if self.log.groups().get(name):
             raise ConnectorError(f"backfill of application '{name}': a worker has come in between; stop it, run again")
         self.log.set_positions(name, positions)
@@ -331,7 +332,8 @@ class Backfill:
                 min(application.metadata.incarnations, default=uuid.uuid4().hex),
             )
             write_finished(producer, internal.plan, Finished(begun.inputs, files))
-            producer.send(internal.cuts, 0, [b"cut"], [cut.encode()], [round(self.wall() * 1000)])
+            write_positions(producer, internal.cuts, positions, 0)
+            producer.send(internal.cuts, 0, [CUT], [cut.encode()], [round(self.wall() * 1000)])
         return cut
 
     def _remarks(self, computation: Computation) -> list[str]:

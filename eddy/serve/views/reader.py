@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from eddy.connectors.log import Follower, Log, Records, TopicPartition
 from eddy.errors import ConnectorError
 from eddy.runtime.metadata import read_metadata
-from eddy.runtime.quiescence import Cut
+from eddy.runtime.quiescence import Cut, cuts_of, last_cut_at
 from eddy.serve.views.catalog import Catalog, ServedTable
 from eddy.serve.views.intake import Intake
 from eddy.serve.views.rows import Rows
@@ -42,7 +42,7 @@ _MAX_BUFFER_BYTES = 64 << 20
 _FRESH_S, _LOOK_S = 10.0, 2.0
 _STAMP_S = 600.0
 _TAIL = 1_000
-"""Offsets before the end of the cuts' topic from which it is read: only the latest cut is needed."""
+"""Offsets before the end of the cuts' topic from which it is read at the latest: only the latest cut is needed."""
 
 
 class _BeginAgainError(Exception):
@@ -210,7 +210,9 @@ class TableReader:
         self._sizes = dict.fromkeys(self._tables, 0)
         cuts = TopicPartition(self._catalog.internal.cuts, 0)
         begin, end = self._log.begin_offsets([cuts])[cuts], self._log.end_offsets([cuts])[cuts]
-        self._follower = self._log.follower(self._positions | {cuts: max(begin, end - _TAIL)})
+        latest = last_cut_at(self._log, cuts.topic)
+        start_at = max(begin, end - _TAIL) if latest is None else max(begin, min(latest[0], end - _TAIL))
+        self._follower = self._log.follower(self._positions | {cuts: start_at})
         self._stepped_at = self._asked_at = self._clock()
         if self._rows.hindrance:
             self._rows.say("catching up")
@@ -219,10 +221,9 @@ class TableReader:
     def _take(self, records: Records) -> None:
         """Keep records: cuts, or those of a table."""
         if records.topic == self._catalog.internal.cuts:
-            for value in records.values:
-                if value is not None:
-                    self._cuts.append((self._clock(), Cut.decode(value)))
-            if len(records):
+            cuts = cuts_of(records)
+            self._cuts += [(self._clock(), cut) for cut in cuts]
+            if cuts:
                 self._cut_at, self._following = self._clock(), False
             return
         tp = TopicPartition(records.topic, records.partition)

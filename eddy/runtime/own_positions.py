@@ -1,0 +1,130 @@
+"""The positions that belong to an application's states, and those of its group that others have written.
+
+Anybody may write positions of a consumer group: an operator who resets offsets, a consumer that joins under the
+application's name, the broker that forgets a group without members. So each transaction that moves positions writes
+them twice: to the group, with a note as metadata, and as records of the topic of cuts, with the states' changes.
+
+    with our note                      the group's
+    recorded                           the record: the position that belongs to the states
+    neither, and nothing recorded      the group's, or none: the application starts there
+    neither, and others are recorded   the group's, or none, if the last cut agrees; otherwise it is lost
+
+Invariant: a position that is returned is one up to which the states have taken the input in, or they are empty.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from eddy.connectors.log import Log, Position, Producer, TopicPartition
+
+__all__ = ["CUT", "OwnPositions", "committed", "cuts_topic", "is_ours", "own_positions", "recorded", "write_positions"]
+
+CUT = b"cut"
+"""The key of cuts in their topic."""
+_KEY = b"position "
+_NOTE = re.compile(r"-?\d+ -?\d+( \S+=-?\d+)*")
+_FIRST_SPAN = 256
+
+
+class _Inputs(msgspec.Struct):
+    """A cut's positions in sources."""
+
+    inputs: dict[str, list[int]]
+
+
+def cuts_topic(application: str) -> str:
+    """The topic of cuts and recorded positions."""
+    return f"{application}-cuts"
+
+
+def is_ours(position: Position) -> bool:
+    """Whether eddy committed the position: its metadata is a note of `Counters`."""
+    return _NOTE.fullmatch(position.metadata) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class OwnPositions:
+    """The positions of an application.
+
+    `trusted` are those to go on from. `foreign` are the partitions whose position of the group has no note of ours,
+    with its offset, None if there is no position. `lost` are those of them whose position nothing tells, though there
+    are states.
+    """
+
+    trusted: dict[TopicPartition, Position]
+    foreign: dict[TopicPartition, int | None] = field(default_factory=dict)
+    lost: frozenset[TopicPartition] = frozenset()
+
+
+def committed(log: Log, application: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
+    """The positions up to which the states have taken the input in, for partitions that have one."""
+    return own_positions(log, application, partitions).trusted
+
+
+def own_positions(log: Log, application: str, partitions: Iterable[TopicPartition]) -> OwnPositions:
+    """The positions that belong to the states, and those that do not.
+
+    Cost: one request where the group has positions with our note for all partitions; else a search through the topic of
+    cuts, from its end.
+    """
+    wanted = list(partitions)
+    found = log.committed(application, wanted)
+    trusted = {tp: position for tp, position in found.items() if is_ours(position)}
+    others = {tp: None if (at := found.get(tp)) is None else at.offset for tp in wanted if tp not in trusted}
+    if not others:
+        return OwnPositions(trusted)
+    topic = cuts_topic(application)
+    records, cut = recorded(log, topic, others) if log.topics([topic]) else ({}, None)
+    rest = {tp: offset for tp, offset in others.items() if tp not in records}
+    lost = frozenset(tp for tp, offset in rest.items() if cut is not None and (offset or 0) != cut.get(tp, 0))
+    taken = {tp: Position(offset) for tp, offset in rest.items() if offset is not None and tp not in lost}
+    return OwnPositions(trusted | records | taken, others, lost)
+
+
+def write_positions(producer: Producer, topic: str, moves: Mapping[TopicPartition, Position], timestamp: int) -> None:
+    """Record positions in the open transaction that commits them."""
+    if moves:
+        keys = [_KEY + f"{tp.topic} {tp.partition}".encode() for tp in moves]
+        values = [msgspec.json.encode((*tp, *position)) for tp, position in moves.items()]
+        producer.send(topic, 0, keys, values, [timestamp] * len(keys))
+
+
+def recorded(
+    log: Log, topic: str, wanted: Collection[TopicPartition]
+) -> tuple[dict[TopicPartition, Position], dict[TopicPartition, int] | None]:
+    """The latest recorded positions of these partitions, looked for from the topic's end; and the last cut's inputs.
+
+    The inputs are None if the topic is empty. They are only complete if a partition has no record.
+    """
+    found: dict[TopicPartition, Position] = {}
+    inputs: dict[TopicPartition, int] | None = None
+    for key, value in _backwards(log, TopicPartition(topic, 0)):
+        if key == CUT and not inputs:
+            offsets = msgspec.json.decode(value, type=_Inputs).inputs
+            inputs = {TopicPartition(name, p): at for name, ends in offsets.items() for p, at in enumerate(ends)}
+        elif key.startswith(_KEY):
+            inputs = inputs or {}
+            name, partition, offset, note = msgspec.json.decode(value, type=tuple[str, int, int, str])
+            if (tp := TopicPartition(name, partition)) in wanted:
+                found.setdefault(tp, Position(offset, note))
+        if len(found) == len(wanted):
+            break
+    return found, inputs
+
+
+def _backwards(log: Log, partition: TopicPartition) -> Iterator[tuple[bytes, bytes]]:
+    """The keys and values of a partition from its end to its beginning, read in stretches."""
+    begin, stop = log.begin_offsets([partition])[partition], log.end_offsets([partition])[partition]
+    span = _FIRST_SPAN
+    while stop > begin:
+        start = at = max(begin, stop - span)
+        pairs: list[tuple[bytes | None, bytes | None]] = []
+        while at < stop:  # an open transaction ends, or its time limit ends it
+            records = log.read(partition, at, stop, span)
+            pairs += zip(records.keys, records.values, strict=True)
+            at = records.next_offset
+        yield from ((key, value) for key, value in reversed(pairs) if key is not None and value is not None)
+        stop, span = start, span * 8

@@ -1,0 +1,74 @@
+"""A worker's share of the partitions, and members of its group that are no workers of its application.
+
+A partition number belongs to a worker if the group has given it that partition of every topic with as many partitions.
+A member that reads other topics, such as a console consumer under the application's name, takes single partitions away:
+their numbers belong to nobody until it leaves, and the other partitions of these numbers are paused.
+"""
+
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from eddy.connectors.log import Log, TopicPartition
+from eddy.errors import ConnectorError
+
+__all__ = ["Share", "Strangers"]
+
+_log = logging.getLogger("eddy.worker")
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The partition numbers of one worker, by the number of partitions, and their partitions of all topics."""
+
+    numbers: dict[int, frozenset[int]]
+    partitions: frozenset[TopicPartition]
+
+    @staticmethod
+    def of(assignment: Collection[TopicPartition], counts: Mapping[str, int]) -> "Share":
+        """The share of an assignment; `counts` are the numbers of partitions of all topics.
+
+        >>> a0, b0, a1 = TopicPartition("a", 0), TopicPartition("b", 0), TopicPartition("a", 1)
+        >>> Share.of({a0, b0, a1}, {"a": 2, "b": 2}).numbers
+        {2: frozenset({0})}
+        """
+        numbers = {
+            count: frozenset.intersection(
+                *(
+                    frozenset(number for name, number in assignment if name == topic)
+                    for topic, many in counts.items()
+                    if many == count
+                )
+            )
+            for count in counts.values()
+        }
+        return Share(numbers, frozenset(tp for tp in assignment if tp.partition in numbers[counts[tp.topic]]))
+
+
+class Strangers:
+    """Names the members of a group that are no workers, in the log."""
+
+    def __init__(self, log: Log, group: str) -> None:
+        self._log, self._group = log, group
+        self._told: list[str] = []
+
+    def look(self) -> None:
+        """Warn of those that have come since the last time. Without an answer the next time tells."""
+        try:
+            found = self._log.strangers(self._group)
+        except ConnectorError as error:
+            _log.info("group '%s': not asked who else is in it: %s", self._group, error)
+            return
+        if found and found != self._told:
+            _log.warning(
+                "application '%s': %s of its consumer group; partitions that a member takes which is no worker are not "
+                "processed until it leaves. Stop it, or give it a group of its own: --group NAME",
+                self._group,
+                members(found),
+            )
+        self._told = found
+
+
+def members(strangers: Collection[str]) -> str:
+    """How messages name members that are no workers."""
+    return f"{', '.join(strangers)} {'is a member' if len(strangers) == 1 else 'are members'}"

@@ -1,0 +1,84 @@
+"""A worker's tenure of its name: of two workers with one name the earlier one ends.
+
+A name may be held longer than its worker is heard of: a process that was paused beyond its session, and whose successor
+has joined, takes the name back by itself when it goes on. So each start is noted in the metadata topic, before the
+worker joins the group. The order of these notes is the order of the starts; the worker of the last one keeps the name.
+
+Invariant: a worker takes no partition over after a later start was noted.
+
+Names on the embedded log end with their process, and their order is that of joining: there nothing is noted.
+"""
+
+import uuid
+
+from eddy.connectors.log import Log, Producer, TopicPartition
+from eddy.errors import FencedError, SlotTakenError
+from eddy.runtime.producers import OwnProducer
+
+__all__ = ["Tenure"]
+
+_START = "start "
+_TRIES = 5
+_AT_ONCE = 1_000
+
+
+class Tenure:
+    """The tenure of `member` of an application, as noted in its metadata topic."""
+
+    def __init__(self, log: Log, application: str, metadata_topic: str, member: str) -> None:
+        self._log, self._partition = log, TopicPartition(metadata_topic, 0)
+        self._who = f"worker '{member}' of '{application}'"
+        self._key, self._token = f"{_START}{member}".encode(), uuid.uuid4().hex.encode()
+        self._noted = log.session_s != 0.0
+        self._at = 0
+        self._ended = False
+
+    def begin(self, producer: OwnProducer) -> None:
+        """End earlier transactions under this name, and note the start.
+
+        An earlier worker that goes on in this moment may fence the producer, once: then it finds this note.
+        Raises: ConnectorError.
+        """
+        for left in reversed(range(_TRIES)):
+            try:
+                current = producer.ready()
+                if self._noted:
+                    self._at = self._note(current)
+                return
+            except FencedError:
+                producer.drop()
+                if not left:
+                    raise
+
+    def _note(self, producer: Producer) -> int:
+        """Write the note. Returns the offset after it."""
+        producer.begin()
+        producer.send(*self._partition, [self._key], [self._token], [0])
+        end = producer.flush()[self._partition]
+        producer.commit({}, None)
+        return end
+
+    def lasts(self) -> bool:
+        """Whether no later start of a worker with this name is noted.
+
+        Cost: one request, if nothing was written to the metadata since the last time.
+        """
+        if not self._noted or self._ended:
+            return not self._ended
+        end = self._log.end_offsets([self._partition])[self._partition]
+        while self._at < end and not self._ended:  # an open transaction ends, or its time limit ends it
+            records = self._log.read(self._partition, self._at, end, _AT_ONCE)
+            self._ended = any(
+                key == self._key and value != self._token
+                for key, value in zip(records.keys, records.values, strict=True)
+            )
+            self._at = records.next_offset
+        return not self._ended
+
+    def check(self) -> None:
+        """Raises: SlotTakenError if a later worker has the name."""
+        if not self.lasts():
+            raise SlotTakenError(
+                f"{self._who}: another worker has started later with this name; of two the earlier one ends. If both "
+                "are to run, give each a name of its own: --member NAME"
+            )

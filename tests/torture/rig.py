@@ -127,7 +127,7 @@ class Rig:
         plan = self.program.topology().plan
         users = [*(source.topic for source in plan.sources()), *(sink.topic for sink in plan.sinks())]
         self.log.create_topics(TopicSpec(topic, PARTITIONS) for topic in users)
-        parts = assemble(self.program.topology(), self.log, eddy.Config(), MemoryStore(), lambda: False)
+        parts = assemble(self.program.topology(), self.log, eddy.Config(), MemoryStore(), lambda: False, time.time)
         self.topics = [*users, *(spec.name for spec in parts.internal.specs())]
         return parts
 

@@ -54,7 +54,10 @@ _OVERHEAD_BYTES = 96
 
 
 class _Reports:
-    """The delivery reports of one transaction: the ends of partitions, and the first failure."""
+    """The delivery reports of one transaction: the ends of partitions, and the first failure.
+
+    A refused record is told before others: the batches after it fail, too, because theirs are out of order.
+    """
 
     def __init__(self) -> None:
         self.ends: dict[TopicPartition, int] = {}
@@ -63,7 +66,8 @@ class _Reports:
     def take(self, error: KafkaError | None, message: confluent_kafka.Message) -> None:
         """A callback of the client: an exception here would make a successful commit fail."""
         if error is not None:
-            self.failed = self.failed or error
+            if self.failed is None or (error.code() in _REFUSALS and self.failed.code() not in _REFUSALS):
+                self.failed = error
         else:
             self.ends[TopicPartition(message.topic(), message.partition())] = message.offset() + 1  # type: ignore
 
@@ -135,6 +139,10 @@ class KafkaProducer:
         reports: list[object] = [None] * len(keys)
         for last in dict(zip(partitions, range(len(keys)), strict=True)).values():
             reports[last] = self._reports.take
+        if max(timestamps) > (now_ms := time.time() * 1000):  # the broker may refuse the batch of such a record
+            for place, timestamp in enumerate(timestamps):
+                if timestamp > now_ms:
+                    reports[place] = self._reports.take
         columns: list[Sequence[Any]] = [values, keys, partitions, reports, reports, timestamps]
         if headers is not None:
             columns.append([list(pairs) for pairs in headers])
@@ -354,6 +362,9 @@ class KafkaProducer:
         The client fails a transaction by itself, e.g. when it may not write to one of the topics. Beginning another
         transaction is then refused, with the cause.
         """
+        failed = self._reports.failed
+        if failed is not None and failed.code() in _REFUSALS:
+            return failed, "send"
         if not self._open or error.code() not in _CONSEQUENCES:
             return error, what
         try:

@@ -227,10 +227,10 @@ class TestWhileItStartsAndRestores:
         name = f"stopped-{uuid.uuid4().hex[:8]}"
         (folder / "groups.py").write_text(GROUPS.format(name=name))
         kafka = ["--bootstrap", broker]
-        ends(start("topics", "create", f"{name}-in", f"{name}-out", "--partitions", "4", *kafka), 0, PATIENCE_S)
+        ends(start("topics", "create", f"{name}-in", f"{name}-out", "--partitions", "4", *kafka), 0)
         rows = "".join(f"k{n}\tv{n % 5_000}\n" for n in range(30_000))
         start("produce", f"{name}-in", *kafka, stdin=subprocess.PIPE).communicate(rows, timeout=PATIENCE_S)
-        ends(start("run", "groups.py", "--until-idle", *kafka), 0, PATIENCE_S)
+        ends(start("run", "groups.py", "--until-idle", *kafka), 0)
 
         def run(times: int, *options: str) -> dict[str, list[float]]:
             command = [sys.executable, "-m", "tests.cli.stopped_often", str(times), "7", "1.5", *options]

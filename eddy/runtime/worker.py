@@ -72,48 +72,20 @@ class Worker:
     ) -> None:
         self.topology, self.log, self.config = topology, log, config or Config()
         self.group, self.member = topology.name, member
-        self.statistics = statistics = Statistics()
+        self.statistics = Statistics()
         self.lifecycle = Lifecycle(f"worker '{member}' of '{self.group}'")
         self.trouble: Trouble | None = None
         self.doing = ""  # the current or last part of a step, for monitors
         self._clock = clock
         self.local_store = store or open_store(self.config, self.group, member)
-        self._producer = OwnProducer(log, f"{self.group}-{member}", statistics)
+        self._producer = OwnProducer(log, f"{self.group}-{member}", self.statistics)
         stopwatch = Stopwatch(clock)
         made, self._consumer = self._assembled(stopwatch, wall)
-        self.circuit, self.internal, self.positions = made.circuit, made.internal, made.positions
-        self._decoder, self._sinks, self._partitions = made.decoder, made.sinks, made.partitions
-        self.recovery = Recovery(log, self.local_store, self.group, self.internal.plan, made.incarnation, wall)
-        self._clocks = Clocks(self.circuit, self.positions, wall)
-        self._cuts = Cuts(self.positions, self.circuit, self.config.cut_interval_s, clock)
-        self._holding = Holding(self.circuit, self.internal.plan, made.stops, self._cuts.leads)
-        restorable = {state.spec.source for state in self.circuit.states.values()} - {None}
-        letters = self.config.on_error == "dead-letter"
-        self._parts = Parts(
-            config=self.config,
-            log=log,
-            consumer=self._consumer,
-            producer=self._producer,
-            store=self.local_store,
-            circuit=self.circuit,
-            decoder=self._decoder,
-            sinks=self._sinks,
-            internal=self.internal,
-            positions=self.positions,
-            recovery=self.recovery,
-            rejections=Rejections(self.internal, restorable, letters, self._decoder.senders),
-            clocks=self._clocks,
-            cuts=self._cuts,
-            holding=self._holding,
-            purging=Purging(self.internal, log, self.group, self.config.purge_interval_s, clock, statistics),
-            dropping=Dropping(clock),
-            statistics=statistics,
-            stopwatch=stopwatch,
-            clock=clock,
-            observe=observe,
-            restorable=restorable,
-            new_plan=made.new_plan,
-        )
+        self._partitions = made.partitions
+        self._parts = parts = self._parts_of(made, stopwatch, wall, observe)
+        self.circuit, self.internal, self.positions = parts.circuit, parts.internal, parts.positions
+        self.recovery, self._clocks = parts.recovery, parts.clocks
+        self._cuts, self._holding = parts.cuts, parts.holding
         self._epoch: Epoch | None = None
         self._isolation: Isolation | None = None
         self._room = self.config.max_epoch_records
@@ -131,6 +103,40 @@ class Worker:
             self._producer.drop()
             self.local_store.close()
             raise
+
+    def _parts_of(
+        self, made: Assembly, stopwatch: Stopwatch, wall: Callable[[], float], observe: Callable[[str], None]
+    ) -> Parts:
+        """The parts that epochs use."""
+        config, log, clock, circuit, plan = self.config, self.log, self._clock, made.circuit, made.internal.plan
+        cuts = Cuts(made.positions, circuit, config.cut_interval_s, clock)
+        restorable = {state.spec.source for state in circuit.states.values()} - {None}
+        letters = config.on_error == "dead-letter"
+        return Parts(
+            config=config,
+            log=log,
+            consumer=self._consumer,
+            producer=self._producer,
+            store=self.local_store,
+            circuit=circuit,
+            decoder=made.decoder,
+            sinks=made.sinks,
+            internal=made.internal,
+            positions=made.positions,
+            recovery=Recovery(log, self.local_store, self.group, plan, made.incarnation, wall),
+            rejections=Rejections(made.internal, restorable, letters, made.decoder.senders),
+            clocks=Clocks(circuit, made.positions, wall),
+            cuts=cuts,
+            holding=Holding(circuit, plan, made.stops, cuts.leads),
+            purging=Purging(made.internal, log, self.group, config.purge_interval_s, clock, self.statistics),
+            dropping=Dropping(clock),
+            statistics=self.statistics,
+            stopwatch=stopwatch,
+            clock=clock,
+            observe=observe,
+            restorable=restorable,
+            new_plan=made.new_plan,
+        )
 
     @property
     def state(self) -> State:
@@ -335,7 +341,7 @@ class Worker:
         Raises: DataError naming the record, if it may not be rejected. Later records may mend it: then the next step
         retries together with them.
         """
-        if self._decoder.rejected and self.config.on_error == "fail":
+        if self._parts.decoder.rejected and self.config.on_error == "fail":
             raise error
         isolation = self._isolation or Isolation(part, self._clock())
         self._on(Event.REJECTED)
@@ -352,11 +358,11 @@ class Worker:
             return
         if alone is None:
             raise error
-        raise self._decoder.refusal(*part.where(numbers[0]), error) from error
+        raise self._parts.decoder.refusal(*part.where(numbers[0]), error) from error
 
     def _blamed(self, part: Part, error: DataError) -> dict[int, DataError]:
-        context = self._clocks.context(part, self._decoder.rejected)
-        return records_to_blame(self.circuit, self._decoder, self._sinks, part, error, context)
+        context = self._clocks.context(part, self._parts.decoder.rejected)
+        return records_to_blame(self.circuit, self._parts.decoder, self._parts.sinks, part, error, context)
 
     def _advance(self) -> None:
         """Continue after a committed part: with the next part, or a poll."""

@@ -22,7 +22,7 @@ from eddy.runtime.metadata import read_metadata
 from eddy.runtime.origins import Senders
 from eddy.runtime.partitioner_check import PartitionerCheck
 from eddy.runtime.positions import Positions
-from eddy.runtime.timestamp_limits import TimestampLimits, timestamp_limits
+from eddy.runtime.timestamp_limits import TimestampLimits, take_any_timestamp, timestamp_limits
 from eddy.state.memory import MemoryStore
 from eddy.state.rocksdb import RocksDBStore
 from eddy.state.store import Store
@@ -57,6 +57,8 @@ class Assembly:
     new_plan: list[str]
     incarnation: str
     stops: frozenset[str]
+    take_any_timestamp: bool
+    """Whether the internal topics do."""
 
 
 def open_store(config: Config, application: str, member: str) -> Store:
@@ -110,6 +112,8 @@ def assemble(
         )
     read = {topic: counts[topic] for topic in sources}
     placed = {topic: count for topic, count in read.items() if not _is_only_rekeyed(topology, sources[topic])}
+    own = log.topics(spec.name for spec in internal.specs())
+    exchanges = [spec for topic, spec in own.items() if topic in internal.exchanges]
     tables = frozenset(topic for topic, source in sources.items() if source.kind == "table")
     written = {topic: counts[topic] for topic in outputs} | internal.changelogs
     count = lambda topic: log.topics([topic])[topic].partitions  # noqa: E731
@@ -122,7 +126,7 @@ def assemble(
             {gate.topic: gate for gate in circuit.gates},
             partitioner_check,
             Senders(log, internal.exchanges, {f"{name}-{step}" for step in unmerged(plan)}),
-            TimestampLimits(timestamp_limits(plan, topics.specs, log.topics(internal.exchanges).values()), wall),
+            TimestampLimits(timestamp_limits(plan, topics.specs, exchanges), wall),
         ),
         _sink_topics(topology, counts),
         Positions(log, name, read, internal.exchanges, written, internal.anchors),
@@ -130,6 +134,7 @@ def assemble(
         [] if known == lines and metadata.incarnations else lines,
         min(metadata.incarnations, default=uuid.uuid4().hex),
         Scopes(plan).stopping(),
+        take_any_timestamp(own.values()),
     )
 
 

@@ -93,15 +93,15 @@ class DeadRow(NamedTuple):
 class Encoder:
     """Sends within the producer's open transaction.
 
-    `now_ms` is the latest timestamp in topics that nobody reads by time, since a broker refuses ones too far ahead.
+    `latest_ms` is the latest timestamp that internal topics are sure to take; None if they take any.
     """
 
-    def __init__(self, producer: Producer, partitioner: Callable[[bytes, int], int], now_ms: int) -> None:
-        self._producer, self._partitioner, self._now_ms = producer, partitioner, now_ms
+    def __init__(self, producer: Producer, partitioner: Callable[[bytes, int], int], latest_ms: int | None) -> None:
+        self._producer, self._partitioner, self._latest_ms = producer, partitioner, latest_ms
 
     def own_time(self, time: int) -> int:
         """The timestamp of a record of eddy's own that is made by rows of `time`."""
-        return min(time, self._now_ms)
+        return time if self._latest_ms is None else min(time, self._latest_ms)
 
     def sink(self, sink: SinkTopic, output: Output) -> int:
         """Write the batches of a sink. Returns the number of records. Raises: DataError as `SinkTopic.columns` does."""
@@ -185,7 +185,7 @@ class Encoder:
             self._letter(topic, row.key, row.value, row.time, headers)
 
     def _letter(self, topic: str, key: bytes | None, value: bytes | None, time: int, headers: Headers) -> None:
-        """Write a dead letter; a timestamp ahead of now is in a header."""
+        """Write a dead letter; a timestamp that its topic may not take is in a header."""
         own = self.own_time(time)
         more = (("eddy.timestamp", str(time).encode()),) if own < time else ()
         self._producer.send(topic, 0, [key], [value], [own], [(*headers, *more)])

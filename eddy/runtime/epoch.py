@@ -59,7 +59,8 @@ class Stopwatch:
 class Parts:
     """The parts of a worker that its epochs use.
 
-    `restorable` are the sources whose topics restore tables; `new_plan` still has to be written to the metadata topic.
+    `restorable` are the sources whose topics restore tables; `new_plan` still has to be written to the metadata topic;
+    `take_any_timestamp` says so of the internal topics.
     """
 
     config: Config
@@ -85,6 +86,7 @@ class Parts:
     observe: Callable[[str], None]
     restorable: Set[str | None]
     new_plan: list[str]
+    take_any_timestamp: bool
 
 
 class Epoch:
@@ -132,7 +134,7 @@ class Epoch:
         """
         parts, observe = self._parts, self._parts.observe
         producer = self._begin()
-        out = Encoder(producer, parts.log.partitioner, parts.clocks.wall_ms())
+        out = Encoder(producer, parts.log.partitioner, None if parts.take_any_timestamp else parts.clocks.wall_ms())
         observe("begun")
         written = sum(out.sink(sink, parts.circuit.outputs[name]) for name, sink in parts.sinks.items())
         observe("outputs sent")

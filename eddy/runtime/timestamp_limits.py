@@ -8,6 +8,7 @@ ones for every cut into epochs. So it is rejected where it is read, and the erro
 
 A topic with `message.timestamp.type=LogAppendTime` has no limit. A clock that lags behind the broker's rejects a record
 that the broker would take; where the broker's lags, it refuses, and the record is found by halving the epoch.
+Records of eddy's own have the timestamps of those that they are made from, where its topics take any.
 Source: KIP-937.
 """
 
@@ -19,7 +20,7 @@ from eddy.connectors.log import Records, TopicSpec
 from eddy.errors import RecordRefusedError
 from eddy.topology.plan import Node, Plan
 
-__all__ = ["TimestampLimit", "TimestampLimits", "timestamp_limits"]
+__all__ = ["TimestampLimit", "TimestampLimits", "take_any_timestamp", "timestamp_limits"]
 
 _AHEAD = "message.timestamp.after.max.ms"
 _UNLIMITED_MS = (1 << 63) - 1
@@ -71,6 +72,11 @@ def timestamp_limits(
         if least := min([*written, *shared], default=None):
             limits[source.topic] = min(least, limits.get(source.topic, least))
     return limits
+
+
+def take_any_timestamp(specs: Iterable[TopicSpec]) -> bool:
+    """Whether topics have no limit; False where one is unknown, as those of an earlier version may have one."""
+    return all(int(spec.configs.get(_AHEAD, 0)) == _UNLIMITED_MS for spec in specs)
 
 
 def _limit_of(spec: TopicSpec) -> TimestampLimit | None:

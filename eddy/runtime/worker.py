@@ -136,6 +136,7 @@ class Worker:
             observe=observe,
             restorable=restorable,
             new_plan=made.new_plan,
+            take_any_timestamp=made.take_any_timestamp,
         )
 
     @property

@@ -27,7 +27,7 @@ def log() -> LocalLog:
 def sent(log: LocalLog, write: Callable[[Encoder], object]) -> object:
     """Call `write` in a transaction, and return its result."""
     producer = begun(log)
-    result = write(Encoder(producer, partition_of, now_ms=1_000_000))
+    result = write(Encoder(producer, partition_of, latest_ms=1_000_000))
     producer.commit({}, None)
     producer.close()
     return result

@@ -37,6 +37,12 @@ def determined() -> Iterator[Case]:
             yield case
 
 
+def is_expected(case: Case, name: str, note: str) -> bool:
+    """Whether a state is compared elsewhere, or arrival decides the order of a stream's records."""
+    streams = {f"sink '{sink.topic}'" for sink in case.topology().plan.sinks() if sink.kind == "stream"}
+    return "is its changelog" in note or (name in streams and "order of a key's records is not compared" in note)
+
+
 @pytest.mark.parametrize("case", [*in_turn(determined(), 12)], ids=lambda case: case.name)
 def test_every_state_is_the_one_that_a_worker_holds(case: Case, tmp_path: Path, spark: Any) -> None:
     log = LocalLog(tmp_path / "log")
@@ -50,7 +56,7 @@ def test_every_state_is_the_one_that_a_worker_holds(case: Case, tmp_path: Path, 
     verdict = verify(run.topology, spark, log, functools.partial(LocalLog, tmp_path / "log"), wait_s=0.0)
     log.close()
     assert (verdict.status, verdict.undetermined) == (0, {}), list(verdict.lines())
-    assert not [note for note in verdict.notes.values() if "is its changelog" not in note]
+    assert not {name: note for name, note in verdict.notes.items() if not is_expected(case, name, note)}
 
 
 @pytest.mark.parametrize("name", HELD_BACK)

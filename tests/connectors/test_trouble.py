@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from eddy.connectors.kafka import trouble as module
-from eddy.connectors.kafka.trouble import Trouble
+from eddy.connectors.kafka.trouble import Trouble, Watch
 
 DOWN = KafkaError(KafkaError._ALL_BROKERS_DOWN)
 ANSWERS = st.lists(
@@ -36,12 +36,13 @@ def lines(answers: str) -> list[str]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_log", Log())
-        trouble = Trouble("kafka", clock=lambda: now)
+        trouble = Trouble("kafka", reachable=lambda: False, clock=lambda: now)
+        watch = Watch(trouble)
         for answer in answers:
             now = float(next(seconds))
             for _ in range(3):  # of several polls in a second one asks
                 trouble.report(DOWN)
-                trouble.look(lambda answer=answer: answer == "+")
+                assert not watch.is_lost(lambda answer=answer: answer == "+")
     return said
 
 
@@ -61,3 +62,27 @@ def test_one_question_without_an_answer_is_no_outage() -> None:
 
 def test_a_broker_that_hesitates_as_it_starts_is_one_outage() -> None:
     assert lines("-" * 20 + "++-+--+++---+-" + "+" * 20) == ["away", "back"]
+
+
+def test_a_client_is_lost_where_brokers_answer_others_only() -> None:
+    now, others = 0.0, [False]
+    trouble = Trouble("kafka", reachable=lambda: others[0], clock=lambda: now)
+    lost, answered = Watch(trouble), Watch(trouble)
+    assert not lost.is_lost(lambda: False)  # nothing was reported: it is not asked
+    trouble.report(DOWN)
+    found = []
+    for now in range(60):
+        others[0] = now > 20
+        assert not answered.is_lost(lambda: others[0])
+        found.append(lost.is_lost(lambda: False))
+    assert [now for now, is_lost in enumerate(found) if is_lost] == [*range(21, 60)]
+
+
+def test_a_client_is_asked_until_it_was_answered_for_ten_seconds() -> None:
+    now = 0.0
+    trouble = Trouble("kafka", reachable=lambda: True, clock=lambda: now)
+    watch, asked = Watch(trouble), []
+    trouble.report(DOWN)
+    for now in range(30):
+        watch.is_lost(lambda: bool(asked.append(now)) or now != 5)  # noqa: B023
+    assert asked == [*range(17)]

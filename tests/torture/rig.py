@@ -277,9 +277,15 @@ class Rig:
                 slot.process.send_signal(signal.SIGUSR1)
         time.sleep(LAST_WORDS_S)
         owned = {member: sorted(slot.owned() or []) for member, slot in self.slots.items()}
-        left = self.witness.pending() if self.observer.trouble is None else []
         words = [f"--- {slot.errors}\n{last_words(slot.errors)}" for slot in self.slots.values()]
-        return "\n".join([f"owned {owned}", f"pending {left}", *words])
+        return "\n".join([f"owned {owned}", f"pending {self._pending()}", *words])
+
+    def _pending(self) -> object:
+        """What is left to do, where the broker says it."""
+        try:
+            return self.witness.pending() if self.observer.trouble is None else []
+        except ConnectorError as error:
+            return error
 
     # The end
 

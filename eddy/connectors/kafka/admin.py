@@ -24,7 +24,7 @@ from eddy.connectors.closing import close_within, free_within, keep
 from eddy.connectors.kafka.errors import error_of, is_transient, kafka_error, the_error
 from eddy.connectors.kafka.slices import SLICE_S
 from eddy.connectors.kafka.static_membership import assigned, shares_out
-from eddy.connectors.kafka.trouble import Trouble
+from eddy.connectors.kafka.trouble import UNANSWERED, Trouble, is_answered
 from eddy.connectors.log import Position, TopicPartition, TopicSpec
 from eddy.errors import ConnectorError, SlotTakenError
 
@@ -35,6 +35,8 @@ T = TypeVar("T")
 _log = logging.getLogger("eddy.kafka")
 _REQUEST_S = 10.0
 _ANSWER_S = _REQUEST_S + 5.0
+_RENEWAL_S = 4.0
+"""After so long without an answer a client is replaced: it may have lost its brokers for ever (`trouble`)."""
 _COORDINATOR_S = 3600.0
 """The client's own bound of a request to a group's coordinator. Such a request that meets it while the broker stands
 still ends the process once the broker goes on (librdkafka issue 4605). So the wait is bounded, and not the request."""
@@ -78,6 +80,27 @@ class Admin:
         self._client, self._closed = made(), False
         self._outsider, self._trouble = outsider, trouble
         self._outsiders: dict[str, Consumer] = {}
+        self._unanswered = 0
+
+    def answers(self) -> bool:
+        """Whether a broker answers now. A client that got no answer for a while is replaced."""
+        if is_answered(self._client, _LEAST):
+            self._unanswered = 0
+            return True
+        self._miss()
+        return False
+
+    def _miss(self) -> None:
+        """There was no answer."""
+        self._unanswered += 1
+        if self._unanswered >= UNANSWERED:
+            self._renew()
+
+    def _renew(self) -> None:
+        """Replace the client."""
+        self._unanswered, client = 0, [self._client]
+        self._client = self._made()
+        free_within(client, f"{self._where}: admin client")
 
     def reach(self, timeout_s: float) -> None:
         """The cheapest request to any broker. Raises: ConnectorError, retriable; ConfigurationError."""
@@ -86,6 +109,7 @@ class Admin:
         except KafkaException as exception:
             self._client.poll(0)
             self._trouble.check(self._where)
+            self._miss()
             raise ConnectorError(
                 f"{self._where}: no broker answers: {the_error(exception).str()}; one that runs and can be reached is "
                 "needed. Start it, or check the address: --bootstrap HOST:PORT",
@@ -93,7 +117,7 @@ class Admin:
             ) from exception
 
     def _ask(self, what: str, request: Callable[[], T]) -> T:
-        deadline = time.monotonic() + _REQUEST_S
+        began = renewed = time.monotonic()
         while True:
             try:
                 return request()
@@ -101,8 +125,12 @@ class Admin:
                 error = the_error(exception)
                 self._client.poll(0)
                 self._trouble.check(self._where)
-                if not is_transient(error) or time.monotonic() > deadline:
+                now = time.monotonic()
+                if not is_transient(error) or now > began + _REQUEST_S:
                     raise kafka_error(f"{self._where}: {what}", error) from exception
+                if now > renewed + _RENEWAL_S:
+                    self._renew()
+                    renewed = now
                 time.sleep(_PAUSE_S)
 
     def _result(self, what: str, future: "Future[T]", client: AdminClient | None = None) -> T:
@@ -247,7 +275,7 @@ class Admin:
         wanted = [confluent_kafka.TopicPartition(*tp) for tp in partitions]
         if not wanted:
             return {}
-        deadline = time.monotonic() + self._unstable_s
+        began = renewed = time.monotonic()
         while True:
             found, error = self._positions(group, wanted)
             if error is None:
@@ -256,8 +284,12 @@ class Admin:
                     for tp in found
                     if tp.offset >= 0
                 }
-            if not is_transient(error) or time.monotonic() > deadline:
+            now = time.monotonic()
+            if not is_transient(error) or now > began + self._unstable_s:
                 raise kafka_error(f"{self._where}: positions of group '{group}'", error)
+            if now > renewed + _RENEWAL_S:
+                self._leave(group)
+                renewed = now
             time.sleep(_PAUSE_S)
 
     def _positions(
@@ -270,6 +302,10 @@ class Admin:
         except KafkaException as exception:
             return [], the_error(exception)
         return found, next((tp.error for tp in found if tp.error is not None), None)
+
+    def _leave(self, group: str) -> None:
+        """Close the client that reads a group's positions; the next request makes another."""
+        close_within(self._outsiders.pop(group).close, f"{self._where}: positions of group '{group}'")
 
     def groups(self) -> dict[str, int]:
         """All groups, with the number of their members."""
@@ -378,9 +414,8 @@ class Admin:
 
     def close(self) -> None:
         """Close all clients."""
-        for group, outsider in self._outsiders.items():
-            close_within(outsider.close, f"{self._where}: positions of group '{group}'")
-        self._outsiders.clear()
+        for group in list(self._outsiders):
+            self._leave(group)
         if not self._closed:
             self._closed = True
             client = [self._client]

@@ -33,7 +33,7 @@ from eddy.connectors.closing import close_within, free_within
 from eddy.connectors.kafka.columns import Columns, gather, records_of, within
 from eddy.connectors.kafka.errors import kafka_error, the_error
 from eddy.connectors.kafka.slices import in_slices
-from eddy.connectors.kafka.trouble import Trouble
+from eddy.connectors.kafka.trouble import Trouble, Watch, is_answered
 from eddy.connectors.log import UNBOUNDED, Poll, Records, TopicPartition
 from eddy.errors import ConnectorError, FencedError, SlotTakenError
 
@@ -43,7 +43,6 @@ _log = logging.getLogger("eddy.kafka")
 _REQUEST_S = 10.0
 _LOST = -1
 """The value of a position that needs a new seek."""
-_LOOK_S = 0.2
 _NOT_FETCHING = {KafkaError._STATE, KafkaError._PREV_IN_PROGRESS}
 """The client's errors for a seek in a partition that it has stopped fetching, or is about to."""
 _IGNORED = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE}
@@ -68,6 +67,7 @@ class KafkaConsumer:
         self._where = f"group '{settings['group.id']}'"
         self._incremental = settings.get("group.protocol") == "consumer"
         self._starts, (self._holder, self._is_last), self._trouble = starts, name, trouble
+        self._watch = Watch(trouble)
         self._member: str | None = None
         self._fenced: SlotTakenError | None = None
         self._positions: dict[TopicPartition, int] = {}
@@ -97,7 +97,7 @@ class KafkaConsumer:
             self._gather(columns, ends, max_records, max_bytes, timeout_s)
         except SlotTakenError as error:
             self._fenced = error
-            self._join_again(error)
+            self._join_as_before(error)
         except KafkaException as exception:
             self._give_back(columns)
             raise kafka_error(f"{self._where}: poll", the_error(exception)) from exception
@@ -106,7 +106,8 @@ class KafkaConsumer:
             raise
         if not columns:
             self._trouble.check(self._where)
-            self._trouble.look(self._answers)
+            if self._watch.is_lost(lambda: is_answered(self._client, self._topics[0])):
+                self._join_again("brokers answer others, but not this client")
         if self._revoked or self._assigned:
             self._give_back(columns)  # returned alone: the records are fetched again
             return self._news()
@@ -116,26 +117,22 @@ class KafkaConsumer:
         if self._closed:
             raise ConnectorError(f"{self._where}: this consumer was closed; an open one is needed")
 
-    def _answers(self) -> bool:
-        """Whether a broker answers now."""
-        try:
-            self._client.list_topics(self._topics[0], timeout=_LOOK_S)
-        except KafkaException:
-            return False
-        return True
-
-    def _join_again(self, fenced: SlotTakenError) -> None:
-        """Join with a new client; a fenced one is unusable. Raises: SlotTakenError if another has the name."""
+    def _join_as_before(self, fenced: SlotTakenError) -> None:
+        """Join again, since a fenced client is unusable. Raises: SlotTakenError if another has the name."""
         taken = self._holder() not in (None, self._member)
         if taken and not self._is_last():
             raise fenced
         by = "an earlier worker has taken the name back" if taken else "nobody else has the name"
-        _log.warning("%s: %s; %s: joining again", self._where, fenced, by)
+        self._join_again(f"{fenced}; {by}")
+
+    def _join_again(self, why: str) -> None:
+        """Join with a new client."""
+        _log.warning("%s: %s: joining again", self._where, why)
         self._close_client()
         self._revoked |= self._positions.keys()
         for state in (self._assigned, self._unplaced, self._paused, self._positions):
             state.clear()
-        self._fenced = None
+        self._fenced, self._watch = None, Watch(self._trouble)
         self._join()
 
     def _news(self) -> Poll:

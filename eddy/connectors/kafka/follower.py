@@ -3,6 +3,7 @@
 A control record is invisible to a client; the event at the end of a partition tells that it was stepped over.
 """
 
+import logging
 import time
 from collections.abc import Iterable, Mapping
 
@@ -13,15 +14,14 @@ from eddy.connectors.closing import close_within
 from eddy.connectors.kafka.columns import Columns, gather, records_of
 from eddy.connectors.kafka.errors import kafka_error, the_error
 from eddy.connectors.kafka.slices import in_slices
-from eddy.connectors.kafka.trouble import Trouble
+from eddy.connectors.kafka.trouble import Trouble, Watch, is_answered
 from eddy.connectors.log import UNBOUNDED, Records, TopicPartition
 from eddy.errors import ConnectorError
 
 __all__ = ["KafkaFollower"]
 
-
+_log = logging.getLogger("eddy.kafka")
 _REQUEST_S = 10.0
-_LOOK_S = 0.2
 _IGNORED = {
     KafkaError._TRANSPORT,
     KafkaError._ALL_BROKERS_DOWN,
@@ -37,11 +37,19 @@ class KafkaFollower:
     def __init__(
         self, settings: Mapping[str, object], positions: Mapping[TopicPartition, int], trouble: Trouble
     ) -> None:
-        self._positions = dict(positions)
+        self._settings, self._positions = dict(settings), dict(positions)
         self._paused: set[TopicPartition] = set()
         self._trouble = trouble
-        self._client: confluent_kafka.Consumer | None = confluent_kafka.Consumer(dict(settings))
-        self._client.assign([confluent_kafka.TopicPartition(*tp, offset) for tp, offset in positions.items()])
+        self._client: confluent_kafka.Consumer | None = self._assigned()
+
+    def _assigned(self) -> confluent_kafka.Consumer:
+        """A client that continues from the positions."""
+        self._watch = Watch(self._trouble)
+        client = confluent_kafka.Consumer(self._settings)
+        client.assign([confluent_kafka.TopicPartition(*tp, offset) for tp, offset in self._positions.items()])
+        if self._paused:
+            client.pause([confluent_kafka.TopicPartition(*tp) for tp in self._paused])
+        return client
 
     def poll(self, max_records: int, timeout_s: float, max_bytes: int = UNBOUNDED) -> list[Records]:
         """As `Follower.poll`. Raises: ConnectorError, retriable while no broker answers."""
@@ -53,21 +61,17 @@ class KafkaFollower:
             raise kafka_error("following", the_error(exception)) from exception
         if not columns:
             self._trouble.check("following")
-            self._trouble.look(self._answers)
+            client, topic = self._open(), next(iter(self._positions)).topic
+            if self._watch.is_lost(lambda: is_answered(client, topic)):
+                _log.warning("following: brokers answer others, but not this client: going on with a new one")
+                self.close()
+                self._client = self._assigned()
         return records_of(columns, ends, self._positions)
 
     def _open(self) -> confluent_kafka.Consumer:
         if self._client is None:
             raise ConnectorError("following: this follower was closed; an open one is needed")
         return self._client
-
-    def _answers(self) -> bool:
-        """Whether a broker answers now."""
-        try:
-            self._open().list_topics(next(iter(self._positions)).topic, timeout=_LOOK_S)
-        except KafkaException:
-            return False
-        return True
 
     def _gather(
         self,

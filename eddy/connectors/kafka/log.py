@@ -78,7 +78,7 @@ class KafkaLog:
         self.settings = settings
         self.where = f"kafka {settings.bootstrap}"
         timeout_ms = int(settings.for_producer().get("transaction.timeout.ms", _TRANSACTION_TIMEOUT_MS))
-        self._trouble = Trouble(self.where)
+        self._trouble = Trouble(self.where, lambda: self._admin.answers())
         quiet = {"log_level": _SILENT, "error_cb": self._trouble.report}
         as_admin = _COMMON | settings.for_admin() | quiet
         asked = {key: value for key, value in settings.for_consumer().items() if not key.startswith(_OF_GROUPS)}

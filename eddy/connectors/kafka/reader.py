@@ -1,7 +1,7 @@
 """Reading a partition without a group: restores, plans, cuts and the command line.
 
 One client serves all reads: it stays at the end of the last read and fetches ahead, so that consecutive reads need no
-seek.
+seek. A client without an answer is replaced, since it may have lost its brokers for ever (`trouble`).
 """
 
 import time
@@ -23,6 +23,7 @@ __all__ = ["KafkaReader"]
 _CHUNK = 500
 _SLICE_S = 0.5
 _PATIENCE_S = 30.0
+_RENEWAL_S = 8.0
 _METADATA_S = 10.0
 _PASSED_OVER = {
     KafkaError._TRANSPORT,
@@ -48,7 +49,7 @@ class KafkaReader:
             try:
                 position = self._read(columns, partition, start, end, max_records)
             except KafkaException as exception:
-                self._at = None
+                self.close()
                 error = the_error(exception)
                 raise kafka_error(f"reading '{partition.topic}' partition {partition.partition}", error) from exception
         return columns.records(*partition, position)
@@ -57,7 +58,7 @@ class KafkaReader:
         client = self._placed(partition, start)
         self._at = None  # until all messages taken from the queue are processed
         position = start
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline, renewal = time.monotonic() + _PATIENCE_S, time.monotonic() + _RENEWAL_S
         while True:
             first = client.poll(_SLICE_S)
             batch = [] if first is None else [first, *client.consume(min(room, _CHUNK) - 1, 0.0)]
@@ -78,14 +79,18 @@ class KafkaReader:
             if not room or position >= end:
                 self._at = (partition, position)
                 return position
+            now = time.monotonic()
             if batch:
-                deadline = time.monotonic() + _PATIENCE_S
-            elif time.monotonic() > deadline:
+                deadline, renewal = now + _PATIENCE_S, now + _RENEWAL_S
+            elif now > deadline:
                 raise ConnectorError(
                     f"reading '{partition.topic}' partition {partition.partition} from offset {position}: no answer "
                     f"for {_PATIENCE_S:.0f} s; the broker has to be reachable",
                     retriable=True,
                 )
+            elif now > renewal:
+                self.close()
+                client, renewal = self._placed(partition, position), now + _RENEWAL_S
 
     def _placed(self, partition: TopicPartition, start: int) -> confluent_kafka.Consumer:
         if self._client is None:
@@ -120,8 +125,9 @@ class KafkaReader:
         client.assign([confluent_kafka.TopicPartition(*partition, position)])
 
     def close(self) -> None:
-        """Close the client, if there is one."""
-        client, self._client = self._client, None
+        """Close the client, if there is one; the next read makes another."""
+        client, self._client, self._at = self._client, None, None
+        self._known.clear()
         if client is not None:
             close_within(client.close, "reader")
 

@@ -3,69 +3,84 @@
 A client that is refused (a wrong password, an invalid certificate) keeps retrying, and its requests time out. It
 reports the cause through a callback; a permanent one is stored here, and raised when a request has failed.
 
-A client also reports that it has lost every broker, even if an idle connection was closed. So the poller then asks the
-cluster once a second. An outage begins with the third question in a row that got no answer: a broker that is busy may
-leave one open. It ends when all questions of ten seconds were answered: a broker that starts answers some of them.
+A client also reports that it has lost a broker, even if an idle connection was closed. So each polled client then asks
+the cluster once a second, until all questions of ten seconds were answered: a broker that starts answers some of them.
+An outage begins with the third question in a row that got no answer: a broker that is busy may leave one open.
+
+A client may lose its brokers for ever: one that has just started may answer that there are none, and the client forgets
+all that it knew and asks nobody any more (librdkafka issue 5301). So whoever waits for an answer in vain, while brokers
+answer another client, makes a new one.
 """
 
 import logging
 import time
 from collections.abc import Callable
 
-from confluent_kafka import KafkaError
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
 
 from eddy.connectors.kafka.errors import kafka_error
 
-__all__ = ["Trouble"]
+__all__ = ["UNANSWERED", "Trouble", "Watch", "is_answered"]
 
 _log = logging.getLogger("eddy.kafka")
 _LOOK_S, _REST_S = 1.0, 10.0
-_UNANSWERED = 3
+_ASK_S = 0.2
+UNANSWERED = 3
+"""So many questions in a row without an answer are an outage."""
 _FINAL = (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL)
+_AWAY = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT)
+
+
+def is_answered(client: Consumer | AdminClient, topic: str) -> bool:
+    """Whether a broker answers a client now. One that knows of no brokers, itself neither, is about to start."""
+    try:
+        return bool(client.list_topics(topic, timeout=_ASK_S).brokers)
+    except KafkaException:
+        return False
 
 
 class Trouble:
-    """The latest permanent error and the latest outage, from the clients of one log at `where`."""
+    """The latest permanent error and the latest outage, from the clients of one log at `where`.
 
-    def __init__(self, where: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._where, self._clock = where, clock
+    `reachable` asks the cluster by a client that is sure to have brokers.
+    """
+
+    def __init__(self, where: str, reachable: Callable[[], bool], clock: Callable[[], float] = time.monotonic) -> None:
+        self._where, self.reachable, self.clock = where, reachable, clock
         self._final: KafkaError | None = None
         self._away_since: float | None = None
         self._back_since: float | None = None
-        self._unanswered = 0
         self._told = False
-        self._due = 0.0
 
     def report(self, error: KafkaError) -> None:
         """Store a report, as a client's `error_cb`. It must not raise: the call in progress would fail."""
         _log.debug("client: %s (%s)", error.str(), error.name())
         if error.code() in _FINAL:
             self._final = error
-        elif error.code() == KafkaError._ALL_BROKERS_DOWN and self._away_since is None:
-            self._away_since = self._clock()
+        elif error.code() in _AWAY and self._away_since is None:
+            self._away_since = self.clock()
 
-    def look(self, answers: Callable[[], bool]) -> None:
-        """If all brokers were reported away: check, and log an outage and its end, once each."""
-        now = self._clock()
-        if self._away_since is None or now < self._due:
-            return
-        self._due = now + _LOOK_S
-        if answers():
-            self._answered(now, self._away_since)
-            return
+    @property
+    def suspected(self) -> bool:
+        """Whether brokers were reported away, and questions have not been answered for long enough since."""
+        return self._away_since is not None
+
+    def unanswered(self, times: int) -> None:
+        """A client has asked in vain, so many times in a row: log an outage, once."""
         self._back_since = None
-        self._unanswered += 1
-        if self._unanswered >= _UNANSWERED and not self._told:
+        if times >= UNANSWERED and not self._told:
             _log.warning("%s: no broker answers; trying until one does", self._where)
             self._told = True
 
-    def _answered(self, now: float, away_since: float) -> None:
-        self._unanswered = 0
-        if self._told:
-            back_since = self._back_since = now if self._back_since is None else self._back_since
-            if now - back_since < _REST_S:
-                return
-            _log.info("%s: answers again, after %.0f s", self._where, back_since - away_since)
+    def answered(self) -> None:
+        """A client has asked and got an answer: log the end of an outage, once."""
+        now = self.clock()
+        back_since = self._back_since = now if self._back_since is None else self._back_since
+        if now - back_since < _REST_S:
+            return
+        if self._told and self._away_since is not None:
+            _log.info("%s: answers again, after %.0f s", self._where, back_since - self._away_since)
         self._away_since, self._back_since, self._told = None, None, False
 
     def check(self, where: str) -> None:
@@ -73,3 +88,26 @@ class Trouble:
         error, self._final = self._final, None
         if error is not None:
             raise kafka_error(where, error, "Check user, password and certificates: --config, --set")
+
+
+class Watch:
+    """Asks the cluster by one client, while there is trouble."""
+
+    def __init__(self, trouble: Trouble) -> None:
+        self._trouble = trouble
+        self._unanswered = 0
+        self._due = 0.0
+
+    def is_lost(self, answers: Callable[[], bool]) -> bool:
+        """Ask if it is time to. Returns whether brokers answer others but not this client, which needs a new one."""
+        now = self._trouble.clock()
+        if not self._trouble.suspected or now < self._due:
+            return False
+        self._due = now + _LOOK_S
+        if answers():
+            self._unanswered = 0
+            self._trouble.answered()
+            return False
+        self._unanswered += 1
+        self._trouble.unanswered(self._unanswered)
+        return self._unanswered >= UNANSWERED and self._trouble.reachable()

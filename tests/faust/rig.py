@@ -16,7 +16,13 @@ from eddy.connectors.broker import free_port
 from eddy.connectors.kafka import KafkaLog, KafkaSettings
 from eddy.connectors.log import TopicPartition, TopicSpec
 from eddy.partitioner import partition_of
-from tests.waiting import PATIENCE_S, Deadline, wait_for
+from tests.waiting import PATIENCE_S, Deadline, WaitTimeoutError, wait_for
+
+DUMPING = (
+    "import faulthandler, runpy, signal; faulthandler.register(signal.SIGUSR1); "
+    "runpy.run_module('faust', run_name='__main__', alter_sys=True)"
+)
+"""Faust's command, which says at a signal what its threads are at."""
 
 
 class FaustWorker:
@@ -31,7 +37,7 @@ class FaustWorker:
 
     def _faust(self, *arguments: str) -> list[str]:
         # the folder of the data is not the place where modules are looked for
-        return [sys.executable, "-m", "faust", "-A", self.module, "--datadir", str(self.home / "data"), *arguments]
+        return [sys.executable, "-c", DUMPING, "-A", self.module, "--datadir", str(self.home / "data"), *arguments]
 
     def _start(self) -> "subprocess.Popen[bytes]":
         with self.said.open("ab") as out:
@@ -77,9 +83,19 @@ class FaustWorker:
 
     def ended(self) -> int:
         """Wait for its end. Returns: its exit status."""
-        wait_for(lambda: self.process.poll() is not None, PATIENCE_S, "the end of the Faust worker")
+        try:
+            wait_for(lambda: self.process.poll() is not None, missing="the end of the Faust worker")
+        except WaitTimeoutError as late:
+            raise WaitTimeoutError(f"{late}\n{self._stacks()}") from None
         assert self.process.returncode is not None
         return self.process.returncode
+
+    def _stacks(self) -> str:
+        """What its threads are at, and what it has said before."""
+        said = self.said.read_text()
+        self.process.send_signal(signal.SIGUSR1)
+        wait_for(lambda: "most recent call first" in self.said.read_text()[len(said) :], missing="its stacks")
+        return self.said.read_text()[-20_000:]
 
     def demand_end(self) -> None:
         """Stop it. Fails if its exit status is not 0."""

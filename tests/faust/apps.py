@@ -16,6 +16,7 @@ app = faust.App(
     broker=os.environ.get("BROKER", "kafka://localhost:9092"),
     topic_disable_leader=True,
     consumer_auto_offset_reset="earliest",
+    broker_commit_interval=float(os.environ.get("COMMIT_INTERVAL_S", "2.8")),
 )
 let_go = threading.Event()
 seen: Counter[str] = Counter()
@@ -45,6 +46,13 @@ async def watch(stream: StreamT[str]) -> None:
 async def go(view: View, request: Request) -> Response:
     let_go.set()
     return view.json("gone")
+
+
+@app.page("/close")
+async def close(view: View, request: Request) -> Response:
+    """As Faust does when its group rebalances while it stops."""
+    app.consumer.close()
+    return view.json("closed")
 
 
 @app.page("/seen")

@@ -18,11 +18,8 @@ from eddy.connectors.log import TopicPartition, TopicSpec
 from eddy.partitioner import partition_of
 from tests.waiting import PATIENCE_S, Deadline, WaitTimeoutError, wait_for
 
-DUMPING = (
-    "import faulthandler, runpy, signal; faulthandler.register(signal.SIGUSR1); "
-    "runpy.run_module('faust', run_name='__main__', alter_sys=True)"
-)
-"""Faust's command, which says at a signal what its threads are at."""
+STACKS_END = "TASK _stop_on_signal"
+"""Among the stacks of a worker that is told to stop."""
 
 
 class FaustWorker:
@@ -37,7 +34,7 @@ class FaustWorker:
 
     def _faust(self, *arguments: str) -> list[str]:
         # the folder of the data is not the place where modules are looked for
-        return [sys.executable, "-c", DUMPING, "-A", self.module, "--datadir", str(self.home / "data"), *arguments]
+        return [sys.executable, "-m", "faust", "-A", self.module, "--datadir", str(self.home / "data"), *arguments]
 
     def _start(self) -> "subprocess.Popen[bytes]":
         with self.said.open("ab") as out:
@@ -91,11 +88,10 @@ class FaustWorker:
         return self.process.returncode
 
     def _stacks(self) -> str:
-        """What its threads are at, and what it has said before."""
-        said = self.said.read_text()
+        """What its threads and tasks are at, which Faust says at this signal."""
         self.process.send_signal(signal.SIGUSR1)
-        wait_for(lambda: "most recent call first" in self.said.read_text()[len(said) :], missing="its stacks")
-        return self.said.read_text()[-20_000:]
+        wait_for(lambda: STACKS_END in self.said.read_text(), missing="its stacks")
+        return self.said.read_text()[-40_000:]
 
     def demand_end(self) -> None:
         """Stop it. Fails if its exit status is not 0."""

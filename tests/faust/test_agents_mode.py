@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import eddy
+from eddy.connectors.log import TopicPartition
 from tests.faust.conftest import Start
 from tests.faust.family import PARTITIONS, Family, descendants, tree
 from tests.faust.rig import FaustWorker, Topics, unique
@@ -68,6 +69,19 @@ def test_outputs_and_states_are_the_oracle_s_when_one_of_two_workers_goes_away_a
     assert family.kept() == counts
     for worker in (first, second):
         worker.demand_end()
+
+
+def test_one_that_stops_while_its_group_rebalances_ends(start: Start, topics: Topics) -> None:
+    name = unique("faust-stops")
+    topics.make(1, f"{name}-in", f"{name}-out")
+    read = TopicPartition(f"{name}-in", 0)
+    worker = start("apps", HERE, NAME=name, MODE="agents", COMMIT_INTERVAL_S="3600")
+    topics.write(f"{name}-in", {b"k": b"a"})
+    wait_for(lambda: len(topics.read(f"{name}-out")) == 1, missing="a position that Faust has to commit as it stops")
+    worker.wait_for_page("/close")
+    worker.demand_end()
+    assert not topics.log.groups().get(f"{name}-app")
+    assert topics.log.committed(f"{name}-app", [read])[read].offset >= 1
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""A transport that reads committed records only and feeds hosted topologies: Faust's own, with three changes.
+"""A transport that reads committed records only and feeds hosted topologies: Faust's own, with four changes.
 
 Faust reads records of open and aborted transactions, unless the app is `exactly_once`. An app that hosts a topology
 reads topics that are written in transactions, eddy's outputs first of all; without this its agents would see rows of
@@ -11,6 +11,10 @@ the same topic, they get the records as ever.
 Unless the app has a `consumer_group_instance_id`, its member of the group has the worker's name (KIP-345). So one that
 was killed and is started again takes its place at once, instead of waiting until the session of the killed one is over,
 a minute by Faust's default. One that stops leaves the group, as a member without a name does.
+
+Where a group rebalances while one of its members stops, Faust closes the connections of that member's consumer, from a
+thread that is not the consumer's; the stop then commits positions, and tries for ever. Here they stay open until the
+consumer stops.
 """
 
 import asyncio
@@ -54,6 +58,9 @@ class _Thread(driver.AIOKafkaConsumerThread):
     @property
     def _is_named_by_eddy(self) -> bool:
         return self.app.conf.consumer_group_instance_id is None
+
+    def close(self) -> None:
+        """Do nothing: the group rebalances while the app stops, which will stop the consumer too."""
 
     async def on_thread_stop(self) -> None:
         """Leave the group; aiokafka does so only without a name."""

@@ -1,7 +1,8 @@
 """Reading a partition without a group: restores, plans, cuts and the command line.
 
-One client serves all reads: it stays at the end of the last read and fetches ahead, so that consecutive reads need no
-seek. A client without an answer is replaced, since it may have lost its brokers for ever (`trouble`).
+One client serves all reads. Between slices of one read it stays where it is and fetches ahead, so that the next slice
+needs no seek; at the end of a read it rests, or it would ask for more a hundred times a second. A client without an
+answer is replaced, since it may have lost its brokers for ever (`trouble`).
 """
 
 import time
@@ -52,6 +53,9 @@ class KafkaReader:
                 self.close()
                 error = the_error(exception)
                 raise kafka_error(f"reading '{partition.topic}' partition {partition.partition}", error) from exception
+            finally:
+                if self._at is None and self._client is not None:
+                    self._client.unassign()
         return columns.records(*partition, position)
 
     def _read(self, columns: Columns, partition: TopicPartition, start: int, end: int, room: int) -> int:
@@ -76,7 +80,9 @@ class KafkaReader:
                     if error.code() == KafkaError._PARTITION_EOF:
                         return min(message.offset(), end)  # type: ignore[type-var, return-value]
                     self._event(partition, position, message, error)
-            if not room or position >= end:
+            if position >= end:
+                return position
+            if not room:
                 self._at = (partition, position)
                 return position
             now = time.monotonic()

@@ -94,7 +94,7 @@ class Connection:
         self._pages: deque[tuple[Subscription, Snapshot]] = deque()
         self._seq = 0
         self._sent_at = self._told_at = time.monotonic()
-        self._state: State = "complete"
+        self._state: State | None = "complete"  # as the client was told of queries that are whole; None: not known
         self._at = publisher.now
         self._until: Stamp | None = None  # while a window moves, the version at which the stream waits for it
         self._said: Stamp | None = None  # the version to be told, once nothing else is due
@@ -119,6 +119,7 @@ class Connection:
         if found:
             with self._publisher.lock:
                 self._at = Stamp(last.number, last.token, exact=False)
+                self._state = None  # it may have been told "unknown" last, and has to know when that is over
                 for subscription in found:
                     subscription.is_whole = True
                     self.dirty[subscription] = None

@@ -309,7 +309,5 @@ async def _body(request: Request) -> bytes | None:
             if len(data) > _MAX_BODY_BYTES:
                 return None
     except ClientDisconnect as error:  # nobody hears of it
-        raise QueryArgumentError(
-            "live queries: the request ended in its body; a whole one is needed"
-        ) from error
+        raise QueryArgumentError("live queries: the request ended in its body; a whole one is needed") from error
     return bytes(data)

@@ -14,7 +14,7 @@ from eddy.cli.fields import FIELD_TYPES, FieldType, object_of
 from eddy.connectors.csv_rows import Cell, Empty, check_width, csv_rows, meant
 from eddy.errors import DataError
 
-__all__ = ["FORMATS", "Fields", "FileRecord", "Reader"]
+__all__ = ["FORMATS", "Fields", "FileRecord", "Reader", "tsv_rows"]
 
 csv.field_size_limit(16 << 20)  # of tsv; above the limit of a log, so that the log's message names the record
 
@@ -164,10 +164,11 @@ def _milliseconds(moment: Any) -> int:
 
 
 def _tsv(lines: Iterable[str], fields: Fields) -> Reader:
-    return _Columns(_tabbed(lines), fields, tabs=True)
+    return _Columns(tsv_rows(lines), fields, tabs=True)
 
 
-def _tabbed(lines: Iterable[str]) -> Iterator[tuple[int, list[Cell]]]:
+def tsv_rows(lines: Iterable[str]) -> Iterator[tuple[int, list[Cell]]]:
+    """The rows of a file with tabs between columns, each with the number of its line. Raises: DataError naming it."""
     rows = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
     try:
         for row in rows:

@@ -91,13 +91,13 @@ _STOP_S = 15.0
     help="Requests that are answered at a time, beside streams; others are told to come again (503).",
 )
 @click.option(
-    "--head-timeout",
-    "head_s",
+    "--request-timeout",
+    "request_s",
     type=click.FloatRange(min=0, min_open=True),
-    default=Limits().head_s,
+    default=Limits().request_s,
     show_default=True,
     metavar="S",
-    help="Seconds that a client has for the line and the headers of a request.",
+    help="Seconds that a client has for a request: its line, headers and body.",
 )
 @click.option(
     "--streams",
@@ -171,7 +171,7 @@ def command(
     retain_s: float,
     linger_s: float,
     requests: int,
-    head_s: float,
+    request_s: float,
     connections: int,
     client_connections: int,
     proxies: tuple[str, ...],
@@ -198,7 +198,7 @@ def command(
         retain_s=retain_s,
         linger_s=linger_s,
         requests=requests,
-        head_s=head_s,
+        request_s=request_s,
         connections=connections,
         client_connections=client_connections,
         idle_bytes=idle_mib << 20,

@@ -4,7 +4,7 @@ import csv
 import pathlib
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -13,6 +13,7 @@ from eddy.cli.exits import message
 from eddy.cli.logs import Target, log_options
 from eddy.cli.sql_sources import parse_source
 from eddy.cli.tables import new_table, print_table
+from eddy.connectors.csv_rows import Cell, csv_line
 from eddy.errors import EddyError
 from eddy.topology.sql.answer import Answer
 from eddy.topology.sql.display import shown
@@ -166,10 +167,18 @@ def _print(answer: Answer, form: str) -> None:
     if form == "table":
         _print_table(answer, cells)
         return
-    dialect: Any = {"delimiter": "\t"} if form == "tsv" else {}
-    writer = csv.writer(sys.stdout, lineterminator="\n", **dialect)
+    if form == "csv":
+        sys.stdout.write(csv_line(answer.columns))
+        sys.stdout.writelines(map(_csv_line, cells))
+        return
+    writer = csv.writer(sys.stdout, lineterminator="\n", delimiter="\t")
     writer.writerow(answer.columns)
     writer.writerows(["" if cell is None else cell for cell in row] for row in cells)
+
+
+def _csv_line(cells: list[Cell]) -> str:
+    """A row; of one column without a value it has quotes, since a blank line is no row."""
+    return csv_line([""] if cells == [None] else cells)
 
 
 def _print_table(answer: Answer, cells: list[list[str | None]]) -> None:

@@ -7,12 +7,11 @@
 Columns declared by CREATE TABLE are matched by name; other columns are inferred from the values.
 """
 
-import csv
 import gzip
 import pathlib
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TextIO
 
@@ -22,6 +21,8 @@ import msgspec
 from eddy.cli.consume import latest_records, read_records
 from eddy.cli.fields import FIELD_TYPES, object_of
 from eddy.cli.logs import Target, opened
+from eddy.cli.records import tsv_rows
+from eddy.connectors.csv_rows import Cell, csv_rows
 from eddy.connectors.log import Log
 from eddy.errors import ConnectorError, DataError
 from eddy.topology.sql.algebra import Column
@@ -99,14 +100,16 @@ def _file(source: Source, path: pathlib.Path, declared: Sequence[Column] | None)
 
 
 def _columns(source: Source, path: pathlib.Path, lines: TextIO, tabs: bool, declared: Sequence[Column] | None) -> Table:
-    dialect: Any = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if tabs else {"strict": True}
-    reader = csv.reader(lines, **dialect)
-    cells = [(reader.line_num, row) for row in _guarded(path, reader) if row]
+    try:
+        cells = list(tsv_rows(lines) if tabs else csv_rows(lines))
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
     if source.options.get("header") == "no":
         width = len(cells[0][1]) if cells else len(declared or [])
         names = [column.name for column in declared] if declared else [f"column{i + 1}" for i in range(width)]
     else:
-        names = cells.pop(0)[1] if cells else [column.name for column in declared or []]
+        first = cells.pop(0)[1] if cells else [column.name for column in declared or []]
+        names = [name or "" for name in first]
     for number, row in cells:
         if len(row) != len(names):
             raise DataError(f"{path}:{number}: {len(row)} columns; {len(names)} are needed: {', '.join(names)}")
@@ -116,21 +119,14 @@ def _columns(source: Source, path: pathlib.Path, lines: TextIO, tabs: bool, decl
         else [Column(n, _text_type([row[i] for _, row in cells])) for i, n in enumerate(names)]
     )
     places = _places(path, names, columns)
-    readers = [_text_reader(column.type) for column in columns]
+    readers = [_cell_reader(column.type, has_empty_texts=not tabs) for column in columns]
     rows = []
     for number, row in cells:
         try:
-            rows.append(tuple(read(row[i]) if row[i] else None for i, read in zip(places, readers, strict=True)))
+            rows.append(tuple(read(row[i]) for i, read in zip(places, readers, strict=True)))
         except DataError as error:
             raise DataError(f"{path}:{number}: {error}") from error
     return Table(tuple(columns), rows)
-
-
-def _guarded(path: pathlib.Path, reader: Any) -> Iterator[list[str]]:
-    try:
-        yield from reader
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise DataError(f"{path}:{reader.line_num}: {error}") from error
 
 
 def _places(path: pathlib.Path, names: Sequence[str], columns: Iterable[Column]) -> list[int]:
@@ -151,8 +147,8 @@ _TEXT_TYPES: list[tuple[re.Pattern[str], Type]] = [
 ]
 
 
-def _text_type(values: Iterable[str]) -> Type:
-    """The first type that all non-null values can be read as; text if none."""
+def _text_type(values: Iterable[Cell]) -> Type:
+    """The first type that all values but empty ones can be read as; text if none."""
     there = [value for value in values if value]
     for pattern, type in _TEXT_TYPES:
         if there and all(pattern.fullmatch(value) for value in there):
@@ -160,10 +156,12 @@ def _text_type(values: Iterable[str]) -> Type:
     return TEXT
 
 
-def _text_reader(type: Type) -> Callable[[str], Any]:
+def _cell_reader(type: Type, *, has_empty_texts: bool) -> Callable[[Cell], Any]:
+    """Reads a cell; one with nothing in it is null, and so is an empty text of another type than text."""
     read = cast_function(TEXT, type)
     assert read is not None
-    return read
+    empty = "" if has_empty_texts and type == TEXT else None
+    return lambda cell: read(cell) if cell else None if cell is None else empty
 
 
 def _objects(path: pathlib.Path, lines: Iterable[str], declared: Sequence[Column] | None) -> Table:

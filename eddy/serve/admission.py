@@ -1,15 +1,18 @@
 """How many requests are answered at a time. Probes have a number of their own: a busy server is not taken for dead.
 
-A request beyond the number is answered at once: 503, to be tried again. Streams of events count as long as they last.
+A request counts once it has come whole, or has a larger body than any that the application takes. One beyond the number
+is answered at once: 503, to be tried again. Streams of events count as long as they last.
 """
 
 from starlette.responses import PlainTextResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 __all__ = ["PROBES", "Admission"]
 
 PROBES = frozenset({"/healthz", "/readyz"})
 _MAX_PROBES = 16
+_MAX_BODY_BYTES, _MAX_BYTES = 1 << 20, 32 << 20
+"""The bytes of one body that are waited for, and those of all bodies that are."""
 
 
 class Admission:
@@ -19,16 +22,48 @@ class Admission:
         self._app = app
         self._most = {False: most, True: _MAX_PROBES}
         self._count = {False: 0, True: 0}
+        self._bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The ASGI interface."""
+        came: list[Message] = []
+        size = 0
+        try:
+            while size <= _MAX_BODY_BYTES and (not came or came[-1].get("more_body")):
+                came.append(await receive())
+                size += (more := len(came[-1].get("body", b"")))
+                self._bytes += more
+                if self._bytes > _MAX_BYTES:
+                    await _refuse("the bodies of requests that have not come whole are too large", scope, receive, send)
+                    return
+        finally:
+            self._bytes -= size
+        if came[-1]["type"] != "http.disconnect":  # else nobody waits for an answer
+            await self._admitted(scope, _replayed(came, receive), send)
+
+    async def _admitted(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """A request that has come whole."""
         is_probe = scope["path"] in PROBES
         if self._count[is_probe] >= self._most[is_probe]:
-            text = f"{self._most[is_probe]} requests are answered at a time, and no more are. Try again later\n"
-            await PlainTextResponse(text, 503, {"Retry-After": "1"})(scope, receive, send)
+            most = self._most[is_probe]
+            await _refuse(f"{most} requests are answered at a time, and no more are", scope, receive, send)
             return
         self._count[is_probe] += 1
         try:
             await self._app(scope, receive, send)
         finally:
             self._count[is_probe] -= 1
+
+
+def _replayed(came: list[Message], receive: Receive) -> Receive:
+    """First the messages that have come, then others."""
+    came.reverse()
+
+    async def again() -> Message:
+        return came.pop() if came else await receive()
+
+    return again
+
+
+async def _refuse(why: str, scope: Scope, receive: Receive, send: Send) -> None:
+    await PlainTextResponse(f"{why}. Try again later\n", 503, {"Retry-After": "1"})(scope, receive, send)

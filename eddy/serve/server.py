@@ -1,9 +1,9 @@
 """The server: uvicorn in a daemon thread, beside the worker's.
 
 Limits: a few requests at a time (`admission.py`), each for a few seconds, and one of a connection unless `keep_alive`;
-a stream of events lasts as long as its client takes them. A connection that waits for a request has five seconds for
-its head. Where too many wait, the one that has waited longest is closed: clients that say nothing shut nobody out, and
-cannot exhaust the process's files or time.
+a stream of events lasts as long as its client takes them. A connection has five seconds for a request, from its first
+byte to the end of its body; until then it waits. Where too many wait, the one that has waited longest is closed. So
+clients that say nothing, or not all, shut nobody out, and cannot exhaust the process's files or time.
 """
 
 import asyncio
@@ -27,20 +27,20 @@ RENEW = "eddy.renew"
 """The key in a scope's state of a function that puts the end of the connection off by so many seconds."""
 
 _MAX_REQUESTS = 64
-_CONNECTION_S, _HEAD_S = 10.0, 5.0
+_ANSWER_S, _REQUEST_S = 10.0, 5.0
 _MAX_HEAD_BYTES = 16 << 10
 _STOP_S = 2.0
 
 
 class _Connection(H11Protocol):
-    """A connection with time limits, whatever the client does. `_waiting` are those without a request, in turn."""
+    """A connection with time limits, whatever the client does. `_waiting` are those whose request is not whole yet."""
 
     _waiting: "dict[_Connection, None]"
     _most: int
     _seconds: float | None = None
-    _head_s: float | None = None
+    _request_s: float | None = None
     _end: asyncio.TimerHandle | None = None
-    _head: asyncio.TimerHandle | None = None
+    _request: asyncio.TimerHandle | None = None
     _is_begun = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -49,41 +49,42 @@ class _Connection(H11Protocol):
         # asyncio does it only for sockets that name their protocol, and else a second answer waits for an ACK: 40 ms.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.app_state = {**self.app_state, RENEW: self._renew}
-        self._end = self.loop.call_later(self._seconds or _CONNECTION_S, transport.abort)
         self._wait()
 
     def _wait(self) -> None:
-        """Wait for a request."""
+        """Wait for a request. Each has the time that a connection with one request has."""
         self._is_begun = False
         self._waiting[self] = None
-        self._within_s(self._head_s or _HEAD_S)
+        self._renew(self._seconds or _ANSWER_S)
+        self._within_s(self._request_s or _REQUEST_S)
         if len(self._waiting) > self._most:
             oldest = next(iter(self._waiting))
             oldest._leave()
             oldest.transport.abort()
 
     def _within_s(self, seconds: float) -> None:
-        if self._head is not None:
-            self._head.cancel()
-        self._head = self.loop.call_later(seconds, self.transport.abort)
+        if self._request is not None:
+            self._request.cancel()
+        self._request = self.loop.call_later(seconds, self.transport.abort)
 
     def _leave(self) -> None:
         """It waits no more."""
         self._waiting.pop(self, None)
-        if self._head is not None:
-            self._head.cancel()
-            self._head = None
+        if self._request is not None:
+            self._request.cancel()
+            self._request = None
 
     @property
     def _is_asked(self) -> bool:
-        """Whether there is a request that is not answered to its end."""
-        return self.cycle is not None and not self.cycle.response_complete
+        """Whether there is a whole request that is not answered to its end."""
+        cycle = self.cycle
+        return cycle is not None and not cycle.more_body and not cycle.response_complete
 
     def data_received(self, data: bytes) -> None:
         """A part of a request."""
         if self in self._waiting and not self._is_begun:
             self._is_begun = True
-            self._within_s(self._head_s or _HEAD_S)
+            self._within_s(self._request_s or _REQUEST_S)
         super().data_received(data)
         if self._is_asked:
             self._leave()
@@ -91,14 +92,16 @@ class _Connection(H11Protocol):
     def on_response_complete(self) -> None:
         """The request is answered; another one may follow."""
         super().on_response_complete()
-        if not self._is_asked and not self.transport.is_closing():
+        if not self.transport.is_closing():
             self._wait()
+            if self._is_asked:  # it came before the answer was complete
+                self._leave()
 
     def _renew(self, seconds: float) -> None:
         """Put the end off, for a stream that the client takes."""
         if self._end is not None:
             self._end.cancel()
-            self._end = self.loop.call_later(seconds, self.transport.abort)
+        self._end = self.loop.call_later(seconds, self.transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It has ended."""
@@ -119,7 +122,7 @@ class _Uvicorn(uvicorn.Server):
         """Accept connections. A client has no longer to agree on TLS than for a request."""
         if self.config.ssl_certfile is not None:
             loop = asyncio.get_running_loop()
-            loop.create_server = partial(loop.create_server, ssl_handshake_timeout=_HEAD_S)  # type: ignore[method-assign]
+            loop.create_server = partial(loop.create_server, ssl_handshake_timeout=_REQUEST_S)  # type: ignore[method-assign]
         await super().startup(sockets)
         self.up.set()
 
@@ -129,7 +132,7 @@ class Server:
 
     Args:
         requests: those that are answered at a time, and connections that wait for one, as many again.
-        connection_s, head_s: seconds that a connection lasts, and that a request's head may take.
+        answer_s, request_s: seconds that a connection has for a request with its answer, and for the request alone.
         proxies: addresses and networks whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed.
         tls: the files of a certificate and its key.
     """
@@ -140,13 +143,13 @@ class Server:
         listener: socket.socket,
         *,
         requests: int = _MAX_REQUESTS,
-        connection_s: float | None = None,
-        head_s: float | None = None,
+        answer_s: float | None = None,
+        request_s: float | None = None,
         keep_alive: bool = False,
         proxies: Sequence[str] = (),
         tls: tuple[Path, Path] | None = None,
     ) -> None:
-        limits: dict[str, Any] = {"_most": requests, "_seconds": connection_s, "_head_s": head_s, "_waiting": {}}
+        limits: dict[str, Any] = {"_most": requests, "_seconds": answer_s, "_request_s": request_s, "_waiting": {}}
         admitted: Any = Admission(app, requests)
         config = uvicorn.Config(
             ProxyHeadersMiddleware(admitted, list(proxies)) if proxies else admitted,

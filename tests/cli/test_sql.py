@@ -47,6 +47,19 @@ def test_a_file_that_cannot_be_read_is_named(run: Command, folder: pathlib.Path,
     assert name in shown
 
 
+def test_csv_tells_an_empty_text_from_null_as_it_is_printed(run: Command, folder: pathlib.Path) -> None:
+    (folder / "t.csv").write_text('id,s,n\r\n1,"",2\r\n2,,""\r\n3,"a ""b"",\nc",\r\n')
+    printed = run("sql", "-t", "t=t.csv", "-c", "SELECT * FROM t WHERE s = '' OR s IS NULL OR n IS NULL").stdout
+    assert printed == 'id,s,n\n1,"",2\n2,,\n3,"a ""b"",\nc",\n'
+    (folder / "again.csv").write_text(printed)
+    again = run("sql", "-t", "t=again.csv", "-c", "SELECT * FROM t").stdout
+    assert again == printed
+    assert run("sql", "-t", "t=t.csv", "-c", "SELECT n FROM t WHERE id = 3").stdout == 'n\n""\n'
+    (folder / "bad.csv").write_text('a\nx "y"\n')
+    told = run("sql", "-t", "t=bad.csv", "-c", "SELECT * FROM t", status=1).stderr
+    assert "bad.csv: line 2: a quote in the middle of a value" in told
+
+
 def test_file_of_statements_over_a_csv(run: Command, edges: pathlib.Path) -> None:
     (edges / "reach.sql").write_text(REACH + "SELECT count(*) AS n, sum(src) AS s FROM edges;")
     assert run("sql", "reach.sql", "-t", "edges=edges.csv").stdout == "node\n1\n2\n3\n\nn,s\n3,6\n"

@@ -2,8 +2,10 @@
 
 import asyncio
 import random
+import select
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any
@@ -32,6 +34,8 @@ class Site:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.inside += 1
+        while (await receive()).get("more_body"):
+            pass
         while (scope["path"] == "/slow" or self.are_probes_slow) and not self.may_end.is_set():
             await asyncio.sleep(0.01)
         self.inside -= 1
@@ -78,6 +82,7 @@ def is_ended(connection: socket.socket) -> bool:
 def test_whoever_asks_is_answered_among_any_number_of_clients_that_do_not(seed: int) -> None:
     draw = random.Random(seed)
     begun = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Long: "
+    bodies = [b"Content-Length: 9\r\n\r\n", b"Content-Length: 9\r\n\r\nbody", b"Transfer-Encoding: chunked\r\n\r\n"]
     with serving() as site, ExitStack() as stack:
         for _ in range(150):
             kind = draw.randrange(8)
@@ -85,18 +90,21 @@ def test_whoever_asks_is_answered_among_any_number_of_clients_that_do_not(seed: 
                 assert site.get(draw.choice(["/", "/healthz"])).status == 200
                 continue
             idle = stack.enter_context(closing(site.connect()))
+            said = b"POST / HTTP/1.1\r\nHost: localhost\r\n" + draw.choice(bodies) if kind < 6 else b""
             with suppress(ConnectionError):
-                idle.sendall(begun[: draw.randrange(len(begun))] if kind < 4 else b"")
+                idle.sendall(begun[: draw.randrange(len(begun))] if kind < 4 else said)
         assert site.get().status == 200
 
 
-def test_head_has_to_come_within_its_time_whether_it_begins_or_not() -> None:
-    with serving(head_s=0.2) as site:
+def test_request_has_to_come_within_its_time_whether_it_begins_or_not() -> None:
+    with serving(request_s=0.2) as site:
         silent, slow, idle = (site.connect() for _ in range(3))
         slow.sendall(b"GET / HT")
         idle.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert idle.recv(1 << 16).startswith(b"HTTP/1.1 200")
-        for connection in (silent, slow, idle):
+        half = site.connect()
+        half.sendall(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nbody")
+        for connection in (silent, slow, idle, half):
             with closing(connection):
                 while not is_ended(connection):
                     pass
@@ -107,6 +115,35 @@ def test_head_has_to_come_within_its_time_whether_it_begins_or_not() -> None:
         assert held.is_alive()
         site.may_end.set()
         held.join()
+
+
+def test_connection_lasts_as_long_as_each_request_has_its_answer_in_time() -> None:
+    with serving(answer_s=0.4) as site, closing(site.connect()) as connection:
+        end = time.monotonic() + 1.0
+        while time.monotonic() < end:
+            connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 2)
+            answers = b""
+            while answers.count(b"127.0.0.1") < 2:
+                came = connection.recv(1 << 16)
+                assert came
+                answers += came
+        connection.sendall(b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert is_ended(connection)
+
+
+def test_bodies_that_have_not_come_whole_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission, "_MAX_BYTES", 100_000)
+    head = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50000\r\n\r\n"
+    with serving() as site, ExitStack() as stack:
+        held = [stack.enter_context(closing(site.connect())) for _ in range(3)]
+        for each in held:
+            each.sendall(head + b"x" * 49_000)
+        refused, _, _ = select.select(held, [], [], PATIENCE_S)
+        assert [each.recv(1 << 16).split()[1] for each in refused] == [b"503"]
+        for each in held:
+            if each not in refused:
+                each.sendall(b"x" * 1_000)
+                assert each.recv(1 << 16).startswith(b"HTTP/1.1 200")
 
 
 def check_budgets() -> None:

@@ -27,6 +27,11 @@ FIELDS = [
     ("named: int", 'msgspec.field(default=7, name="called")', 5),
     ('kind: Literal["a b", "c"]', '"c"', "a b"),
     ("limited: Annotated[int, msgspec.Meta(ge=0)]", "3", 4),
+    ("color: Color", "Color.RED", "blue"),
+    ("number: 'Number'", "Number.ONE", 1),
+    ("data: Data", "Data()", {"x": 2}),
+    ("typed: Typed | None", "None", {"x": 3}),
+    ("pair: 'Named'", "Named()", [4]),
 ]
 OPTIONS = ["frozen=True", "omit_defaults=True", "kw_only=True", 'rename="camel"', "tag=True", 'tag_field="is", tag="d"',
            "array_like=True", "order=True", "forbid_unknown_fields=True", "dict=True", "weakref=True"]  # fmt: skip
@@ -49,10 +54,28 @@ def notebook(rng: random.Random) -> tuple[str, dict[str, Any]]:
         options = "tag=True"
     text = f"""
 import msgspec
-from typing import Annotated, ClassVar, Literal
+import dataclasses, enum
+from typing import Annotated, ClassVar, Literal, NamedTuple, TypedDict
 
 class Inner(msgspec.Struct, frozen=True):
     x: int
+
+class Color(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+class Number(enum.IntEnum):
+    ONE = 1
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    x: int = 1
+
+class Typed(TypedDict):
+    x: int
+
+class Named(NamedTuple):
+    x: int = 1
 
 class Base(msgspec.Struct, {"frozen=True" if "frozen" in options else "frozen=False"}):
     base: int = {rng.randrange(9)}

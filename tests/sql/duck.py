@@ -16,6 +16,7 @@ class Duck:
     def __init__(self) -> None:
         self._connection = duckdb.connect()
         self._connection.execute("SET integer_division = true; SET python_enable_replacements = false; SET threads = 1")
+        self._connection.execute("SET default_null_order = 'nulls_last_on_asc_first_on_desc'")  # PostgreSQL's
 
     def fill(self, tables: Tables) -> None:
         """Make these the tables."""

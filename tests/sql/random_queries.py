@@ -58,8 +58,8 @@ def query(dice: random.Random) -> str:
     there = {"e": ["a", "b"], "t": ["a", "b"], "u": ["a", "c"]}
     made = writer.recursive(there) if dice.random() < 0.3 else writer.query(there, 2)
     if dice.random() < 0.1:
-        nulls = dice.choice(["FIRST", "LAST"])
-        made = f"SELECT * FROM ({made}) whole ORDER BY 1 DESC NULLS {nulls}, 2 NULLS {nulls} LIMIT {dice.randrange(5)}"
+        first, second = (dice.choice(["", " NULLS FIRST", " NULLS LAST"]) for _ in "xy")
+        made = f"SELECT * FROM ({made}) whole ORDER BY 1 DESC{first}, 2{second} LIMIT {dice.randrange(5)}"
     return made
 
 

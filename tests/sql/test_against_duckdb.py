@@ -34,6 +34,8 @@ QUERIES = [
     "SELECT a FROM t EXCEPT SELECT a FROM u",
     "SELECT a FROM u INTERSECT SELECT a FROM t",
     "SELECT a, 1.5 FROM t UNION SELECT c, 2 FROM u",
+    "SELECT a FROM t ORDER BY a DESC LIMIT 1",
+    "SELECT a, b FROM t ORDER BY a OFFSET 4",
     "SELECT n * 2 FROM generate_series(1, 5) AS g(n) WHERE n % 2 = 1",
     "SELECT * FROM (VALUES (1, 'x'), (NULL, 'y')) AS v(n, w)",
     "WITH w AS (SELECT a FROM t), x(k) AS (SELECT a FROM w) SELECT * FROM w JOIN x ON a = k",

@@ -12,6 +12,7 @@ from sqlglot.errors import ErrorLevel, SqlglotError
 
 import eddy
 from eddy.topology.sql import statement
+from eddy.topology.sql.dialect import WholePostgres
 from eddy.topology.sql.unread import Unread
 from tests.seeds import of_today, parts_of
 from tests.sql import duck, random_queries
@@ -151,6 +152,41 @@ def test_a_clause_that_is_not_there_is_refused_by_name(text: str, said: str) -> 
         eddy.query(text, {"e": (["a", "b"], [(1, 2)])})
     assert said in str(caught.value)
     assert "is not supported" in str(caught.value)
+
+
+def arguments_lost(name: str, count: int) -> set[str]:
+    """The arguments of a function that the parser leaves out of its tree; none where it refuses the call."""
+    given = {f"argument_{number}" for number in range(count)}
+    try:
+        tree = WholePostgres().parse(f"SELECT {name}({', '.join(sorted(given))})")[0]
+    except SqlglotError:
+        return set()
+    assert tree is not None
+    return given - {node.name for node in tree.find_all(exp.Identifier, exp.Var)}
+
+
+def test_no_argument_of_a_function_is_lost_before_it_is_bound() -> None:
+    names = Postgres.Parser.FUNCTIONS.keys() - Postgres.Parser.FUNCTION_PARSERS.keys()
+    assert len(names) > 500
+    assert {(name, count): lost for name in names for count in (1, 3, 6) if (lost := arguments_lost(name, count))} == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("SELECT mod(7, 2, 1)", "the function mod() is not supported"),
+        ("SELECT ltrim('abc', 'a', 'b')", "ltrim(text, text) is needed"),
+        ("SELECT levenshtein_less_equal()", "levenshtein_less_equal()"),
+        ("SELECT concat_ws('-', 'a', 'b')", "the function concat_ws() is not supported"),
+        ("SELECT 1_000", "1_000 is no number"),
+        ("SELECT a FROM e WHERE a = 1e", "1e is no number"),
+        ("SELECT 1a FROM e", "1a is no number"),
+    ],
+)
+def test_what_the_parser_takes_for_something_else_is_refused(text: str, said: str) -> None:
+    with pytest.raises(eddy.TopologyError) as caught:
+        eddy.query(text, {"e": (["a", "b"], [(1, 2)])})
+    assert said in str(caught.value)
 
 
 @pytest.mark.parametrize(

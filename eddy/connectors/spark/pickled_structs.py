@@ -31,6 +31,8 @@ _OPTIONS = (
 )  # fmt: skip
 _MADE_ANEW = frozenset({"__slots__", "__dict__", "__weakref__", "__parameters__", "__annotations__", "__module__"})
 _DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType)
+_CACHE = "__msgspec_cache__"
+"""msgspec keeps what it knows of an enum, a dataclass or a typed dict there, which cannot be pickled, nor has to be."""
 _by_reference: Any = cloudpickle._should_pickle_by_reference
 _identities: "weakref.WeakKeyDictionary[type, str]" = weakref.WeakKeyDictionary()
 _made: dict[str, type] = {}
@@ -59,7 +61,10 @@ class _Pickler(cloudpickle.Pickler):
         if type(obj) is msgspec.Meta:
             limits = {name: getattr(obj, name) for name in dir(obj) if not name.startswith("_")}
             return _meta, ({name: limit for name, limit in limits.items() if limit is not None},)
-        return super().reducer_override(obj)  # type: ignore[no-untyped-call]
+        reduced = super().reducer_override(obj)  # type: ignore[no-untyped-call]
+        if isinstance(obj, type) and _CACHE in vars(obj) and isinstance(reduced, tuple):
+            reduced[2][0].pop(_CACHE, None)
+        return reduced
 
 
 def _reduced(of: msgspec.StructMeta) -> tuple[Any, ...]:

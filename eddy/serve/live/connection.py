@@ -18,7 +18,7 @@ import logging
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 
 from eddy.errors import EddyError, NotReadyError, QueryError
 from eddy.serve.live.difference import difference
@@ -37,8 +37,9 @@ _STEPS = 8
 _MAX_EVENT_BYTES = 8 << 20
 _VERSION_S, _LOOK_S = 0.5, 0.05
 """Seconds between versions without changes, and the shortest sleep."""
-Record = dict[str, tuple[bytes, int]]
-"""By the id of a query that has come whole: the question, and the number of the event since which it is whole."""
+Record = dict[str, tuple[Hashable, int]]
+"""By the id of a query that has come whole: its identity, which tells callers apart that ask the same and have other
+rows, and the number of the event since which it is whole."""
 
 
 class Subscription:
@@ -94,7 +95,7 @@ class Connection:
         self._pages: deque[tuple[Subscription, Snapshot]] = deque()
         self._seq = 0
         self._sent_at = self._told_at = time.monotonic()
-        self._state: State = "complete"
+        self._state: State | None = "complete"  # as the client was told of queries that are whole; None: not known
         self._at = publisher.now
         self._until: Stamp | None = None  # while a window moves, the version at which the stream waits for it
         self._said: Stamp | None = None  # the version to be told, once nothing else is due
@@ -119,6 +120,7 @@ class Connection:
         if found:
             with self._publisher.lock:
                 self._at = Stamp(last.number, last.token, exact=False)
+                self._state = None  # it may have been told "unknown" last, and has to know when that is over
                 for subscription in found:
                     subscription.is_whole = True
                     self.dirty[subscription] = None
@@ -126,8 +128,8 @@ class Connection:
         return left
 
     def _resumed(self, asked: Asked, last: LastEvent, record: Record) -> Subscription | None:
-        key, since = record.get(asked.id, (b"", 0))
-        if key != asked.key or since > last.seq:
+        identity, since = record.get(asked.id, (None, 0))
+        if identity is None or since > last.seq:
             return None
         try:
             query = self._query_of(asked)
@@ -138,7 +140,8 @@ class Connection:
             return None
         subscription = Subscription(self, asked, published)
         with self._publisher.lock:
-            is_there = published.error is None and last.number >= published.retained.floor
+            is_same = published.identity == identity
+            is_there = is_same and published.error is None and last.number >= published.retained.floor
             is_kept = is_there and self._keep(subscription)
             if is_kept:
                 published.subscribers[subscription] = None
@@ -304,7 +307,7 @@ class Connection:
         """How a client that connects again goes on from here."""
         with self._publisher.lock:
             whole = {id_: each for id_, each in self._subscriptions.items() if each.is_whole and not each.due}
-            return {id_: (each.asked.key, each.since) for id_, each in whole.items()}
+            return {id_: (each.published.identity, each.since) for id_, each in whole.items()}
 
     def hello(self) -> bytes:
         """The first event."""

@@ -34,11 +34,6 @@ class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     skip: _Rows = None
     limit: _Rows = None
 
-    @property
-    def key(self) -> bytes:
-        """Equal for equal questions."""
-        return msgspec.json.encode((self.name, self.args, self.skip, self.limit), order="deterministic")
-
 
 class Window(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Other rows of a query, at its root."""

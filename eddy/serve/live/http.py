@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -301,10 +301,13 @@ def _decoded(decode: Callable[[bytes], T], data: bytes) -> T:
 
 
 async def _body(request: Request) -> bytes | None:
-    """The body of a request; None where it is too large."""
+    """The body of a request; None where it is too large. Raises: QueryArgumentError where it does not come whole."""
     data = bytearray()
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > _MAX_BODY_BYTES:
-            return None
+    try:
+        async for chunk in request.stream():
+            data += chunk
+            if len(data) > _MAX_BODY_BYTES:
+                return None
+    except ClientDisconnect as error:  # nobody hears of it
+        raise QueryArgumentError("live queries: the request ended in its body; a whole one is needed") from error
     return bytes(data)

@@ -14,7 +14,7 @@ MAX_LINGER_S = 600.0
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Bounds of what clients may ask for, and of what is kept for them. `eddy serve` alone has `requests` and `head_s`.
+    """Bounds of what clients may ask for, and of what is kept for them. `eddy serve` alone has those of requests.
 
     Args:
         retain_s: seconds that patches are kept for clients that come back.
@@ -23,7 +23,7 @@ class Limits(msgspec.Struct, frozen=True):
         read_linger_s: the same for a query that was only read once, and never carried by a stream; at most `linger_s`.
         idle: queries without a client at a time; beyond it those go that wait longest.
         idle_bytes: about the memory of them and of tables that only they read, without the latest; beyond it likewise.
-        requests, head_s: requests at a time beside the streams, and the seconds that the head of one may take.
+        requests, request_s: requests at a time beside the streams, and the seconds that one may take to come whole.
         connections, client_connections: streams at a time, of all and of one client.
         connection_queries, client_queries, queries: queries of one stream, of one client, of all.
         rows: rows of one query, with its nests.
@@ -40,7 +40,7 @@ class Limits(msgspec.Struct, frozen=True):
     idle: int = 1_000
     idle_bytes: int = 128 << 20
     requests: int = 56
-    head_s: float = 5.0
+    request_s: float = 5.0
     connections: int = 200
     client_connections: int = 100
     connection_queries: int = 1_000

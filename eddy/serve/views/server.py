@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Served", "served"]
 
 _log = logging.getLogger("eddy.views")
-_CONNECTION_S = 90.0
+_ANSWER_S = 90.0
 
 
 class Served:
@@ -77,8 +77,8 @@ def served(
             app,
             listener,
             requests=bounds.connections + bounds.requests,
-            connection_s=_CONNECTION_S,
-            head_s=bounds.head_s,
+            answer_s=_ANSWER_S,
+            request_s=bounds.request_s,
             keep_alive=True,
             proxies=proxies,
             tls=tls,

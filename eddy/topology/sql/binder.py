@@ -58,11 +58,10 @@ class Binder:
 
     def bind(self, node: exp.Expr) -> Expr:
         """The typed expression. Raises: TopologyError with the place of the error or unsupported part."""
-        for types, method in _BINDERS:
-            if isinstance(node, types):
-                bound: Expr = method(self, node)
-                return bound
-        return self._function(node)
+        method = _METHODS.get(type(node))
+        if method is not None:
+            return method(self, node)
+        return self._aggregate(node) if isinstance(node, exp.AggFunc) else self._function(node)
 
     def condition(self, node: exp.Expr) -> Expr:
         """An expression that is true or not."""
@@ -460,16 +459,20 @@ _BINDERS: list[tuple[Any, _Method]] = [
     (exp.Between, Binder._between),
     ((exp.Like, exp.ILike), Binder._like),
     (exp.In, Binder._in),
-    ((exp.Exists, exp.Subquery, exp.Select, exp.SetOperation), Binder._subquery),
+    ((exp.Exists, exp.Subquery, exp.Select, exp.Union, exp.Except, exp.Intersect), Binder._subquery),
     (exp.Neg, Binder._negation),
     (tuple(ARITHMETIC), Binder._arithmetic),
     (exp.DPipe, Binder._concatenation),
     (exp.Concat, Binder._concat),
-    (exp.Cast, Binder._cast),
+    ((exp.Cast, exp.TryCast), Binder._cast),
     (exp.Case, Binder._case),
     (exp.Coalesce, Binder._coalesce),
     (exp.Nullif, Binder._nullif),
     ((exp.Greatest, exp.Least), Binder._extreme),
     (tuple(_REFUSED), Binder._refused),
-    ((exp.Filter, exp.AggFunc), Binder._aggregate),
+    (exp.Filter, Binder._aggregate),
 ]
+_METHODS: dict[type, _Method] = {
+    type: method for types, method in _BINDERS for type in (types if isinstance(types, tuple) else (types,))
+}
+"""By the node's own type: a kind of it, as CONCAT_WS is one of CONCAT to the parser, has another meaning."""

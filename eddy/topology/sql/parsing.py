@@ -11,14 +11,15 @@ result.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from sqlglot import exp
-from sqlglot.dialects import Postgres
 from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from eddy.errors import TopologyError
 from eddy.topology.sql.algebra import Bound, Column
+from eddy.topology.sql.dialect import WholePostgres
 from eddy.topology.sql.scope import folded
 from eddy.topology.sql.statement_text import StatementText
 from eddy.topology.sql.types import TYPE_NAMES, parse_type
@@ -26,6 +27,8 @@ from eddy.topology.sql.unread import parts_of, without_meaning
 
 __all__ = ["Definition", "Mutual", "created_query", "mutual_of", "parse", "split"]
 
+_NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_WORD = re.compile(r"\w")
 _TOKEN = re.compile(r" but got <Token.*", re.DOTALL)
 _BEGINNINGS = {"SELECT", "WITH", "VALUES", "TABLE", "CREATE"}
 _OPEN, _CLOSE = TokenType.L_PAREN, TokenType.R_PAREN
@@ -137,9 +140,20 @@ def created_query(text: StatementText) -> tuple[str, StatementText | None]:
 
 def _tokens(text: StatementText) -> list[Token]:
     try:
-        return list(Postgres().tokenize(text.text))
+        found = list(WholePostgres().tokenize(text.text))
     except SqlglotError as error:
         raise text.error(0, f"the text cannot be read: {error}; a quote or a comment may not end") from error
+    for token, after in zip_longest(found, found[1:]):
+        if token.token_type is TokenType.NUMBER and not _is_whole(token, after):
+            rest = text.text[token.start :].split(maxsplit=1)[0]
+            raise text.error(token.start, f"{rest} is no number; digits, a point and an exponent are needed")
+    return found
+
+
+def _is_whole(number: Token, after: Token | None) -> bool:
+    """Whether a number is one, and ends there: of 1_000 the tokens make 1 with the alias _000."""
+    is_apart = after is None or after.start > number.end + 1 or not _WORD.match(after.text)
+    return is_apart and _NUMBER.fullmatch(number.text) is not None
 
 
 class _Source:
@@ -156,7 +170,7 @@ class _Source:
         text = self._text
         source = _blank(self._source[:start]) + self._source[start:end]
         try:
-            found = [node for node in Postgres().parse(source) if node is not None]
+            found = [node for node in WholePostgres().parse(source) if node is not None]
         except ParseError as error:
             raise self._unreadable(error) from error
         except SqlglotError as error:

@@ -35,8 +35,13 @@ class PlainReader:
         getattr(self, f"_{kind}")(data)
         self.last_id = id_
         if self.version.get("exact"):
-            for query in self.whole - self.unknown:
+            for query in self.known:
                 self._shown(query, self.version["token"], self.rows(query))
+
+    @property
+    def known(self) -> set[str]:
+        """The queries that have rows of the version, if it is exact."""
+        return self.whole - self.unknown
 
     def close(self, query: str) -> None:
         """It is closed: events of it may still come."""

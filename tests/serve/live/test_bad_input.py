@@ -1,5 +1,6 @@
 """Requests that make no sense, and clients that ask for too much or take nothing: clear errors, nobody disturbed."""
 
+import asyncio
 import http.client
 import json
 import socket
@@ -17,6 +18,7 @@ import eddy
 from eddy.serve.endpoint import endpoint_of
 from eddy.serve.live import http as http_module
 from eddy.serve.live.limits import Limits
+from eddy.serve.views.http import tables_app
 from eddy.serve.views.server import served
 from eddy.topology.queries.named import Queries
 from tests.serve.conftest import Page, fetch
@@ -274,6 +276,26 @@ def test_body_that_never_ends_is_refused(site: Site, monkeypatch: pytest.MonkeyP
     client = site.client(asked("t", "tree"))
     client.until(lambda: "t" in client.whole)
     assert client.post(close=["x" * 200] * 10)[0] == 413
+
+
+def test_client_that_goes_in_the_middle_of_a_body_is_no_failure_of_the_server(site: Site) -> None:
+    """Its answer, which nobody gets, is a refusal; an exception would be in the server's log with its traceback."""
+    statuses: list[int] = []
+
+    async def post() -> None:
+        came = iter([{"type": "http.request", "body": b'{"open":', "more_body": True}, {"type": "http.disconnect"}])
+
+        async def receive() -> Any:
+            return next(came)
+
+        async def send(message: Any) -> None:
+            statuses.append(message.get("status", 0))
+
+        scope = {"type": "http", "method": "POST", "path": "/v1/live/any", "query_string": b"", "headers": []}
+        await tables_app(site.server.views)(scope, receive, send)
+
+    asyncio.run(post())
+    assert statuses[0] == 400
 
 
 def test_body_that_is_not_utf8_is_refused(site: Site) -> None:

@@ -24,7 +24,7 @@ from eddy.serve.live.publisher import Publisher
 from eddy.topology.queries.named import Claims
 from tests.serve.live.bank import Bank, Question, queries, questions, window
 from tests.serve.live.plain_reader import PlainReader
-from tests.waiting import Deadline
+from tests.waiting import Deadline, wait_for
 
 PATIENCE_S = 60.0
 
@@ -113,10 +113,16 @@ class Late(Shower):
         for each in left:
             assert self.connection.open(each)
 
+    def begin_anew(self) -> None:
+        """All queries begin anew, as after an error in the middle of a batch."""
+        with self._publisher.server.lock:
+            self._publisher.server._begin_anew()
+
     def arrived(self) -> None:
-        """Take events until everything that was written is shown."""
+        """Take events until everything that was written is shown exactly: until then rows may be earlier ones."""
         token, deadline = self.bank.arrive(), Deadline(PATIENCE_S)
-        while self.events() or self.reader.version["token"] != token or self.reader.whole != self.asked.keys():
+        exact = {"token": token, "exact": True}
+        while self.events() or self.reader.version != exact or self.reader.known != self.asked.keys():
             deadline.check("the last version")
         for id_, question in self.asked.items():
             self.bank.check(question, token, self.reader.rows(id_))
@@ -147,8 +153,10 @@ def read_late(seed: int, steps: int, limits: Limits) -> tuple[Late, Bank]:
             elif action < 0.99:
                 late.come_back()
             else:
-                with late._publisher.server.lock:
-                    late._publisher.server._begin_anew()
+                late.begin_anew()
+        late.arrived()
+        late.begin_anew()
+        bank.transfer(5)
         late.arrived()
         late.connection.close()
         return late, bank
@@ -165,6 +173,24 @@ def test_late_stream_shows_each_version_as_it_is(limits: Limits) -> None:
     assert late.figures.snapshots > 10
     assert late.figures.resumed > 10
     assert late.figures.summed > 0 or limits is LIMITS[0]
+
+
+def test_client_that_comes_back_is_told_that_its_rows_are_known_again() -> None:
+    with ExitStack() as stack:
+        bank = Bank(stack, 1)
+        late, server = Late(bank, LIMITS[1]), bank.server.views.live_server()
+        bank.transfer(5)
+        late.begin()
+        late.arrived()
+        with server.lock:  # nothing is computed anew before the client is told
+            server._begin_anew()
+            server._tell()
+            assert late.events()
+            assert late.reader.unknown == late.asked.keys()
+        wait_for(lambda: server.state == "complete", missing="the rows of all queries")
+        late.come_back()
+        late.arrived()
+        assert (late.figures.resumed, late.figures.snapshots) == (1, 1)
 
 
 @pytest.mark.long

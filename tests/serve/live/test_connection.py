@@ -145,10 +145,12 @@ def resumes(connection: Connection) -> Action:
     asked = Asked("q", "x")
     former = Connection(connection._publisher, "server", query_of, lambda: None)
     opened(former, asked)
-    former.close()
+    while former.events():
+        pass
+    record = former.close()
     connection.asked["q"] = asked
     last = LastEvent("token", "server", "former", connection._publisher.now.number, 9)
-    return lambda: connection.resume(last, {"q": (asked.key, 1)}, [asked])
+    return lambda: connection.resume(last, record, [asked])
 
 
 def fails(connection: Connection) -> Action:

@@ -40,6 +40,9 @@ def mine(claims: eddy.Claims) -> eddy.Query:
     return nodes.where(nodes.parent == claims["user"])
 
 
+BOB = {"X-User": "bob"}
+
+
 class Site(Family):
     """A family on an embedded log, its worker, and a server of its tables and queries."""
 
@@ -122,6 +125,19 @@ def test_stream_has_rows_and_patches_of_many_queries(site: Site) -> None:
     client.until(lambda: client.version == {"token": token, "exact": True})
     assert [row["id"] for row in client.rows("b")] == ["b", "d"]
     assert client.views["t"].entries == before
+
+
+def test_client_that_comes_back_as_another_caller_has_the_rows_of_that_one(site: Site) -> None:
+    """A browser sends the last event also after its user has logged out, and another one in."""
+    site.write({"of-ann": "ann", "of-bob": "bob"})
+    client, other = site.client(asked("m", "mine"), **{"X-User": "ann"}), site.client(asked("b", "mine"), **BOB)
+    client.until(lambda: "m" in client.whole)
+    other.until(lambda: "b" in other.whole)
+    client._headers = BOB
+    client.connect()
+    token = site.write({"more": "bob"})
+    client.until(lambda: client.version == {"token": token, "exact": True} and "m" in client.whole)
+    assert [row["id"] for row in client.rows("m")] == ["more", "of-bob"]
 
 
 def test_client_that_comes_back_goes_on_by_patches(site: Site) -> None:

@@ -9,7 +9,7 @@ from eddy.errors import TopologyError
 __all__ = ["Config"]
 
 _COUNTS = (
-    *("max_epoch_records", "max_epoch_bytes", "max_loop_rows", "max_nested_rows"),
+    *("max_epoch_records", "max_epoch_bytes", "max_loop_rows", "max_row_bytes", "max_nested_rows"),
     *("cache_bytes", "restore_records"),
 )
 _LIMITS_S = ("max_epoch_s", "max_nested_s")
@@ -29,9 +29,12 @@ class Config:
         max_epoch_bytes: bytes of records, keys and values and headers, that one epoch takes at most; one record always.
         max_epoch_s: seconds after which an epoch sends the rest of its loops through their topics, and after which
             records that are retried without bad ones are polled again.
-        max_loop_rows: rows of loops after which an epoch does the same.
+        max_loop_rows: rows of loops after which an epoch does the same; a row counts for each 64 bytes of it.
+        max_row_bytes: bytes of a row of a recursion, 1,024 of them for what a log adds; a recursion that makes larger
+            ones is held.
         max_nested_s: seconds after which a recursion by nested time, which cannot be split, is considered endless.
-        max_nested_rows: rows after which it is considered endless.
+        max_nested_rows: rows after which it is considered endless. Of one key a reduction may read a tenth as many
+            values, and 500 times as many as the key has.
         cache_bytes: memory for states, a quarter of it for RocksDB's blocks; a cell is taken to be 192 bytes. The
             rows of one epoch come on top, and so do the embedded log's 32 MiB of pages.
         purge_interval_s: seconds between two deletions of consumed loop and repartition records.
@@ -51,6 +54,7 @@ class Config:
     max_epoch_bytes: int = 64 << 20
     max_epoch_s: float = 5.0
     max_loop_rows: int = 10_000_000
+    max_row_bytes: int = 1 << 20
     max_nested_s: float = 60.0
     max_nested_rows: int = 10_000_000
     cache_bytes: int = 512 << 20

@@ -28,6 +28,7 @@ __all__ = [
     "StateInUseError",
     "TableNotServedError",
     "TopologyError",
+    "UnwritableRowError",
 ]
 
 
@@ -71,6 +72,17 @@ class LoopLimitError(DataError):
     """A recursion did not end within its limit. Names the loop, the key and the path."""
 
     code = "DATA_LOOP_LIMIT"
+
+
+class UnwritableRowError(DataError):
+    """A state, or an internal topic, cannot take a row: it is too large, or does not fit the serdes.
+
+    `place` is the name of the state or the topic, where it is known.
+    """
+
+    def __init__(self, message: str, place: str = "") -> None:
+        super().__init__(message)
+        self.place = place
 
 
 class NoFiniteAnswerError(DataError):

@@ -3,21 +3,43 @@
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from operator import attrgetter, itemgetter
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
-from eddy.operators.batch import EMPTY, Batch, Row
+from eddy.operators.batch import EMPTY, Batch, Row, keys_of
 from eddy.operators.context import OUTSIDE, Context
-from eddy.operators.exchange import Exchange, Gate, Received
+from eddy.operators.exchange import Exchange, Gate
 from eddy.operators.guarded import Guarded, unguarded
-from eddy.operators.join import Arrange, Join
+from eddy.operators.join import Arrange, Bags, Join, Lookup, StreamTableJoin
 from eddy.operators.operator import Operator, State
+from eddy.state.arrangement import Bag
+from eddy.state.table import Table
 
-__all__ = ["Body", "Bound", "Step", "Words", "columns_of", "trace"]
+__all__ = ["Asked", "Body", "Bound", "Explored", "Lookups", "OwnRows", "Step", "Words", "columns_of", "trace"]
 
 _ROWS = attrgetter("rows")
 _NO_ITERATIONS: Set[int] = frozenset()
 _NO_SLOTS = range(0)
-_NOWHERE = -1  # a depth for which no row waits
+_ONE = [1]
+_NOTHING: list[Any] = []
+
+
+Asked = tuple[int, Any]
+"""The number of a join, and a key that was looked up in the rows outside."""
+
+
+class Explored(NamedTuple):
+    """op of one row: the rows that it makes, each once; the keys that it asked for outside, and those with matches."""
+
+    rows: list[Row]
+    asked: list[Asked]
+    met: list[Asked]
+
+
+class Lookups(Protocol):
+    """Finds rows outside that other workers own."""
+
+    def over(self, join: int, keys: Sequence[Any]) -> Bags:
+        """The bags of these keys outside, for the join of this number."""
 
 
 class Step(NamedTuple):
@@ -40,8 +62,9 @@ class Bound:
     """The bound of a recursion. `depth` counts the applications of op that led to a row.
 
     With `max_depth` expansion stops at that depth, as part of the answer. Otherwise `limit` is an accident
-    guard: `error` undoes the epoch; `return` and `dead-letter` stop as `max_depth` does and report
-    the rows that were cut; `rows`, in nested time alone, stops and reports them as rows of errors.
+    guard: `error` holds what has no finite answer, or undoes the epoch of a stream; `return` and `dead-letter` stop
+    as `max_depth` does and report the rows that were cut; `rows`, in nested time alone, stops and reports them as
+    rows of errors. By waves, and with `error`, `limit` counts stale steps (`operators/survey.py`), else iterations.
     With `stops` the worker ends if rows are held and no unread input could mend them.
     """
 
@@ -96,14 +119,15 @@ class Body:
         x_alone = len(steps) == 1 and steps[0].inputs[0] == 0 and steps[0].inputs.count(0) == 1
         self._only = steps[0].operator if x_alone else None
         operators = [unguarded(step.operator) for step in steps]
-        self._asides = [step.operator.aside for step in steps if isinstance(step.operator, Guarded)]
+        self._aside_of = {n: step.operator.aside for n, step in enumerate(steps) if isinstance(step.operator, Guarded)}
+        self._lone = operators[0] if x_alone and isinstance(operators[0], Join) else None
+        self.lookups = self._placed_lookups()
         self._absent = (EMPTY,) * (len(steps[0].inputs) - 1)
         self._arranges = [op for op in operators if isinstance(op, Arrange)]
         self._keepers = [op for op in operators if isinstance(op, Exchange) or (isinstance(op, Join) and op.by_depth)]
         self._exchanges = [op for op in operators if isinstance(op, Exchange)]
         self.received = [step.inputs[1] for step in steps if isinstance(unguarded(step.operator), Exchange)]
         self.keeps = bool(self._keepers)
-        self.keyed = self._is_keyed()
         self._aware = self.keeps or any(op.by_depth for op in self._arranges)
 
     def open(self, externals: Sequence[Batch]) -> None:
@@ -126,57 +150,63 @@ class Body:
         self._outside = _NO_SLOTS
         return values[self._result]
 
-    def _is_keyed(self) -> bool:
-        """Whether op of a row depends only on rows outside with the same key."""
-        ours = {0, *(step.output for step in self.steps)}
-        reading = [step for step in self.steps if not ours.issuperset(step.inputs)]
-        return all(isinstance(unguarded(step.operator), Join) and 0 in step.inputs for step in reading)
+    def _placed_lookups(self) -> dict[int, tuple[Lookup, Gate | None]]:
+        gates: dict[int, Gate | None] = {0: None}
+        lookups: dict[int, tuple[Lookup, Gate | None]] = {}
+        for number, step in enumerate(self.steps):
+            operator, ours = unguarded(step.operator), [slot for slot in step.inputs if slot in gates]
+            if isinstance(operator, Join | StreamTableJoin):
+                lookups[number] = operator.outside, gates[ours[0]]
+            if ours:
+                gate = operator.gate if isinstance(operator, Exchange) else None
+                gates[step.output] = gate or next((gates[slot] for slot in ours if gates[slot] is not None), None)
+        return lookups
 
-    def look(self, row: Row) -> list[Row]:
-        """Compute op of one row, without changing any state of the body."""
-        if self._outside or self._exchanges:
-            return self.follow(row, None)[0]
-        return self._undone(Batch([row], [1]), [], [])
+    def explore(self, row: Row, lookups: Lookups | None = None) -> Explored:
+        """op of one row, without changing anything.
 
-    def _undone(self, frontier: Batch, left: list[tuple[int, Row]], sent: list[int]) -> list[Row]:
-        """Run one wave and undo it. `left` takes the rows in the exchanges' outboxes, which had `sent` batches."""
-        arranged = [len(arrange.waiting) for arrange in self._arranges]
-        found = [len(aside.found) for aside in self._asides]
-        try:
-            return self.run(frontier, _NOWHERE).rows
-        finally:
-            for arrange, length in zip(self._arranges, arranged, strict=True):
-                del arrange.waiting[length:]
-            for number, length in enumerate(sent):
-                outbox = self._exchanges[number].gate.outbox
-                left += [(number, row) for outgoing in outbox[length:] for row in outgoing.batch.rows]
-                del outbox[length:]
-            for aside, length in zip(self._asides, found, strict=True):
-                del aside.found[length:]
-
-    def follow(self, row: Row, at: int | None) -> tuple[list[Row], list[tuple[int, Row]]]:
-        """As `look`, also of a row received at exchange number `at`.
-
-        Returns the rows of op, and the rows for other owners, each with the number of the exchange that it leaves by.
+        `lookups` finds the rows outside that this worker does not own; None where it owns all of them.
+        Cost: a look-up for each join that the row reaches.
         """
-        slots = (*self._outside, *([] if at is None else [self.received[at]]))
-        before = [self._values[slot] for slot in slots]
-        outside, laters = self._outside, [exchange.later for exchange in self._exchanges]
-        sent = [len(exchange.gate.outbox) for exchange in self._exchanges]
-        self._outside = _NO_SLOTS
-        for slot in slots:
-            self._values[slot] = EMPTY
-        if at is not None:
-            self._values[self.received[at]] = Received(Batch([row], [1]), [_NOWHERE])
-        left: list[tuple[int, Row]] = []
-        try:
-            return self._undone(EMPTY if at is not None else Batch([row], [1]), left, sent), left
-        finally:
-            for exchange, later in zip(self._exchanges, laters, strict=True):
-                exchange.later = later
-            for slot, batch in zip(slots, before, strict=True):
-                self._values[slot] = batch
-            self._outside = outside
+        if self._lone is not None and lookups is None:
+            rows = self._lone.explore(Batch([row], _ONE), None, self._aside_of.get(0)).rows
+            asked = [(0, row[0])]
+            return Explored(rows if len(rows) < 2 else list(dict.fromkeys(rows)), asked, asked if rows else _NOTHING)
+        values: dict[int, Batch] = {0: Batch([row], _ONE)}
+        found = Explored([], [], [])
+        for number, step in enumerate(self.steps):
+            batches = [values.get(slot, EMPTY) for slot in step.inputs]
+            if any(map(_ROWS, batches)):
+                join = unguarded(step.operator)
+                if isinstance(join, Join | StreamTableJoin):
+                    values[step.output] = self._matches(number, join, batches[0], lookups, found)
+                else:
+                    values[step.output] = step.operator.explore(*batches)
+        return found._replace(rows=list(dict.fromkeys(values.get(self._result, EMPTY).rows)))
+
+    def _matches(
+        self, number: int, join: Join | StreamTableJoin, rows: Batch, lookups: Lookups | None, found: Explored
+    ) -> Batch:
+        keys = list(dict.fromkeys(keys_of(rows.rows)))
+        outside = None if lookups is None else lookups.over(number, keys)
+        made = join.explore(rows, outside, self._aside_of.get(number))
+        asked = [(number, key) for key in keys]
+        found.asked.extend(asked)
+        if made.rows:
+            found.met.extend(asked)
+        return made
+
+    def bags(self, join: int, keys: Sequence[Any]) -> dict[Any, Bag | None]:
+        """The rows that a join finds outside under each of some keys of this worker."""
+        state = self.lookups[join][0]
+        if isinstance(state, Table):
+            values = state.get_many(list(keys))
+            return {key: None if value is None else (value, 1) for key, value in zip(keys, values, strict=True)}
+        return dict(zip(keys, state.get_many(list(keys)), strict=True))
+
+    def gate_before(self, join: int, loop: Gate) -> Gate:
+        """The gate that decides who owns a join's keys; `loop` is that of the recursion."""
+        return self.lookups[join][1] or loop
 
     @property
     def gates(self) -> list[Gate]:
@@ -204,28 +234,43 @@ class Body:
         return [state for step in self.steps for state in step.operator.states()]
 
 
+class OwnRows:
+    """Lookups that find only rows outside that this worker owns; `loop` is the gate of the recursion."""
+
+    def __init__(self, body: Body, loop: Gate) -> None:
+        self._body, self._loop = body, loop
+
+    def over(self, join: int, keys: Sequence[Any]) -> Bags:
+        """The bags of those of the keys that it owns."""
+        rows = [(key, None) for key in keys]
+        mine = [key for key, _ in self._body.gate_before(join, self._loop).mine(rows)]
+        return _Found(self._body.bags(join, mine))
+
+
+class _Found:
+    def __init__(self, bags: dict[Any, Bag | None]) -> None:
+        self._bags = bags
+
+    def get_many(self, keys: list[Any]) -> list[Bag | None]:
+        """The bag of each key."""
+        return list(map(self._bags.get, keys))
+
+
 def columns_of(row: Row) -> Any:
     """A row of SQL as its author knows it: its columns, in the value, or for a set in the key."""
     return row[1] or row[0]
 
 
 def trace(
-    body: Body,
-    row: Row,
-    part: Callable[[Row], Any] = itemgetter(0),
-    longest: int = 1_000,
-    ends: Callable[[Row], bool] = lambda row: False,
+    body: Body, row: Row, part: Callable[[Row], Any] = itemgetter(0), longest: int = 1_000
 ) -> tuple[list[Any], bool]:
-    """Follow one row through the loop: the keys, or other parts, on its way, and whether a row came again.
-
-    Nothing is computed from a row of which `ends` holds.
-    """
+    """Follow one row through the loop: the keys, or other parts, on its way, and whether a row came again."""
     seen: dict[Any, int] = {}
     path: list[Any] = []
     while row not in seen and len(path) < longest:
         seen[row] = len(path)
         path.append(part(row))
-        made = [] if ends(row) else body.look(row)
+        made = body.explore(row).rows
         if not made:
             return path, False
         row = made[0]

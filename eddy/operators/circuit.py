@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple
 
-from eddy.errors import DataError, EddyError
+from eddy.errors import DataError, EddyError, UnwritableRowError
 from eddy.operators.batch import EMPTY, Batch
 from eddy.operators.body import Body, Step
 from eddy.operators.constant import Constant
@@ -161,6 +161,35 @@ class Circuit:
                 raise
             raise named(operator, error) from error
 
+    def compute(
+        self, inputs: Mapping[str, Batch], context: Context = OUTSIDE, settling: bool = False
+    ) -> dict[str, Changes]:
+        """Run one epoch, and return the changed rows by state. Raises: as `step` and `changes`.
+
+        Where a state of a recursion cannot write a row, the epoch is undone and run again, carefully.
+        """
+        while True:
+            self.step(inputs, context, settling)
+            try:
+                return self.changes()
+            except UnwritableRowError as error:
+                if not self.be_careful(error.place):
+                    raise
+            self.rollback()
+
+    def be_careful(self, place: str) -> bool:
+        """Let the recursion that has this state or topic look at each of its rows from now on.
+
+        Returns False if there is none, or it has done so before.
+        """
+        for loop in self.recursions.values():
+            places = {state.spec.name for state in loop.states()}
+            if not isinstance(loop, Fixpoint):
+                places |= {gate.topic for gate in (loop.gate, *loop.body.gates)}
+            if place in places:
+                return loop.be_careful()
+        return False
+
     def _wakes(self, operator: Operator, context: Context, settling: bool = False) -> bool:
         """Whether an operator wants a step without input in this epoch."""
         wake = unguarded(operator).wakes_at()
@@ -212,10 +241,11 @@ class Circuit:
             except EddyError:
                 raise
             except Exception as error:
-                raise DataError(
+                raise UnwritableRowError(
                     f"state '{name}': a row does not fit its serdes (key {state.spec.key.name}, value "
                     f"{state.spec.value.name}), or has no key: {error}. Name the serde where the rows are made "
-                    "(key=, value=), or filter rows without a key out before"
+                    "(key=, value=), or filter rows without a key out before",
+                    name,
                 ) from error
             if rows:
                 changed[name] = rows
@@ -281,7 +311,12 @@ class Circuit:
     def held(self) -> dict[tuple[str, int], str]:
         """The messages of `Operator.held` in the partitions that this worker owns, by operator name and partition."""
         owns, counts = self.ownership.owns, self.holding
-        return {(op.name, p): why for op in self._holding for p, why in op.held().items() if owns(p, counts[op.name])}
+        found = ((op.name, p, why) for op in self._holding for p, why in (op.held() or {}).items())
+        return {(name, p): why for name, p, why in found if owns(p, counts[name])}
+
+    def undecided(self) -> set[str]:
+        """The operators of which it is not known yet what they hold."""
+        return {op.name for op in self._holding if op.held() is None}
 
     def statistics(self) -> dict[str, LoopStatistics]:
         """The counters of each loop."""

@@ -9,13 +9,13 @@ memory or use the topic. So the last value of a key is the last, and no retracti
 owned partitions use the topic, too, while earlier rows of their partition are still in it: the partition is *draining*.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import compress
 from typing import Any, NamedTuple
 
 from eddy.operators.batch import EMPTY, Batch, Row, concat, keys_of
 from eddy.operators.context import Context
-from eddy.operators.keyed import Keyed
+from eddy.operators.keyed import Keyed, keyed
 from eddy.operators.set_aside import Aside
 from eddy.serde import Serde
 
@@ -31,11 +31,13 @@ class Ownership:
 
     Partition i of every topic with an equal count belongs to the same worker. A count that is not in `partitions` is
     owned as a whole. `draining` has, by topic, the owned partitions in which earlier rows are still on their way.
+    `term` is larger at each change of ownership, at any worker.
     """
 
     def __init__(self) -> None:
         self.partitions: dict[int, frozenset[int]] = {}
         self.draining: Mapping[str, frozenset[int]] = {}
+        self.term = 0
 
     def all_of(self, count: int) -> bool:
         """Whether all `count` partitions are owned."""
@@ -112,7 +114,10 @@ class Outgoing(NamedTuple):
 
 
 class Gate:
-    """Splits batches into rows of owned partitions, which continue, and others, which are sent."""
+    """Splits batches into rows of owned partitions, which continue, and others, which are sent.
+
+    `max_row_bytes`: larger rows are refused; None for any size.
+    """
 
     def __init__(
         self,
@@ -122,8 +127,10 @@ class Gate:
         partitions: int,
         ownership: Ownership,
         partitioner: Callable[[bytes, int], int],
+        max_row_bytes: int | None = None,
     ) -> None:
         self.topic, self.key, self.value, self.partitions = topic, key, value, partitions
+        self.max_row_bytes = max_row_bytes
         self._ownership, self._partitioner = ownership, partitioner
         self.outbox: list[Outgoing] = []
 
@@ -151,16 +158,31 @@ class Gate:
         return batch.select(mine)
 
     @property
+    def owns_all(self) -> bool:
+        """Whether this worker owns all partitions."""
+        return self._ownership.all_of(self.partitions)
+
+    @property
+    def owned(self) -> Collection[int]:
+        """The partitions that this worker owns."""
+        return self._ownership.of(self.partitions)
+
+    @property
     def first(self) -> int:
         """The first partition that this worker owns, -1 for none."""
         return self._ownership.first_of(self.partitions)
+
+    @property
+    def term(self) -> int:
+        """That of the ownership."""
+        return self._ownership.term
 
     def mine(self, rows: list[Row]) -> list[Row]:
         """Those of the rows whose partitions this worker owns."""
         owns, count = self._ownership.owns, self.partitions
         if self._ownership.all_of(count):
             return rows
-        homes = self.homes(Batch(rows, [1] * len(rows)))
+        homes = self.homes_of(rows)
         return [row for row, home in zip(rows, homes, strict=True) if owns(home, count)]
 
     def spill(self, batch: Batch, iteration: int) -> None:
@@ -176,9 +198,13 @@ class Gate:
 
     def homes(self, batch: Batch) -> list[int]:
         """The partition of each row."""
+        return self.homes_of(batch.rows)
+
+    def homes_of(self, rows: Sequence[Row]) -> list[int]:
+        """The same for rows alone."""
         if self.partitions == 1:
-            return [0] * len(batch)
-        keys = list(keys_of(batch.rows))
+            return [0] * len(rows)
+        keys = list(keys_of(rows))
         partitioner, count = self._partitioner, self.partitions
         if None in keys:  # a record without a key belongs to partition 0
             return [0 if key is None else partitioner(self.key.identify_many([key])[0], count) for key in keys]
@@ -208,6 +234,10 @@ class Exchange(Keyed):
         if received.rows:
             self.later = by_iteration(received)
         return concat((self.later.pop(context.iteration, EMPTY), own))
+
+    def explore(self, *inputs: Batch) -> Batch:
+        """The rows that go on, whoever owns them."""
+        return keyed(inputs[0]) if self._needs_keys else inputs[0]
 
     def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Set the rows aside that would leave, and that the topic cannot hold."""

@@ -12,20 +12,25 @@ from typing import Any
 from eddy.operators.batch import EMPTY, Batch, Row, concat, consolidate
 from eddy.operators.body import Body, Bound
 from eddy.operators.context import Context
-from eddy.operators.endless import FIRST_LOOK, LARGEST_WEIGHT
+from eddy.operators.endless import FIRST_LOOK
 from eddy.operators.exchange import Budget, Gate, by_iteration
 from eddy.operators.recursion import LinearRecursion
+from eddy.operators.row_sizes import RowSizes
 
 __all__ = ["FactWaves", "merged"]
 
 _ROWS = attrgetter("rows")
+_LARGEST_WEIGHT = 2**63 - 1
+"""A record is written once for each unit of its weight."""
 
 
 class FactWaves(LinearRecursion):
     """Records in; out the records themselves, with `include_seeds`, and all results of op."""
 
-    def __init__(self, name: str, body: Body, gate: Gate, bound: Bound, budget: Budget, include_seeds: bool) -> None:
-        super().__init__(name, body, gate, bound, budget)
+    def __init__(
+        self, name: str, body: Body, gate: Gate, bound: Bound, budget: Budget, sizes: RowSizes, include_seeds: bool
+    ) -> None:
+        super().__init__(name, body, gate, bound, budget, sizes)
         self._include_seeds = include_seeds
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
@@ -80,9 +85,9 @@ class FactWaves(LinearRecursion):
 
     def _light(self, made: Batch) -> Batch:
         """The rows whose weights can be written; the others are cut."""
-        if max(made.weights) <= LARGEST_WEIGHT:
+        if max(made.weights) <= _LARGEST_WEIGHT:
             return made
-        light = [weight <= LARGEST_WEIGHT for weight in made.weights]
+        light = [weight <= _LARGEST_WEIGHT for weight in made.weights]
         self._cut(made.select([not one for one in light]))
         return made.select(light)
 

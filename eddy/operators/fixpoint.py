@@ -25,16 +25,20 @@ from operator import attrgetter
 from eddy.operators.batch import EMPTY, Batch, Row, ZSet, merge_into
 from eddy.operators.body import Bound, Step, columns_of
 from eddy.operators.context import Context
-from eddy.operators.endless import FIRST_LOOK, GLANCE, LARGEST_WEIGHT, EndlessError, Repetition, outgrown
+from eddy.operators.endless import FIRST_LOOK, GLANCE, EndlessError, Repetition
 from eddy.operators.exchange import Budget
 from eddy.operators.inner_limits import InnerLimit
-from eddy.operators.nested_operators import NestedOperator, Time
+from eddy.operators.nested_operators import NestedLookupJoin, NestedOperator, Time
 from eddy.operators.operator import Operator, State
+from eddy.operators.row_sizes import RowSizes
+from eddy.operators.run_ahead import RunAhead
 from eddy.state.trace import Trace
 
 __all__ = ["ADVICE", "Fixpoint", "NestedBody", "Results", "Take"]
 
 _ROWS, _TIME = attrgetter("rows"), attrgetter("time")
+_LARGEST_WEIGHT = 1 << 4_096
+"""Weights that square themselves in each iteration soon pass it; weights of finite answers do not."""
 ADVICE = (
     "Mend the data, bound it (max_depth=, or limit= with on_limit='return'), or raise limit=, max_nested_rows, "
     "max_nested_s"
@@ -55,6 +59,8 @@ class NestedBody:
     def open(self, externals: Sequence[Batch]) -> None:
         """Deltas from outside are inputs of iteration 0 only."""
         first = self._bindings
+        for nested in self._nested:
+            nested.begin()
         self._outside = range(first, first + len(externals))
         self._values[first : first + len(externals)] = externals
 
@@ -78,6 +84,19 @@ class NestedBody:
     def waiting(self) -> list[Time]:
         """The times at which a step is due."""
         return [time for nested in self._nested for time in nested.waiting()]
+
+    def ahead(self) -> RunAhead | None:
+        """A run ahead of a recursion of one binding; None if its rows are not made of single rows."""
+        ahead = RunAhead(self.steps, self._results[0])
+        return ahead if ahead.possible and self._bindings == 1 else None
+
+    def lookups(self, external: int) -> list[NestedLookupJoin] | None:
+        """The joins that look an input from outside up; None if another step reads it, too."""
+        slot = self._bindings + external
+        readers = [step for step in self.steps if slot in step.inputs]
+        joins = [op for op in (step.operator for step in readers) if isinstance(op, NestedLookupJoin)]
+        looked_up = len(joins) == len(readers) and all(step.inputs == (step.inputs[0], slot) for step in readers)
+        return joins if looked_up and slot not in self._results else None
 
     def forget_waves(self) -> None:
         """Undo the epoch."""
@@ -121,7 +140,7 @@ class Fixpoint(NestedOperator):
 
     If `seeded`, it is a recursion of one binding, whose first input is the seed. `depth` is the number of loops around
     its body: 1 for an outermost loop, whose times are numbers. `limit` makes rows of the errors of a loop inside
-    another one. `encoders` write each binding's rows, None for rows that are not written.
+    another one. `sizes` look at each binding's rows, None for rows that are not written.
     """
 
     def __init__(
@@ -135,11 +154,11 @@ class Fixpoint(NestedOperator):
         budget: Budget,
         limit: InnerLimit | None = None,
         seeded: bool = False,
-        encoders: Sequence[Callable[[Row], object] | None] = (),
+        sizes: Sequence[RowSizes | None] = (),
     ) -> None:
         super().__init__()
         self._seeded = seeded
-        self._encoders = encoders or [None] * len(bindings)
+        self.sizes = sizes or [None] * len(bindings)
         self.name, self.bindings, self.body, self._depth = name, bindings, body, depth
         self._iterations, self.bound, self._budget, self._limit = iterations, bound, budget, limit
         self.waves = self.rows = 0
@@ -147,6 +166,7 @@ class Fixpoint(NestedOperator):
         self.overdue: list[Row] = []
         self._deepest: int | None = None  # no state has a difference in a later iteration; None before it was looked up
         self._repetition: Repetition | None = None
+        self._ahead: RunAhead | None = None
 
     def states(self) -> Sequence[State]:
         """The states inside, and those of the loop itself."""
@@ -235,10 +255,7 @@ class Fixpoint(NestedOperator):
             self.rows += len(batch.rows)
             if self._budget.spend(len(batch.rows)):
                 raise self._error(index, made, "the epoch's rows or seconds were spent", of_work=True)
-            if max(batch.weights) > LARGEST_WEIGHT or min(batch.weights) < -LARGEST_WEIGHT:
-                self._watch(index, made, iteration, None)  # the next iteration might square it
-            elif iteration and iteration % GLANCE == 0 and (iteration < FIRST_LOOK or iteration & (iteration - 1) == 0):
-                self._watch(index, made, iteration, self._encoders[index])
+            self._watch(index, made, iteration)
             if iteration < self._iterations:
                 merge_into(totals[index], batch.rows, batch.weights)
             if iteration < last:
@@ -250,6 +267,8 @@ class Fixpoint(NestedOperator):
                 raise self._error(index, made, f"after {self._iterations} iterations it still changed")
         if after and iteration >= FIRST_LOOK and not self.bound.by_depth:
             self._look_for_repetition(iteration, after)
+            if self._ahead is not None and iteration & (iteration - 1) == 0:
+                self._look_ahead(self._ahead, iteration, after, totals[0])
         self.waves += 1
         return after
 
@@ -263,6 +282,19 @@ class Fixpoint(NestedOperator):
             index = next(index for index, batch in enumerate(made) if batch.rows)
             raise self._error(index, made, f"after {iteration} iterations it holds what it held before")
 
+    def _look_ahead(self, ahead: RunAhead, iteration: int, made: list[Batch], total: ZSet) -> None:
+        """Raises: EndlessError where the limit will be met; nothing is told while rows go, or some wait for later."""
+        if min(made[0].weights) < 0 or iteration <= (self._deepest or 0) or any(self.body.waiting()):
+            return
+        rows, why = ahead.look(made[0].rows, self._iterations - iteration, self._known(total), self.sizes[0])
+        if rows:
+            why = why or f"after {self._iterations} iterations it still changed"
+            raise self._error(0, [Batch(rows, [1] * len(rows))], why)
+
+    def _known(self, total: ZSet) -> Callable[[Sequence[Row]], Sequence[bool]]:
+        """Tells which rows the first binding has; `total` is its delta of the epoch so far."""
+        raise NotImplementedError(type(self).__name__)
+
     def _times(self) -> Iterator[Time]:
         """The times of all differences that the body keeps."""
         for state in self.body.states():
@@ -272,22 +304,37 @@ class Fixpoint(NestedOperator):
     def _iteration_of(self, time: Time) -> int:
         return time if type(time) is int else time[self._depth - 1]
 
-    def _watch(self, index: int, made: list[Batch], iteration: int, encode: Callable[[Row], object] | None) -> None:
+    def _watch(self, index: int, made: list[Batch], iteration: int) -> None:
         """Raises: EndlessError where rows have outgrown what can be written, for each of them."""
+        batch, sizes = made[index], self.sizes[index]
+        if max(batch.weights) > _LARGEST_WEIGHT or min(batch.weights) < -_LARGEST_WEIGHT:
+            heavy = [row for row, w in zip(batch.rows, batch.weights, strict=True) if abs(w) > _LARGEST_WEIGHT]
+            reasons = dict.fromkeys(heavy, "its weight is beyond all bounds")
+        elif sizes is None or not (sizes.wide or (iteration and iteration % GLANCE == 0)):
+            return
+        else:
+            reasons = {row: sizes.refused(row) for row in sizes.refused_rows(batch)}
         errors = [
-            self._error(index, made, f"after {iteration} iterations {why}", [row])
-            for row, why in outgrown(made[index], encode)
+            self._error(index, made, f"after {iteration} iterations {why}", [row]) for row, why in reasons.items()
         ]
         if errors:
             errors[0].others = errors[1:]
             raise errors[0]
 
+    def be_careful(self) -> bool:
+        """Look at each row of each iteration from now on. Returns False if it has done so before."""
+        sizes = [one for one in self.sizes if one is not None]
+        was = all(one.careful for one in sizes)
+        for one in sizes:
+            one.careful = True
+        return not was
+
     def _error(
         self, index: int, made: list[Batch], why: str, rows: Sequence[Row] = (), of_work: bool = False
     ) -> EndlessError:
         batch = made[index]
-        there = (row for row, weight in zip(batch.rows, batch.weights, strict=True) if weight > 0)
-        row = rows[0] if rows else next(there, batch.rows[0])
+        there = [row for row, weight in zip(batch.rows, batch.weights, strict=True) if weight > 0]
+        row = rows[0] if rows else min(there or batch.rows, key=repr)
         sql, subject = self.bound.words is not None, self.bound.where(self.name)
         if not (sql and self._seeded):
             subject += f": binding '{self.bindings[index]}'"

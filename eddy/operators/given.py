@@ -10,9 +10,9 @@ older rows stay downstream, and they are correct again when the data is mended.
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from eddy.operators.batch import ZSet
+from eddy.operators.batch import Row, ZSet
 from eddy.operators.operator import State
-from eddy.state.arrangement import Arrangement, pairs_of
+from eddy.state.arrangement import Arrangement, pairs_of, weight_in
 from eddy.state.trace import Trace
 
 __all__ = ["Given"]
@@ -39,6 +39,18 @@ class Given:
             }
             if delta:
                 self._arrangement.integrate(delta)
+
+    def known(self, index: int, rows: Sequence[Row]) -> list[bool]:
+        """Which of some rows one binding has; those of the current epoch count if they are in a trace."""
+        trace = self._traces[index]
+        if trace is not None:
+            cells = trace.get_many([key for key, _ in rows])
+            histories = [(cell or {}).get(row[1], ()) for row, cell in zip(rows, cells, strict=True)]
+            return [sum(weight for _, weight in history) > 0 for history in histories]
+        if self._arrangement is None:
+            return [False] * len(rows)
+        bags = self._arrangement.get_many([(index, key) for key, _ in rows])
+        return [weight_in(bag, (index, value)) > 0 for (_, value), bag in zip(rows, bags, strict=True)]
 
     def rows(self, keys: Iterable[Any] | None) -> list[ZSet]:
         """The rows of each binding, of these keys or of all. Cost: proportional to the traces' rows of these keys."""

@@ -24,6 +24,13 @@ class Guarded(Operator):
             return self.operator.step_apart(context, self.aside, *inputs)
         return self.operator.step(context, *inputs)
 
+    def explore(self, *inputs: Batch) -> Batch:
+        """As the operator, without rows that are set aside."""
+        batch, *others = inputs
+        if self.aside.kept:
+            batch = batch.select([not self.aside.reason_of(row) for row in batch.rows])
+        return self.operator.explore(batch, *others)
+
     def states(self) -> Sequence[Any]:
         """Those of the operator."""
         return self.operator.states()

@@ -35,7 +35,8 @@ class HeldErrors(Operator):
 
     def wakes_at(self) -> Wake | None:
         """At once if the recursion holds something else than the rows downstream say."""
-        return Wake.AT_ONCE if self._held() != self._told() else None
+        held = self._held()
+        return Wake.AT_ONCE if held is not None and held != self._told() else None
 
     def states(self) -> Sequence[State]:
         """What is downstream."""
@@ -44,7 +45,7 @@ class HeldErrors(Operator):
     def step(self, context: Context, *inputs: Batch) -> Batch:
         """Tell the difference."""
         held, told = self._held(), self._told()
-        if held == told:
+        if held is None or held == told:
             return EMPTY
         delta: ZSet = dict.fromkeys(sorted(told.items() - held.items()), -1)
         delta |= dict.fromkeys(sorted(held.items() - told.items()), 1)
@@ -54,7 +55,7 @@ class HeldErrors(Operator):
         merge_into(rows, [(self._recursion.name, why) for _, why in delta], delta.values())
         return Batch.of(rows, max(map(_TIME, inputs)))
 
-    def _held(self) -> Mapping[int, str]:
+    def _held(self) -> Mapping[int, str] | None:
         held = self._recursion.held()
         return {place: shortened(why) for place, why in held.items() if self._owns(place)} if held else held
 

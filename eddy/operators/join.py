@@ -18,7 +18,7 @@ Source: Budiu et al., "DBSP: Automatic Incremental View Maintenance", VLDB 2023,
 from collections.abc import Callable, Sequence
 from itertools import compress, starmap
 from operator import itemgetter
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from eddy.operators.batch import EMPTY, Batch, Row, concat, keys_of
 from eddy.operators.context import Context
@@ -27,13 +27,22 @@ from eddy.operators.operator import Operator, RowWise, State
 from eddy.operators.set_aside import Aside, only_written
 from eddy.operators.stateless import check_rows
 from eddy.operators.tables import by_key, replacement
-from eddy.state.arrangement import Arrangement, pairs_of
+from eddy.state.arrangement import Arrangement, Bag, pairs_of
 from eddy.state.table import Table
 
-__all__ = ["Arrange", "Join", "Materialize", "StreamTableJoin", "TableJoin"]
+__all__ = ["Arrange", "Bags", "Join", "Materialize", "StreamTableJoin", "TableJoin", "matches", "merged_matches"]
 
 _KEY, _VALUE = itemgetter(0), itemgetter(1)
 Lookup = Table[Any, Any] | Arrangement[Any, Any]
+
+
+class Bags(Protocol):
+    """Rows by key, as an arrangement has them."""
+
+    def get_many(self, keys: list[Any]) -> Sequence[Bag | None]:
+        """The bag of each key."""
+
+
 Merge = Callable[[Any, Any, Any], Row]
 
 
@@ -95,6 +104,24 @@ class Join(Operator):
                 aside.take(pair, weight, error)
         return result.select([not one for one in failed]) if any(failed) else result
 
+    @property
+    def outside(self) -> Lookup:
+        """The state on the right."""
+        return self._right
+
+    def explore(self, left: Batch, right: Bags | None = None, aside: Aside | None = None) -> Batch:  # type: ignore[override]
+        """The matches of rows on the left with the rows on the right, or with those of `right`, where it is given.
+
+        Pairs that are set aside, and those on which `merge` raises, make no row.
+        """
+
+        outside, kept = self._right if right is None else right, aside is not None and bool(aside.kept)
+
+        def is_set_aside(pair: Row) -> bool:
+            return aside is not None and bool(aside.reason_of(pair))
+
+        return merged_matches(left, outside, self._merge, self.name, is_set_aside if kept else None)
+
     def _matched(self, left: Batch, right: Batch, merge: Merge, iteration: int) -> Batch:
         if not right.rows and not self.by_depth:
             return matches(left, self._right, merge)
@@ -140,7 +167,7 @@ class Join(Operator):
         self.later = {iteration: Batch(rows, weights, right.time) for iteration, (rows, weights) in found.items()}
 
 
-def matches(batch: Batch, state: Lookup, merge: Callable[[Any, Any, Any], Row]) -> Batch:
+def matches(batch: Batch, state: Lookup | Bags, merge: Callable[[Any, Any, Any], Row]) -> Batch:
     """The rows merge(key, value, other) of each row of `batch` with each value of its key in `state`."""
     if len(batch.rows) == 1 and isinstance(state, Table):  # most frontiers of a single change
         ((key, value),) = batch.rows
@@ -164,6 +191,36 @@ def matches(batch: Batch, state: Lookup, merge: Callable[[Any, Any, Any], Row]) 
             rows.append(merge(key, value, other))
             weights.append(weight * factor)
     return Batch(rows, weights, batch.time)
+
+
+def merged_matches(
+    batch: Batch,
+    state: Lookup | Bags,
+    merge: Merge,
+    where: str,
+    is_set_aside: Callable[[Row], bool] | None = None,
+) -> Batch:
+    """As `matches`, without the pairs (key, (left, right)) that are set aside, or on which `merge` raises."""
+
+    def merged(key: Any, left: Any, right: Any) -> Row | None:
+        if is_set_aside is not None and is_set_aside((key, (left, right))):
+            return None
+        try:
+            row = merge(key, left, right)
+            check_rows([row], where)
+        except Exception:
+            return None
+        return row
+
+    if is_set_aside is None:
+        try:
+            found = matches(batch, state, merge)
+            check_rows(found.rows, where)
+            return found
+        except Exception:  # of one of the pairs
+            pass
+    found = matches(batch, state, merged)  # type: ignore[arg-type]
+    return found.select([row is not None for row in found.rows]) if None in found.rows else found
 
 
 class Arrange(Operator):
@@ -201,6 +258,10 @@ class Arrange(Operator):
     def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Set the rows aside that the arrangement cannot write."""
         return self.step(context, only_written(aside, inputs[0], self.arrangement.spec))
+
+    def explore(self, *inputs: Batch) -> Batch:
+        """The rows as they are."""
+        return inputs[0]
 
     def settle(self) -> None:
         """The recursion has ended: add its rows."""
@@ -258,12 +319,35 @@ class StreamTableJoin(Keyed, RowWise):
         joined = map(self._joiner, map(_VALUE, batch.rows), others)
         return batch.with_rows(list(zip(keys_of(batch.rows), joined, strict=True)))
 
+    @property
+    def outside(self) -> Lookup:
+        """The table."""
+        return self._table
+
+    def explore(self, left: Batch, right: Bags | None = None, aside: Aside | None = None) -> Batch:  # type: ignore[override]
+        """The joined rows, with the bags of `right` in place of the table, where they are given."""
+        found = self._table.get_many(list(keys_of(left.rows))) if right is None else _values(right, left)
+        rows = []
+        for row, other in zip(left.rows, found, strict=True):
+            if (other is not None or self._left) and not (aside is not None and aside.kept and aside.reason_of(row)):
+                try:
+                    rows.append((row[0], self._joiner(row[1], other)))
+                except Exception:
+                    continue
+        return Batch(rows, [1] * len(rows), left.time)
+
     def _others(self, keys: list[Any]) -> list[Any]:
         """The table's values; None for a record without a key."""
         if not self._left or None not in keys:
             return self._table.get_many(keys)
         found = iter(self._table.get_many([key for key in keys if key is not None]))
         return [None if key is None else next(found) for key in keys]
+
+
+def _values(bags: Bags, batch: Batch) -> list[Any]:
+    """The value of each row's key in bags of one value, None for none."""
+    found = bags.get_many(list(keys_of(batch.rows)))
+    return [next((value for value, _ in pairs_of(bag)), None) for bag in found]
 
 
 class TableJoin(Operator):

@@ -20,10 +20,11 @@ from eddy.operators.batch import Batch, Row, concat, keys_of, unhashable
 from eddy.operators.context import Context
 from eddy.operators.endless import EndlessError
 from eddy.operators.exchange import Budget
-from eddy.operators.join import Lookup, matches
+from eddy.operators.join import Lookup, matches, merged_matches
 from eddy.operators.keyed import Keyed, keyed
 from eddy.operators.operator import Operator, State
 from eddy.operators.stateless import check_rows
+from eddy.operators.weight_functions import one_if_positive
 from eddy.state.trace import History, Trace
 
 __all__ = [
@@ -53,6 +54,7 @@ def lub(one: Time, other: Time) -> Time:
 
 _SLICE = 1_000  # rows of one side after whose matches the bounds are checked
 _FEW = 32  # rows up to which merging equal ones costs more than it saves
+_MOST_READS, _READ_SHARE = 500, 10  # a key may be read so often, and a share of the rows beyond
 
 
 class NestedOperator(Operator):
@@ -75,6 +77,9 @@ class NestedOperator(Operator):
     def forget_wave(self) -> None:
         """Undo the epoch."""
         self.later = {}
+
+    def begin(self) -> None:
+        """The iterations of an epoch begin."""
 
 
 _NO_GUARD = Budget(2**62)
@@ -138,6 +143,8 @@ class NestedLookupJoin(_Join):
     and ΔL with the new state: `ΔL ⋈ R + L ⋈ ΔR`.
     """
 
+    follows_rows = True
+
     def __init__(
         self,
         name: str,
@@ -163,6 +170,23 @@ class NestedLookupJoin(_Join):
             now += self._matches(context.iteration, left)
             self._left.integrate(left.rows, left.weights, context.iteration)
         return self._leave(context.iteration, pairs, now, max(left.time, right.time))
+
+    def explore(self, *inputs: Batch) -> Batch:
+        """The matches of rows inside; a pair on which the author's function raises makes none."""
+        return merged_matches(inputs[0], self._right, self._merge, self.name)
+
+    @property
+    def outside(self) -> Lookup:
+        """The state on the right."""
+        return self._right
+
+    def met(self, keys: Iterable[Any]) -> bool:
+        """Whether a row inside, of any iteration, has one of these keys."""
+        return any(self._left.get_many(list(keys)))
+
+    def changed_keys(self) -> set[Any]:
+        """The keys of rows inside that the current epoch has changed."""
+        return self._left.changed_keys()
 
     def _matches(self, time: Time, left: Batch) -> list[Batch]:
         """ΔL ⋈ R, a slice at a time if L is large."""
@@ -271,9 +295,21 @@ class NestedReduce(_Traced):
 
     later: dict[Time, dict[Any, None]]
 
-    def __init__(self, name: str, taken: Trace[Any, Any], made: Trace[Any, Any], function: Function) -> None:
+    def __init__(
+        self,
+        name: str,
+        taken: Trace[Any, Any],
+        made: Trace[Any, Any],
+        function: Function,
+        guard: Budget = _NO_GUARD,
+    ) -> None:
         super().__init__(name, taken, made)
-        self._function = function
+        self._function, self._guard = function, guard
+        self._read: dict[Any, int] = {}
+
+    def begin(self) -> None:
+        """No key was read yet."""
+        self._read = {}
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
         """Return the changes of the results in this iteration."""
@@ -288,6 +324,8 @@ class NestedReduce(_Traced):
             bag = as_of(taken, time, late) if taken else None
             if bag and min(bag.values()) < 0:
                 raise self._negative(time, key, bag)
+            if bag and len(bag) > _FEW:
+                self._check_reads(time, key, len(bag))
             difference = function(key, bag) if bag else {}
             if made:
                 for value, weight in as_of(made, time, late).items():
@@ -300,6 +338,19 @@ class NestedReduce(_Traced):
                 self.later.setdefault(at, {})[key] = None
         self._made.integrate(rows, weights, time)
         return Batch(rows, weights, batch.time)
+
+    def _check_reads(self, time: Time, key: Any, values: int) -> None:
+        """Raises: EndlessError where the values of one key were read over and over."""
+        self._read[key] = read = self._read.get(key, 0) + values
+        if read > self._guard.max_rows // _READ_SHARE + _MOST_READS * values:
+            raise EndlessError(
+                f"'{self.name}': in iteration {time} key {key!r} has {values:,} values, and {read:,} were read, since "
+                "they change again and again; a recursion that grows without end has no answer. Mend the data, bound "
+                "it (max_depth=, or limit= with on_limit='return'), or raise max_nested_rows",
+                [(key, None)],
+                of_work=True,
+                is_sure=True,
+            )
 
     def _negative(self, time: Time, key: Any, bag: Mapping[Any, int]) -> DataError:
         value, weight = min(bag.items(), key=lambda item: item[1])
@@ -319,6 +370,11 @@ class NestedWeights(_Traced):
     ) -> None:
         super().__init__(name, taken, made)
         self._of_weight = of_weight
+        self.follows_rows = of_weight is one_if_positive
+
+    def explore(self, *inputs: Batch) -> Batch:
+        """The rows as they are: each is there once."""
+        return inputs[0]
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
         """Return the changes of the results in this iteration."""

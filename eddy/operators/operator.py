@@ -61,6 +61,8 @@ class Operator:
     name: str
     dropped = 0
     """How many inserted rows the current epoch has dropped, if the operator drops rows; see `Keyed`."""
+    follows_rows = False
+    """Whether it makes rows of single rows, each for itself, and takes none back: then `explore` tells them."""
     left_due: Collection[int] = ()
     """The partitions of its keys of which the current epoch's step has left work that was due, for the next epoch."""
 
@@ -75,12 +77,21 @@ class Operator:
         """As `step`, but the rows that it cannot take are set aside. An operator that takes every row has none."""
         return self.step(context, *inputs)
 
+    def explore(self, *inputs: Batch) -> Batch:
+        """The rows that a linear step makes of some rows, without changing anything: the answer to "what if".
+
+        A row on which the author's function raises makes none. Weights do not count.
+        """
+        return self.step(OUTSIDE, *inputs)
+
     def states(self) -> Sequence[Any]:
         """The states that this operator writes."""
         return ()
 
-    def held(self) -> Mapping[int, str]:
+    def held(self) -> Mapping[int, str] | None:
         """The message for each partition of this operator's keys that has rows without a finite answer.
+
+        None while several workers have not agreed yet.
 
         A function of the operator's states after the last `step`, also before its commit, and of restored ones. One
         deterministic message a partition, for owned partitions; partition 0 for an operator with a single partition.
@@ -118,6 +129,8 @@ class Operator:
 class RowWise(Operator):
     """An operator that makes each row of its output from one row of its first input, and from states, only."""
 
+    follows_rows = True
+
     @property
     def tells_failures(self) -> bool:
         """Always: a row that fails in one batch fails in every other."""
@@ -135,6 +148,18 @@ class RowWise(Operator):
                 raise
         self.dropped = dropped
         return self.step(context, aside.without(batch, errors), *others)
+
+    def explore(self, *inputs: Batch) -> Batch:
+        """As `step`, without the rows that fail; dropped rows are not counted."""
+        batch, *others = inputs
+        dropped = self.dropped
+        try:
+            return self.step(OUTSIDE, batch, *others)
+        except Exception:
+            failing = self.failures(batch, *others)
+            return self.step(OUTSIDE, batch.select([row not in failing for row in range(len(batch))]), *others)
+        finally:
+            self.dropped = dropped
 
     def failures(self, *inputs: Batch) -> Mapping[int, Exception]:
         """Test many rows at once, and one by one if some of them fail. Cost: a second step over the batch."""

@@ -16,12 +16,12 @@ Invariant: the rows downstream are a function of the input, however it was cut i
 unit whose last try ran out of rows or seconds, or was postponed, is tried again when there is no input.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from eddy.errors import DataError, EddyError
-from eddy.operators.batch import EMPTY, Batch, ZSet, merge_into
+from eddy.operators.batch import EMPTY, Batch, Row, ZSet, merge_into
 from eddy.operators.context import Context, Wake
 from eddy.operators.endless import EndlessError
 from eddy.operators.exchange import Ownership
@@ -29,6 +29,7 @@ from eddy.operators.fixpoint import ADVICE, Fixpoint, Results
 from eddy.operators.given import Given
 from eddy.operators.inner_limits import numbered
 from eddy.operators.limit_barrier import LimitBarrier
+from eddy.operators.nested_operators import NestedLookupJoin
 from eddy.operators.operator import State
 from eddy.operators.queued import Note, Queue
 from eddy.source_lines import describe_exception
@@ -57,7 +58,17 @@ class Outermost(Fixpoint):
         self.queue, self.given, self.limits, self.ownership = queue, given, limits, ownership
         self._wait = self._waited = 0
         self._most: int | None = None
+        self._ahead = self.body.ahead() if self._seeded else None
+        self._lookups = [self.body.lookups(external) for external in range(queue.inputs)]
+        self._asked: dict[NestedLookupJoin, set[Any]] | None = None
         return self
+
+    def _known(self, total: ZSet) -> Callable[[Sequence[Row]], Sequence[bool]]:
+        def known(rows: Sequence[Row]) -> list[bool]:
+            before = self.given.known(0, rows)
+            return [was or total.get(row, 0) > 0 for row, was in zip(rows, before, strict=True)]
+
+        return known
 
     def own_states(self) -> Sequence[State]:
         """The queue, the errors, and the bindings' rows."""
@@ -98,6 +109,8 @@ class Outermost(Fixpoint):
         if queued:
             delta = numbered(enumerate(inputs))
             tried = self._units(delta) & queued if delta else self._owed()
+            if tried and delta and not self._touched(inputs):
+                return self._work(delta, queued, set(), time, idle=True)
             if delta and self._waited < self._wait:
                 self._waited += 1
                 tried = set()
@@ -107,10 +120,32 @@ class Outermost(Fixpoint):
         except EndlessError as error:
             if context.divisible and error.of_work:
                 raise
+            self._note_asked(error)
             self._undo()
             delta = numbered(enumerate(inputs))
-            return self._work(delta, queued, set(), time, self._blamed(error, self._units(delta), time, False))
+            alone = error.is_sure and not context.divisible
+            return self._work(delta, queued, set(), time, self._blamed(error, self._units(delta), time, alone))
         return self._leave(_Worked(totals, over, queued, set(), {}), time)
+
+    def _note_asked(self, error: EndlessError) -> None:
+        """A bound was met: note the keys that were looked up on the way; not if more rows or seconds might suffice."""
+        self._asked = None
+        if error.of_work or self.queue.keyed:
+            return
+        ahead: set[Any] = set() if self._ahead is None else set().union(*self._ahead.asked.values())
+        joins = [step.operator for step in self.body.steps if isinstance(step.operator, NestedLookupJoin)]
+        self._asked = {join: join.changed_keys() | ahead for join in joins}
+
+    def _touched(self, inputs: Sequence[Batch]) -> bool:
+        """Whether an epoch's input can have an effect on the iterations that met the bound last."""
+        if self._asked is None:
+            return True
+        for batch, joins in zip(inputs, self._lookups, strict=True):
+            if batch.rows:
+                keys = {key for key, _ in batch.rows}
+                if joins is None or any(self._asked[join] & keys or join.met(keys) for join in joins):
+                    return True
+        return False
 
     def _units(self, delta: Iterable[Any]) -> set[Any]:
         return {key for (_, key), _ in delta} if self.queue.keyed else {None}
@@ -125,9 +160,18 @@ class Outermost(Fixpoint):
         return {row: weight for row, weight in delta.items() if row[0][1] not in units} if self.queue.keyed else {}
 
     def _work(
-        self, delta: ZSet, queued: set[Any], tried: set[Any], time: int, failed: dict[Any, Note] | None = None
+        self,
+        delta: ZSet,
+        queued: set[Any],
+        tried: set[Any],
+        time: int,
+        failed: dict[Any, Note] | None = None,
+        idle: bool = False,
     ) -> Batch:
-        """Process `delta` and the queued input of `tried` units; units that meet a bound are queued."""
+        """Process `delta` and the queued input of `tried` units; units that meet a bound are queued.
+
+        `idle`: the input of the others has no effect, so that no try is owed for it.
+        """
         queue, alone = self.queue, not delta
         back = queue.rows(tried) if tried else {}
         rows = dict(delta)
@@ -143,6 +187,7 @@ class Outermost(Fixpoint):
                 totals, over = self.run_iterations(self._batches(active, time))
                 break
             except EndlessError as error:
+                self._note_asked(error)
                 self._undo()
                 dearest = max(dearest, self._budget.rows)
                 failed |= self._blamed(error, self._units(active), time, alone)
@@ -158,7 +203,7 @@ class Outermost(Fixpoint):
         out = (queued - tried) | failed.keys()
         queue.add({row: weight for row, weight in back.items() if not self._is_of(row, out)}, -1)
         queue.add({row: weight for row, weight in delta.items() if self._is_of(row, out)})
-        put_off = {unit: queue.notes()[unit] for unit in self._units(delta) & (queued - tried)} if delta else {}
+        put_off = {} if idle else {unit: queue.notes()[unit] for unit in self._units(delta) & (queued - tried)}
         notes = {unit: note._replace(owed=True, time=max(time, note.time)) for unit, note in put_off.items()}
         queue.note({**notes, **failed})
         return self._leave(_Worked(totals, over, queued, tried - failed.keys(), failed), time)

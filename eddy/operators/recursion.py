@@ -7,11 +7,10 @@ weight 0 vanish: one step for each distinct row that a batch touches, however ma
 `op` is linear, so retractions take the same paths and undo all effects of their rows, whatever
 the order in which rows arrive, in one epoch or in many, on one worker or on several.
 
-Three forms, which differ in what they remember and emit:
+Two forms, which differ in what they remember and emit:
 
-    Waves      a relation with a bound on depth; X is arranged with each row's depth, where op joins it,
-               so that it can be taken back
-    HeldWaves  a relation without one (`operators/held_waves.py`); cycles are held
+    Waves      a relation; rows are taken back. With a bound on depth X is arranged with each row's depth, where op
+               joins it; without one X is arranged, and a `Quarantine` holds what has no finite answer
     FactWaves  a KStream (`operators/fact_waves.py`); facts are never taken back, so nothing is arranged
 
 A row's *iteration* is the number of applications of op that led to it. Frontiers go by rising iteration, so rows
@@ -23,35 +22,44 @@ the epoch; they take the epoch's rows in together, at rest.
 Sources: KIP-857; McSherry et al., "Differential Dataflow", CIDR 2013; Materialize's recursion limit.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter, itemgetter
 from typing import Any
 
 from eddy.errors import LoopLimitError
-from eddy.operators.batch import EMPTY, Batch, Row, ZSet, concat, merge_into
-from eddy.operators.body import Body, Bound, columns_of, trace
-from eddy.operators.context import Context
-from eddy.operators.endless import FIRST_LOOK, find_cycle, outgrown, path_text
+from eddy.operators.batch import EMPTY, Batch, Row, concat
+from eddy.operators.body import Body, Bound, OwnRows, columns_of, trace
+from eddy.operators.context import Context, Wake
+from eddy.operators.endless import FIRST_LOOK, path_text
 from eddy.operators.exchange import Budget, Gate, by_iteration
+from eddy.operators.explorer import Explorer
+from eddy.operators.held_message import ADVICE
 from eddy.operators.keyed import keyed_rows
 from eddy.operators.operator import Operator, State
+from eddy.operators.quarantine import Quarantine
+from eddy.operators.row_sizes import RowSizes
+from eddy.operators.survey import Endless, survey
+from eddy.operators.total import Total
 from eddy.state.arrangement import Arrangement
 
-__all__ = ["ADVICE", "TIME", "LinearRecursion", "Total", "Waves"]
+__all__ = ["TIME", "LinearRecursion", "Waves"]
 
 
 TIME = attrgetter("time")
-_BUFFERED = 1_000
-ADVICE = (
-    "Mend the data, or bound the recursion: recursively(..., max_depth=16), or raise limit= if the data is that deep"
-)
+FIRST_GLANCE = 8
+"""The first iteration of which some rows are written, to see whether they grow."""
+_MANY = 1_000
+_SHARE = 16
 
 
 class LinearRecursion(Operator):
     """The common parts of `Waves` and `FactWaves`: the seed and the feedback go through the gate to their owners."""
 
-    def __init__(self, name: str, body: Body, gate: Gate, bound: Bound, budget: Budget) -> None:
+    def __init__(self, name: str, body: Body, gate: Gate, bound: Bound, budget: Budget, sizes: RowSizes) -> None:
         self.name, self.body, self.gate, self.bound, self.budget = name, body, gate, bound, budget
+        self.sizes = sizes
+        self._own = OwnRows(body, gate)
         self.waves = self.rows = 0
         self.cut: list[Batch] = []
         self.overdue: list[Row] = []
@@ -63,6 +71,11 @@ class LinearRecursion(Operator):
     def own_states(self) -> Sequence[State]:
         """The states of the recursion itself."""
         return ()
+
+    def be_careful(self) -> bool:
+        """Look at each row of each wave from now on. Returns False if it has done so before."""
+        was, self.sizes.careful = self.sizes.careful, True
+        return not was
 
     def forget_waves(self) -> None:
         """The epoch is undone."""
@@ -79,21 +92,32 @@ class LinearRecursion(Operator):
     def _look(self, frontier: Batch, iteration: int, rows: int) -> int:
         """Whether these waves can end, as far as can be told; returns the iteration at which to look again.
 
-        Raises: LoopLimitError where a row leads back to itself, or has outgrown what can be written.
+        Raises: LoopLimitError where a row leads back to itself, or on without an end.
         """
-        cycle = find_cycle(self.body.look, frontier.rows, rows)
-        if cycle is not None:
-            raise self._limit_error(cycle[0], iteration, f"the path {path_text(map(self._part, cycle))} came around")
-        self._check_growth(frontier, iteration)
+        lookups = None if self.gate.owns_all else self._own
+        found = survey(
+            Explorer(self.body, lookups),
+            frontier.rows,
+            self.bound.limit,
+            max(FIRST_LOOK, rows // _SHARE),
+            self.sizes.refused,
+        )
+        if found.closing_path:
+            way = path_text(map(self._part, found.closing_path))
+            raise self._limit_error(found.closing_path[0], iteration, f"the path {way} came around")
+        if found.endless is not None:
+            raise self._endless_error(found.endless, iteration)
         return min(2 * iteration, self.bound.limit)
 
-    def _check_growth(self, frontier: Batch, iteration: int) -> None:
-        """Raises: LoopLimitError where a row has outgrown what can be written."""
-        if not frontier.rows:
-            return
-        for row, why in outgrown(frontier, self.gate.encode if self.own_states() else None):
-            path = path_text(trace(self.body, row, self._part)[0])
-            raise self._limit_error(row, iteration, f"{why}, and it goes on: {path}")
+    def _endless_error(self, endless: Endless, iteration: int) -> LoopLimitError:
+        way = path_text(map(self._part, endless.path))
+        why = f"since {endless.unwritten}, and it goes on: {way}" if endless.unwritten else f"it got as far as {way}"
+        return self._limit_error(endless.path[0], iteration, why)
+
+    def _check_sizes(self, made: Batch, iteration: int) -> None:
+        """Raises: LoopLimitError for a row that cannot be written."""
+        for row in self.sizes.refused_rows(made):
+            raise self._limit_error(row, iteration, self.sizes.refused(row))
 
     def _over_limit(self, row: Row) -> LoopLimitError:
         path, came_around = trace(self.body, row, self._part)
@@ -115,9 +139,10 @@ class LinearRecursion(Operator):
 
 
 class Waves(LinearRecursion):
-    """Deltas of the seed in, the delta of X out, where the answer depends on depth, so that it has an end.
+    """Deltas of the seed in, the delta of X out.
 
-    `arrangement` is X, None where the body does not join it. `HeldWaves` are for answers without a bound.
+    `arrangement` is X, None where the body does not join it. Without a bound on depth `quarantine` holds what has no
+    finite answer. It is None, too, in an application of an early version that has no state of X: a cycle is an error.
     """
 
     def __init__(
@@ -127,77 +152,94 @@ class Waves(LinearRecursion):
         gate: Gate,
         bound: Bound,
         budget: Budget,
+        sizes: RowSizes,
         arrangement: Arrangement[Any, Any] | None,
+        quarantine: Quarantine | None = None,
     ) -> None:
-        super().__init__(name, body, gate, bound, budget)
-        self.arrangement = arrangement
+        super().__init__(name, body, gate, bound, budget, sizes)
+        self.arrangement, self.quarantine = arrangement, quarantine
 
     def own_states(self) -> Sequence[State]:
-        """X, where it is kept."""
-        return () if self.arrangement is None else (self.arrangement,)
+        """X, where it is kept, and what is held."""
+        x = () if self.arrangement is None else (self.arrangement,)
+        return x if self.quarantine is None else (*x, *self.quarantine.states())
+
+    def forget_waves(self) -> None:
+        """The epoch is undone."""
+        super().forget_waves()
+        if self.quarantine is not None:
+            self.quarantine.forget()
+
+    def held(self) -> Mapping[int, str] | None:
+        """What is held; see `Operator.held`."""
+        return {} if self.quarantine is None else self.quarantine.held()
+
+    def wakes_at(self) -> Wake | None:
+        """When what is held has to be determined without any input."""
+        return None if self.quarantine is None else self.quarantine.wakes_at()
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
         """Run waves until no row is left or the budget is spent; what is left then leaves.
 
         Cost: a step for each distinct row of each frontier.
-        Raises: LoopLimitError where a row is still on its way after `limit` waves.
+        Raises: LoopLimitError where nothing can be held, and rows have no end.
         """
         seed, received, *externals = inputs
-        arrived = self._arrived(seed, received)
-        total = Total(self.bound.by_depth, max(arrived) > 0)
-        self.body.open(externals)
-        self._run(arrived, total)
+        quarantine = self.quarantine
+        if quarantine is None:
+            arrived = self._arrived(seed, received)
+            total = Total(self.bound.by_depth, max(arrived) > 0)
+            self.body.open(externals)
+            self._run(arrived, total)
+        else:
+            received = quarantine.begin(received, externals)
+            arrived = self._arrived(seed, received)
+            self.body.open(externals)
+            total = quarantine.run(arrived, (seed, received, *externals), self._run)
         return self._at_rest(total, max(map(TIME, inputs)))
 
-    def _run(self, waiting: dict[int, Batch], total: "Total") -> None:
+    def _run(self, waiting: dict[int, Batch], total: Total) -> None:
         """Waves until nothing waits here."""
-        body, gate, bound = self.body, self.gate, self.bound
+        body, gate, bound, quarantine = self.body, self.gate, self.bound, self.quarantine
         shared, by_depth = gate.shared, bound.by_depth
-        watched = self._first_look(waiting, total)
+        watch = Looks(self, total) if quarantine is None else quarantine.watch(waiting, total)
+        width = 1
         while waiting or body.waiting():
             iteration = min((*waiting, *body.waiting())) if body.keeps or len(waiting) > 1 else next(iter(waiting))
             frontier = waiting.pop(iteration, EMPTY)
             total.add(iteration, frontier)
-            made = self._going_on(body.run(frontier, iteration).consolidated(self.name))
+            made = body.run(frontier, iteration).consolidated(self.name)
             if by_depth and iteration >= bound.depth:
                 self._cut(made)
                 continue
-            if iteration >= watched and (made.rows or (shared and frontier.rows)) and not by_depth:
-                made, watched = self._watch(frontier if shared else made, made, iteration, waiting, total)
+            if quarantine is not None:
+                made = quarantine.admit(made)
+            if iteration >= watch.next or total.count >= watch.crowd:
+                made = watch.look(frontier, made, iteration, waiting)
+                width = self.sizes.share(made) if made.rows else 1
             rest = gate.own(made, iteration + 1) if shared else made
             if not rest.rows:
                 continue
-            if self.budget.spend(len(rest.rows)):
-                gate.spill(self._spilling(rest, iteration, waiting, total), iteration + 1)
+            if self.budget.spend(len(rest.rows) * (width if len(rest.rows) < _MANY else self.sizes.share(rest))):
+                gate.spill(watch.spilling(frontier, rest, iteration, waiting), iteration + 1)
             elif iteration + 1 in waiting:
                 waiting[iteration + 1] = concat((waiting[iteration + 1], rest)).consolidated(self.name)
             else:
                 waiting[iteration + 1] = rest
 
-    def _first_look(self, waiting: Mapping[int, Batch], total: "Total") -> int:
-        """The iteration at which to look for the first time whether the waves can end."""
-        return self.bound.limit if total.came_back else min(FIRST_LOOK, self.bound.limit)
+    def look_at(self, made: Batch, iteration: int, total: Total) -> tuple[Batch, float]:
+        """Look whether waves can end that nothing holds.
 
-    def _going_on(self, made: Batch) -> Batch:
-        """The rows of which op makes more."""
-        return made
-
-    def _watch(
-        self, starts: Batch, made: Batch, iteration: int, waiting: dict[int, Batch], total: "Total"
-    ) -> tuple[Batch, int]:
-        """Look whether these waves can end; rows of this worker in `starts` have led to `made`.
-
-        Returns what goes into the next wave, and the iteration at which to look again.
-        Raises: LoopLimitError.
+        Returns the rows that go on, and the iteration of the next look. Raises: LoopLimitError.
         """
-        if iteration >= self.bound.limit:
+        self._check_sizes(made, iteration)
+        if self.bound.by_depth:
+            return made, iteration + 1 if self.sizes.wide else iteration + FIRST_GLANCE
+        if iteration < self.bound.limit:
+            return made, self._look(made, iteration, total.count)
+        if made.rows:
             self._go_on_through_the_topic(made, total.came_back)
-            return EMPTY, iteration
-        return made, self._look(made, iteration, total.count)
-
-    def _spilling(self, rest: Batch, iteration: int, waiting: dict[int, Batch], total: "Total") -> Batch:
-        """Of rows that go on in a later epoch those that may."""
-        return rest
+        return EMPTY, iteration
 
     def _go_on_through_the_topic(self, made: Batch, came_back: bool) -> None:
         """Rows over the limit: an error that undoes the epoch, unless some of them are of earlier ones.
@@ -210,20 +252,16 @@ class Waves(LinearRecursion):
         self.overdue.append(made.rows[0])
         self.gate.spill(made, self.bound.limit)
 
-    def _at_rest(self, total: "Total", time: int) -> Batch:
+    def _at_rest(self, total: Total, time: int) -> Batch:
         """Let what is arranged take the frontiers in, and return their sum."""
         self.body.settle()
         rows = total.sum()
-        leaves = self._leaving(rows)
+        leaves = rows if self.quarantine is None else self.quarantine.leaving(rows)
         self.waves += total.waves
         self.rows += total.count
         if self.arrangement is not None:
             self.arrangement.integrate(keyed_rows(rows if total.by_depth is None else total.by_depth))
         return Batch.of(leaves, time)
-
-    def _leaving(self, rows: ZSet) -> ZSet:
-        """What of X's delta leaves; X does not have it yet."""
-        return rows
 
     def _arrived(self, seed: Batch, received: Batch) -> dict[int, Batch]:
         """The first frontiers, by iteration: the seed, and what came through the loop's topic."""
@@ -235,45 +273,23 @@ class Waves(LinearRecursion):
         return {iteration: batch.consolidated(self.name) for iteration, batch in arrived.items()}
 
 
-class Total:
-    """The sum of the frontiers, and the same with each row's iteration where that is to be remembered.
+class Looks:
+    """The looks during a run of waves without quarantine; see `Watch`."""
 
-    `came_back`: some rows had come through the loop before the epoch.
+    crowd = math.inf
 
-    Frontiers are merged many at a time: most of them are small.
-    """
+    def __init__(self, waves: Waves, total: Total) -> None:
+        self._waves, self._total = waves, total
+        first = FIRST_LOOK if not total.came_back else waves.bound.limit
+        self.next: float = FIRST_GLANCE if waves.bound.by_depth else min(first, waves.bound.limit)
+        if waves.sizes.careful:
+            self.next = 0
 
-    def __init__(self, by_depth: bool = False, came_back: bool = False) -> None:
-        self.came_back = came_back
-        self.by_depth: ZSet | None = {} if by_depth else None
-        self.waves = self.count = 0
-        self._sum: ZSet = {}
-        self._rows: list[Row] = []
-        self._weights: list[int] = []
+    def look(self, frontier: Batch, made: Batch, iteration: int, waiting: dict[int, Batch]) -> Batch:
+        """Look at a wave. Returns the rows that go on."""
+        made, self.next = self._waves.look_at(made, iteration, self._total)
+        return made
 
-    def add(self, iteration: int, frontier: Batch) -> None:
-        """Add a consolidated frontier."""
-        self.waves += 1
-        self.count += len(frontier.rows)
-        if len(frontier.rows) > _BUFFERED:
-            self._merge(frontier.rows, frontier.weights)
-        else:
-            self._rows += frontier.rows
-            self._weights += frontier.weights
-            if len(self._rows) > _BUFFERED:
-                self.sum()
-        if self.by_depth is not None:
-            by_depth = [(key, (iteration, value)) for key, value in frontier.rows]
-            merge_into(self.by_depth, by_depth, frontier.weights)
-
-    def sum(self) -> ZSet:
-        """The sum so far."""
-        self._merge(self._rows, self._weights)
-        self._rows, self._weights = [], []
-        return self._sum
-
-    def _merge(self, rows: list[Row], weights: list[int]) -> None:
-        if self._sum or self.waves > 1:
-            merge_into(self._sum, rows, weights)
-        else:
-            self._sum = dict(zip(rows, weights, strict=True))
+    def spilling(self, frontier: Batch, rest: Batch, iteration: int, waiting: dict[int, Batch]) -> Batch:
+        """Of the rows that go on in a later epoch those that may: all."""
+        return rest

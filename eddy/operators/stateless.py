@@ -126,9 +126,15 @@ class Peek(RowWise):
             self._function(key, value)
         return batch
 
+    def explore(self, *inputs: Batch) -> Batch:
+        """The rows, without the effect."""
+        return inputs[0]
+
 
 class Union(Operator):
     """The sum of its inputs as bags: rows of each, in the order of the inputs."""
+
+    follows_rows = True
 
     def __init__(self, name: str) -> None:
         self.name = name

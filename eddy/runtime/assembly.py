@@ -18,7 +18,7 @@ from eddy.runtime.compiled import UserTopics
 from eddy.runtime.decoding import Decoder
 from eddy.runtime.encoding import SinkTopic
 from eddy.runtime.internal_topics import InternalTopics, metadata_topic
-from eddy.runtime.metadata import read_metadata
+from eddy.runtime.metadata import Metadata, read_metadata
 from eddy.runtime.origins import Senders
 from eddy.runtime.partitioner_check import PartitionerCheck
 from eddy.runtime.positions import Positions
@@ -95,16 +95,11 @@ def assemble(
         store=store,
         max_cells=(config.cache_bytes - config.cache_bytes // _BLOCKS_SHARE) // _CELL_BYTES,
         written=None if known is None else frozenset(states_of(known)),
+        max_row_bytes=config.max_row_bytes,
     )
     circuit, internal = compiled.circuit, compiled.internal
     lines = identity(plan, circuit)
-    if metadata.backfill is not None:
-        raise ConfigurationError(
-            f"application '{name}': a backfill of it has begun and not finished, so its states are not whole. Run it "
-            "again, and it goes on: eddy backfill …"
-        )
-    if known is not None:
-        check_identity(name, known, lines, config.accept_plan, optional_states(circuit))
+    _check_states(name, metadata, lines, config, circuit)
     if missing := internal.make(log, config.create_topics, topics_of(name, known or [])):
         raise ConfigurationError(
             f"application '{name}': internal topics do not exist, and making them is left to an administrator. Run:\n"
@@ -136,6 +131,16 @@ def assemble(
         Scopes(plan).stopping(),
         take_any_timestamp(own.values()),
     )
+
+
+def _check_states(name: str, metadata: Metadata, lines: list[str], config: Config, circuit: Circuit) -> None:
+    if metadata.backfill is not None:
+        raise ConfigurationError(
+            f"application '{name}': a backfill of it has begun and not finished, so its states are not whole. Run it "
+            "again, and it goes on: eddy backfill …"
+        )
+    if metadata.plan is not None:
+        check_identity(name, metadata.plan, lines, config.accept_plan, optional_states(circuit))
 
 
 def _is_only_rekeyed(topology: Topology, source: Node) -> bool:

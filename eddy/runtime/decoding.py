@@ -1,6 +1,5 @@
 """From records to batches: decoding, with the rejected records and their reasons."""
 
-import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -12,18 +11,16 @@ from eddy.operators.batch import Batch, concat
 from eddy.operators.exchange import Gate, Received
 from eddy.runtime.origins import Senders
 from eddy.runtime.partitioner_check import PartitionerCheck
+from eddy.runtime.row_form import row_heads
 from eddy.runtime.timestamp_limits import TimestampLimits
 from eddy.serde import Serde
 from eddy.source_lines import raised_at
 from eddy.topology.plan import Source
 
-__all__ = ["PACKED", "Decoder", "Place", "Rejected", "decoded", "reject"]
+__all__ = ["Decoder", "Place", "Rejected", "decoded", "reject"]
 
 Place = tuple[str, int, int]
 """(topic, partition, offset)."""
-
-PACKED = struct.Struct(">qi?")
-"""The header of the value of a loop or repartition record: weight, depth, whether there is a value."""
 
 
 _NONE: Mapping[Place, "Rejected"] = MappingProxyType({})
@@ -125,20 +122,20 @@ class Decoder:
         return kept
 
     def _received(self, records: Records, gate: Gate) -> Batch:
-        heads = [PACKED.unpack_from(value or b"") for value in records.values]
+        heads = row_heads(records.values)
         values = [
-            gate.value.decode(value[PACKED.size :]) if value is not None and head[2] else None
+            None if value is None or head.size is None else gate.value.decode(value[head.size :])
             for value, head in zip(records.values, heads, strict=True)
         ]
         keys = [None if key is None else gate.key.decode(key) for key in records.keys]
         batch = Batch(
             list(zip(keys, values, strict=True)),
-            [head[0] for head in heads],
+            [head.weight for head in heads],
             max(records.timestamps),
             list(records.timestamps),
             self.senders.see(records),
         )
-        return Received(batch, [head[1] for head in heads])
+        return Received(batch, [head.iteration for head in heads])
 
 
 def decoded(data: Sequence[bytes | None], serde: Serde[Any], what: str, problems: dict[int, str]) -> list[Any]:

@@ -6,14 +6,15 @@ from itertools import chain, repeat
 from typing import Any, NamedTuple
 
 from eddy.connectors.log import Headers, Producer
-from eddy.errors import DataError, EddyError
+from eddy.errors import DataError, EddyError, UnwritableRowError
 from eddy.operators.batch import Batch, Row, concat, keys_of
 from eddy.operators.circuit import Output
 from eddy.operators.exchange import Gate, Outgoing
 from eddy.operators.set_aside import Aside
 from eddy.operators.stateless import latest_of
-from eddy.runtime.decoding import PACKED, Rejected
+from eddy.runtime.decoding import Rejected
 from eddy.runtime.origins import HEADER, Origins
+from eddy.runtime.row_form import row_values
 from eddy.serde import Serde, refusal, serde_for
 from eddy.state.spec import Changes
 
@@ -124,12 +125,13 @@ class Encoder:
         counts = Counter(chain.from_iterable(partitions for _, partitions, _ in outgoing))
         unsaid = set(counts)
         for batch, partitions, iteration in outgoing:
-            keys = encoded(list(keys_of(batch.rows)), gate.key, f"topic '{gate.topic}': key")
-            bodies = encoded([row[1] for row in batch.rows], gate.value, f"topic '{gate.topic}': value")
-            values = [
-                PACKED.pack(weight, iteration, body is not None) + (body or b"")
-                for weight, body in zip(batch.weights, bodies, strict=True)
-            ]
+            try:
+                keys = encoded(list(keys_of(batch.rows)), gate.key, f"topic '{gate.topic}': key")
+                bodies = encoded([row[1] for row in batch.rows], gate.value, f"topic '{gate.topic}': value")
+            except DataError as error:
+                raise UnwritableRowError(str(error), gate.topic) from error
+            _check_sizes(gate, keys, bodies)
+            values = row_values(batch.weights, iteration, bodies)
             columns = (partitions, keys, values, batch.times_of_rows())
             start = 0
             for index in sorted(map(partitions.index, unsaid.intersection(partitions))):
@@ -206,6 +208,19 @@ class Encoder:
             return [0] * len(keys)
         partitioner = self._partitioner
         return [0 if key is None else partitioner(key, partitions) for key in keys]
+
+
+def _check_sizes(gate: Gate, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> None:
+    """Raises: UnwritableRowError."""
+    most = gate.max_row_bytes
+    sizes = (len(key or b"") + len(value or b"") for key, value in zip(keys, values, strict=True))
+    if most is None or max(sizes, default=0) <= most:
+        return
+    raise UnwritableRowError(
+        f"topic '{gate.topic}': a row takes more than {most:,} bytes; rows of recursions have to fit into "
+        "max_row_bytes. Make the row smaller, or raise max_row_bytes",
+        gate.topic,
+    )
 
 
 def encoded(values: Sequence[Any], serde: Serde[Any], where: str) -> list[bytes | None]:

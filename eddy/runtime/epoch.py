@@ -121,9 +121,8 @@ class Epoch:
         context = parts.clocks.context(part, self._rejected, divisible=divisible)
         if circuit.care.on:
             parts.rejections.trace(circuit, parts.decoder, parts.sinks, part, context)
-        circuit.step(batches, context, settling)
+        self._changes = circuit.compute(batches, context, settling)
         parts.observe("stepped")
-        self._changes = circuit.changes()
         self._time = max((batch.time for batch in batches.values()), default=context.tick or 0)
         self._clocks = context if parts.clocks.read else None
 

@@ -58,6 +58,8 @@ class Holding:
         if not (self._circuit.holding or self.noted):
             return {}
         held = {place: shortened(why) for place, why in self._circuit.held().items()}
+        undecided = self._circuit.undecided()
+        held |= {place: why for place, why in self.noted.items() if place[0] in undecided}
         if held == self.noted:
             return {}
         changed: dict[Place, str | None] = {place: None for place in self.noted if place not in held}

@@ -16,7 +16,7 @@ from typing import Any
 from eddy.config import Config
 from eddy.connectors.log import Consumer, Log, Records, TopicPartition
 from eddy.dropping import Dropping
-from eddy.errors import ConnectorError, DataError, FencedError
+from eddy.errors import ConnectorError, DataError, FencedError, UnwritableRowError
 from eddy.runtime.assembly import Assembly, assemble, open_store
 from eddy.runtime.clocks import Clocks
 from eddy.runtime.cuts import Cuts
@@ -347,6 +347,8 @@ class Worker:
         isolation = self._isolation or Isolation(part, self._clock())
         self._on(Event.REJECTED)
         self._isolation = isolation
+        if isinstance(error, UnwritableRowError) and self.circuit.be_careful(error.place):
+            return
         if self.config.on_error != "fail" and not self.circuit.care.on:
             self.circuit.care.on = True
             if self.circuit.may_set_aside:
@@ -383,6 +385,7 @@ class Worker:
         refuse_growth(assignment, self._partitions)
         share = Share.of(assignment, self._partitions)
         ownership = self.circuit.ownership.partitions = share.numbers
+        self.circuit.ownership.term = self._clocks.wall_ms()
         self._owned = share.partitions
         self._strangers.look()
         self._rewind()

@@ -1,25 +1,27 @@
 """The layout of rows in states with several rows for a key, in the store and in the changelog.
 
-    arrangement, trace    len(key)(4) key value  ->  weight (8 bytes, big-endian) original value
+    arrangement, trace    len(key)(4) key value  ->  weight (8 bytes, big-endian, signed) original value
     ranks                 len(node)(4) node root ->  cell
     calendar              moment(8) key          ->  1
 
 The row key holds the identities of key and value, so that equal rows are one row. The original value is written only if
-its bytes differ from the identity's. A trace's value is a pair (time, value).
+its bytes differ from the identity's. A trace's value is a pair (time, value). A weight beyond 64 bits is written as the
+least one of 64 bits, then its length (2 bytes) and its bytes.
 """
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from eddy.serde import Int64
+from eddy.errors import UnwritableRowError
 from eddy.state.spec import Changes, StateSpec
 from eddy.state.store import Store
 
-__all__ = ["key_in", "row_key", "split", "stored_rows", "weighted", "weighted_rows"]
+__all__ = ["key_in", "row_key", "split", "stored_rows", "weight_at", "weight_bytes", "weighted", "weighted_rows"]
 
 _LENGTH = struct.Struct(">I")
-_WEIGHT_BYTES = 8
+_WEIGHT = struct.Struct(">q")
+_LEAST = -(2**63)
 _MOMENT_BYTES = 8
 
 
@@ -45,24 +47,68 @@ def key_in(kind: str, row: bytes) -> bytes:
     return row[_MOMENT_BYTES:] if kind == "calendar" else split(row)[0]
 
 
+def weight_bytes(weight: int) -> bytes:
+    """A weight of any size as bytes.
+
+    >>> weight_bytes(2), weight_at(weight_bytes(10**30) + b"rest")
+    (b'\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x02', (1000000000000000000000000000000, 23))
+    """
+    if _LEAST < weight <= -(_LEAST + 1):
+        return _WEIGHT.pack(weight)
+    size = weight.bit_length() // 8 + 1
+    return _WEIGHT.pack(_LEAST) + size.to_bytes(2, "big") + weight.to_bytes(size, "big", signed=True)
+
+
+def _heads(weights: Sequence[int]) -> list[bytes]:
+    try:
+        return list(map(_WEIGHT.pack, weights)) if _LEAST not in weights else list(map(weight_bytes, weights))
+    except struct.error:
+        return list(map(weight_bytes, weights))
+
+
+def weight_at(data: bytes) -> tuple[int, int]:
+    """The weight at the beginning of `data`, and the number of its bytes."""
+    (weight,) = _WEIGHT.unpack_from(data)
+    if weight != _LEAST:
+        return weight, _WEIGHT.size
+    end = _WEIGHT.size + 2 + int.from_bytes(data[_WEIGHT.size : _WEIGHT.size + 2], "big")
+    return int.from_bytes(data[_WEIGHT.size + 2 : end], "big", signed=True), end
+
+
 def weighted(value: bytes, data: bytes) -> tuple[bytes, int]:
     """The original value and the weight of a row whose row key ends with `value`."""
-    return data[_WEIGHT_BYTES:] or value, Int64.decode(data[:_WEIGHT_BYTES])
+    weight, end = weight_at(data)
+    return data[end:] or value, weight
 
 
 def weighted_rows(spec: StateSpec, keys: Sequence[Any], values: Sequence[Any], weights: Sequence[int]) -> Changes:
     """Rows with their weights, in the format of the store and the changelog; weight 0 is a deletion."""
     key_data, value_data = spec.key.identify_many(keys), spec.value.identify_many(values)
     originals = spec.value.encode_many(values) if spec.value.identify else value_data
-    pack, encode = _LENGTH.pack, Int64.encode
+    _check_sizes(spec, key_data, originals)
+    pack = _LENGTH.pack
     return Changes(
         spec.partitions_of(key_data),
         [pack(len(key)) + key + value for key, value in zip(key_data, value_data, strict=True)],
         [
-            (encode(weight) + (original if original != value else b"") if weight else None)
-            for value, original, weight in zip(value_data, originals, weights, strict=True)
+            (head + (original if original != value else b"") if weight else None)
+            for value, original, weight, head in zip(value_data, originals, weights, _heads(weights), strict=True)
         ],
     )
+
+
+def _check_sizes(spec: StateSpec, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+    """Raises: UnwritableRowError."""
+    most = spec.max_row_bytes
+    if most is None or not keys or max(map(len, keys)) + max(map(len, values)) <= most:
+        return
+    for key, value in zip(keys, values, strict=True):
+        if (size := len(key) + len(value)) > most:
+            raise UnwritableRowError(
+                f"state '{spec.name}': a row of {size:,} bytes, key {key[:80]!r}; at most max_row_bytes={most:,} are "
+                "written. Make the row smaller, or raise max_row_bytes",
+                spec.name,
+            )
 
 
 def stored_rows(spec: StateSpec, store: Store, keys: Iterable[Any]) -> Iterator[tuple[Any, list[tuple[bytes, bytes]]]]:

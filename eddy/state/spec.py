@@ -34,6 +34,7 @@ class StateSpec:
     """The identity of one state. `changelog` is None where a compacted source topic restores it.
 
     `optional`: an application whose states an earlier release wrote without this one may go on; it begins empty.
+    `max_row_bytes`: a larger row is refused; None for any size.
     """
 
     name: str
@@ -45,6 +46,7 @@ class StateSpec:
     changelog: str | None = None
     source: str | None = None
     optional: bool = False
+    max_row_bytes: int | None = None
 
     def with_key(self, key: Serde[Any]) -> "StateSpec":
         """The same spec with another key serde."""

@@ -92,6 +92,10 @@ class Trace(Cache[K, dict[Any, History]], Generic[K, V]):
                 self._extend(key, cell, value, cell.get(value, ()), time, -weight)
         self._undo, self._touched = [], set()
 
+    def changed_keys(self) -> set[K]:
+        """The keys of rows that the current epoch has changed."""
+        return {key for rows, _, _ in self._undo for key, _ in rows}
+
     def items(self) -> Iterator[tuple[tuple[K, Any, V], int]]:
         """Yield every ((key, time, value), weight), including the current epoch, in no particular order."""
         if self._complete:

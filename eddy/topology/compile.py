@@ -16,9 +16,10 @@ from eddy.operators.exchange import Budget, Gate, Ownership
 from eddy.operators.fact_waves import FactWaves
 from eddy.operators.fixpoint import Fixpoint
 from eddy.operators.guarded import unguarded
-from eddy.operators.held_waves import HeldWaves
 from eddy.operators.operator import Operator
+from eddy.operators.quarantine import Quarantine
 from eddy.operators.recursion import Waves
+from eddy.operators.row_sizes import MAX_ROW_BYTES, OVERHEAD, RowSizes
 from eddy.operators.set_aside import Aside
 from eddy.operators.withheld import Stops, Withheld
 from eddy.serde import Native, Plain, Serde
@@ -42,7 +43,7 @@ class Environment:
 
     `budget` limits waves before the epoch ends, `guard` nested time before it is considered endless. `max_cells` bounds
     the cells of all states in memory together, if there is a store. With `peeks`, functions of `peek` are called.
-    `written` names the states of an earlier run, None if there was none.
+    `written` names the states of an earlier run, None if there was none. `max_row_bytes` bounds the rows of recursions.
     """
 
     topic_partitions: Mapping[str, int]
@@ -55,6 +56,7 @@ class Environment:
     max_cells: int | None = None
     peeks: bool = True
     written: frozenset[str] | None = None
+    max_row_bytes: int = MAX_ROW_BYTES
 
     def lacks(self, state: str) -> bool:
         """Whether the states were written by a plan that did not have this one."""
@@ -276,20 +278,30 @@ class _PlanCompiler:
                     self.lookup(side, name)
 
     def _waves(self, node: Recursion, body: Body) -> Operator:
-        shared = (node.name, body, self.gate(node), node.bound, self.world.budget)
-        if node.kind == "stream":
+        gate, facts = self.gate(node), node.kind == "stream"
+        sizes = RowSizes(gate.encode, self.max_row_bytes, lenient=facts)
+        shared = (node.name, body, gate, node.bound, self.world.budget, sizes)
+        if facts:
             return FactWaves(*shared, node.include_seeds)
         arrangement = self._arrangements.get((node.variable, node.name))
         if node.bound.by_depth or (arrangement is None and self.world.lacks(node.name)):
             return Waves(*shared, arrangement)
         x = arrangement or self.arrangement(node.variable, node.name)
+        x.spec = replace(x.spec, max_row_bytes=self.max_row_bytes - OVERHEAD)
         value = node.value or Native
         specs = [
             replace(self.spec(node.variable, f"{node.name}-{kind}", "arrangement", value), optional=True)
             for kind in ("held", "reached")
         ]
         waiting, reached = Stops(specs[0], self.world.store), Arrangement[Any, Any](specs[1], self.world.store)
-        return HeldWaves(*shared, x, Withheld(waiting, reached, shared[2].mine))
+        withheld = Withheld(waiting, reached, gate.mine, gate.homes_of)
+        quarantine = Quarantine(node.name, body, gate, node.bound, x, withheld, sizes)
+        return Waves(*shared, x, quarantine)
+
+    @property
+    def max_row_bytes(self) -> int:
+        """The bound of the rows of recursions."""
+        return self.world.max_row_bytes
 
     def lookup(self, node: Node, name: str) -> Any:
         """The state that a join reads for `node`; `name` is that of a new state."""
@@ -348,6 +360,7 @@ class _PlanCompiler:
             place.partitions,
             self.world.ownership,
             self.world.partitioner,
+            self.max_row_bytes - OVERHEAD if node.variables or node in self._inside else None,
         )
 
 

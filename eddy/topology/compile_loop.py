@@ -5,7 +5,7 @@ iteration, like those inside. States have the names of the same step outside a l
 a reduction.
 """
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -17,6 +17,7 @@ from eddy.operators.limit_barrier import LimitBarrier
 from eddy.operators.operator import Operator
 from eddy.operators.outermost import Outermost
 from eddy.operators.queued import Queue
+from eddy.operators.row_sizes import OVERHEAD, RowSizes
 from eddy.operators.stateless import Map
 from eddy.serde import Native, Serde
 from eddy.state.arrangement import Arrangement
@@ -44,6 +45,10 @@ class Outside(States, Protocol):
     def guard(self) -> Budget:
         """The bound of an epoch's work in nested time."""
 
+    @property
+    def max_row_bytes(self) -> int:
+        """The bound of the rows of recursions."""
+
 
 class LoopCompiler:
     """Compiles one loop, and those inside it."""
@@ -67,11 +72,11 @@ class LoopCompiler:
         body = NestedBody(inner.steps, inner.count, len(loop.variables), results)
         names = [variable.label for variable in loop.variables]
         bound, iterations, seeded, guard = loop.bound, loop.iterations, loop.seeded, self.guard
-        encoders = [self._encoder(*pair) for pair in zip(loop.variables, loop.results, strict=True)]
+        sizes = [self._sizes(*pair) for pair in zip(loop.variables, loop.results, strict=True)]
         if self._depth > 1:
             limit = InnerLimit() if loop.error_limit is not None else None
-            return Fixpoint(loop.name, names, body, self._depth, iterations, bound, guard, limit, seeded, encoders)
-        operator = Outermost(loop.name, names, body, 1, iterations, bound, guard, None, seeded, encoders)
+            return Fixpoint(loop.name, names, body, self._depth, iterations, bound, guard, limit, seeded, sizes)
+        operator = Outermost(loop.name, names, body, 1, iterations, bound, guard, None, seeded, sizes)
         limits = self._limit_barrier() if loop.error_limit is not None or self._errors else None
         return operator.keep(self._queue(), self._given(), limits, self._outside.ownership)
 
@@ -160,6 +165,7 @@ class LoopCompiler:
     def trace(self, node: Node, name: str) -> Trace[Any, Any]:
         """A trace of a node's rows."""
         spec = self._outside.spec(node, name, "trace", with_time(node.value or Native, self._depth))
+        spec = replace(spec, max_row_bytes=self._outside.max_row_bytes - OVERHEAD)
         trace = self._traces[node] = Trace[Any, Any](spec, self._store)
         return trace
 
@@ -167,12 +173,12 @@ class LoopCompiler:
     def _store(self) -> Store | None:
         return self._outside.store
 
-    def _encoder(self, variable: Node, result: Node) -> Callable[[tuple[Any, Any]], object] | None:
-        """The encoder of a binding's rows, if a state stores them unchanged; else None."""
+    def _sizes(self, variable: Node, result: Node) -> RowSizes | None:
+        """Looks at a binding's rows, if a state stores them unchanged; else None."""
         if self._traces.keys().isdisjoint({variable, result}):
             return None
         key, value = variable.key or Native, variable.value or Native
-        return lambda row: (key.encode(row[0]), value.encode(row[1]))
+        return RowSizes(lambda row: key.encode(row[0]) + value.encode(row[1]), self._outside.max_row_bytes)
 
     def _limit_barrier(self) -> LimitBarrier:
         loop, found = self._loop, self._scopes.withheld(self._loop)

@@ -282,7 +282,7 @@ class Node:
         taken, made = (loop.trace(*kept) for kept in self.traces(loop.inside))
         if grouping.of_weight is not None:
             return loop.emit(NestedWeights(self.name, taken, made, grouping.of_weight), *slots)
-        return loop.emit(NestedReduce(self.name, taken, made, grouping.function), *slots)
+        return loop.emit(NestedReduce(self.name, taken, made, grouping.function, loop.guard), *slots)
 
     def on_spark(self, spark: Spark) -> None:
         """Compute the step on Spark."""

@@ -177,10 +177,11 @@ class Relation(Generic[K, V]):
             name: of the loop and its topic, `<application>-<name>-loop`.
             max_depth: how often op is applied to a row at most; deeper rows are not expanded. Rows are then stored by
                 depth.
-            limit: waves after which an epoch is considered endless.
-            on_limit: `error` holds the rows of a cycle and names it; `stop` does, and ends the worker if no unread
-                input could mend them; `return` and `dead-letter` stop at depth `limit` as `max_depth` does, and report
-                the rows that were cut.
+            limit: by waves, how many steps of a path may meet only rows outside that the path has met before, until it
+                is considered endless; otherwise the number of iterations.
+            on_limit: `error` holds what has no finite answer and names it; `stop` does, and ends the worker if no
+                unread input could mend it; `return` and `dead-letter` stop at depth `limit` as `max_depth` does, and
+                report the rows that were cut.
 
         Raises: NonTerminatingRecursionError if op has no step that can drop a row; TopologyError.
         """

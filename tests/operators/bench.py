@@ -119,7 +119,20 @@ class Bench:
         self.circuit.rollback()
 
     def step(self, inputs: Mapping[str, Batch], settling: bool = False) -> None:
-        self.circuit.step({name: one for name, one in inputs.items() if one.rows}, settling=settling)
+        there = {name: one for name, one in inputs.items() if one.rows}
+        self.circuit.compute(there, settling=settling)
+        while any(self._is_refused(gate) for gate in self.circuit.gates):
+            self.circuit.rollback()
+            self.circuit.compute(there, settling=settling)
+
+    def _is_refused(self, gate: Gate) -> bool:
+        """Whether a row that leaves cannot be written, as a worker would find out; its recursion is careful then."""
+        try:
+            sizes = [len(gate.encode(row)) for one in gate.outbox for row in one.batch.rows if one.iteration >= 0]
+        except OverflowError:
+            return self.circuit.be_careful(gate.topic)
+        most = gate.max_row_bytes
+        return most is not None and max(sizes, default=0) > most and self.circuit.be_careful(gate.topic)
 
     def end(self) -> dict[str, Bag]:
         """Write, commit, and return what reached each output."""

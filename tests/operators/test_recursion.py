@@ -12,7 +12,7 @@ import eddy
 from eddy.errors import LoopLimitError
 from eddy.operators.body import Bound
 from eddy.operators.circuit import Circuit
-from eddy.operators.exchange import Budget, Ownership, Received
+from eddy.operators.exchange import Budget, Outgoing, Ownership, Received
 from eddy.state.memory import MemoryStore
 from eddy.topology.compile import Environment, compile_plan
 from tests import oracle
@@ -335,26 +335,35 @@ def test_a_budget_makes_more_epochs_of_the_same_work() -> None:
 
 
 class Cluster:
-    """Workers that own a partition each and send each other rows, delivered in any order."""
+    """Workers that own `each` partitions and send each other rows, delivered in any order of the partitions."""
 
-    def __init__(self, topology: eddy.Topology, workers: int) -> None:
+    def __init__(self, topology: eddy.Topology, workers: int, each: int = 1) -> None:
+        self.topology, self.partitions = topology, workers * each
         self.workers = []
         for mine in range(workers):
             ownership = Ownership()
-            ownership.partitions[workers] = frozenset({mine})
-            self.workers.append(Bench(maker(topology, partitions=workers, ownership=ownership)))
-        self.inboxes: list[dict[str, list[Any]]] = [{} for _ in self.workers]
+            ownership.partitions[self.partitions] = frozenset(range(mine, self.partitions, workers))
+            self.workers.append(Bench(self.maker(ownership)))
+        self.inboxes: list[dict[tuple[str, int], list[Any]]] = [{} for _ in self.workers]
+
+    def maker(self, ownership: Ownership) -> Callable[[MemoryStore, int | None], Circuit]:
+        return maker(self.topology, partitions=self.partitions, ownership=ownership)
+
+    def put(self, topic: str, home: int, row: Any) -> None:
+        self.inboxes[home % len(self.workers)].setdefault((topic, home), []).append(row)
 
     def give(self, topic: str, record: tuple[Any, Any]) -> None:
-        home = sum(N.encode(record[0])) % len(self.workers)
-        self.inboxes[home].setdefault(topic, []).append((record, 1, None, ()))
+        self.put(topic, sum(N.encode(record[0])) % self.partitions, (record, 1, None, ()))
 
     def work(self, index: int, room: int) -> None:
-        """One epoch of one worker, of at most `room` rows of each topic."""
+        """One epoch of one worker, of at most `room` rows of each partition."""
         inbox = self.inboxes[index]
+        all_taken: dict[str, list[Any]] = {}
+        for place, waiting in inbox.items():
+            taken, inbox[place] = waiting[:room], waiting[room:]
+            all_taken.setdefault(place[0], []).extend(taken)
         inputs: dict[str, Batch] = {}
-        for topic, waiting in inbox.items():
-            taken, inbox[topic] = waiting[:room], waiting[room:]
+        for topic, taken in all_taken.items():
             rows, weights, iterations, headers = (
                 (list(column) for column in zip(*taken, strict=True)) if taken else [[]] * 4
             )
@@ -368,10 +377,13 @@ class Cluster:
         bench.step(inputs, settling=not inputs)
         for gate in bench.circuit.gates:
             for out in gate.outbox:
-                sent = zip(out.batch.rows, out.batch.weights, out.batch.headers_of_rows(), out.partitions, strict=True)
-                for row, weight, headers, home in sent:
-                    self.inboxes[home].setdefault(gate.topic, []).append((row, weight, out.iteration, headers))
+                self.send(gate.topic, out)
         bench.end()
+
+    def send(self, topic: str, out: Outgoing) -> None:
+        sent = zip(out.batch.rows, out.batch.weights, out.batch.headers_of_rows(), out.partitions, strict=True)
+        for row, weight, headers, home in sent:
+            self.put(topic, home, (row, weight, out.iteration, headers))
 
     @property
     def busy(self) -> bool:
@@ -385,7 +397,8 @@ class Cluster:
                     self.work(index, 1000)
             if self.busy:
                 continue
-            unsettled = [index for index, bench in enumerate(self.workers) if bench.circuit.unsettled]
+            circuits = [bench.circuit for bench in self.workers]
+            unsettled = [index for index, circuit in enumerate(circuits) if circuit.unsettled or circuit.due()]
             if not unsettled:
                 return
             for index in unsettled:

@@ -9,11 +9,12 @@ from eddy.connectors.log import Headers, Records
 from eddy.errors import DataError
 from eddy.operators.exchange import Gate, Ownership, Received
 from eddy.partitioner import partition_of
-from eddy.runtime.decoding import PACKED, Decoder, reject
+from eddy.runtime.decoding import Decoder, reject
 from eddy.runtime.origins import Origins, Senders
 from eddy.runtime.partitioner_check import PartitionerCheck
 from eddy.serde import Int64, Serde, String
 from tests.runtime.logs import log_of, read, send
+from tests.runtime.row_form import packed
 
 Record = tuple[bytes | None, bytes | None]
 
@@ -87,9 +88,7 @@ def loop_rows(*records: tuple[bytes | None, bytes], origins: Origins | None = No
 
 
 def test_rows_of_other_workers_have_weights_and_iterations() -> None:
-    log, records = loop_rows(
-        (b"a", PACKED.pack(-2, 3, True) + number(5)), (None, PACKED.pack(1, 0, False)), (b"c", PACKED.pack(1, 3, False))
-    )
+    log, records = loop_rows((b"a", packed(-2, 3, number(5))), (None, packed(1, 0)), (b"c", packed(1, 3)))
     batch = decoder(log).decode([records])["loop"]
     assert isinstance(batch, Received)
     assert (batch.rows, batch.weights) == ([("a", 5), (None, None), ("c", None)], [-2, 1, 1])
@@ -97,7 +96,7 @@ def test_rows_of_other_workers_have_weights_and_iterations() -> None:
 
 
 def test_rows_of_several_partitions_are_one_batch() -> None:
-    log, records = loop_rows((b"a", PACKED.pack(1, 3, False)), (b"b", PACKED.pack(1, 4, False)))
+    log, records = loop_rows((b"a", packed(1, 3)), (b"b", packed(1, 4)))
     batch = decoder(log).decode([records.slice(0, 1), records.slice(2, 2), records.slice(1, 2)])["loop"]
     assert isinstance(batch, Received)
     assert (batch.rows, batch.iterations) == ([("a", None), ("b", None)], [3, 4])
@@ -105,7 +104,7 @@ def test_rows_of_several_partitions_are_one_batch() -> None:
 
 def test_a_failing_row_of_another_worker_is_named_with_the_records_it_comes_from() -> None:
     origins = Origins([("in", 0, 7, 9)])
-    log, records = loop_rows((b"a", PACKED.pack(2, 0, True) + number(5)), origins=origins)
+    log, records = loop_rows((b"a", packed(2, 0, number(5))), origins=origins)
     decoding = decoder(log)
     assert decoding.decode([records])["loop"].headers is None  # that of the origins is eddy's own
     error = decoding.refusal(records, 0, DataError("it fails"))

@@ -11,12 +11,13 @@ from eddy.operators.circuit import Output
 from eddy.operators.context import OUTSIDE
 from eddy.operators.exchange import Gate, Outgoing, Ownership
 from eddy.partitioner import partition_of
-from eddy.runtime.decoding import PACKED, Rejected
+from eddy.runtime.decoding import Rejected
 from eddy.runtime.encoding import DeadRow, Encoder, SinkTopic
 from eddy.runtime.origins import HEADER, Origins
 from eddy.serde import Int64, String
 from eddy.state.spec import Changes
 from tests.runtime.logs import begun, log_of, read
+from tests.runtime.row_form import packed
 
 
 @pytest.fixture
@@ -86,10 +87,10 @@ def test_rows_that_leave_have_weights_iterations_and_the_records_they_come_from(
     origins = Origins([("in", 0, 3, 4)])
     assert sent(log, lambda to: to.exchange(gate, outgoing, origins)) == 3
     assert pairs(log, "loop", 0) == [
-        (b"a", PACKED.pack(1, 4, True) + Int64.encode(1)),
-        (b"c", PACKED.pack(1, 5, True) + Int64.encode(3)),
+        (b"a", packed(1, 4, Int64.encode(1))),
+        (b"c", packed(1, 5, Int64.encode(3))),
     ]
-    assert pairs(log, "loop", 2) == [(b"b", PACKED.pack(-2, 4, False))]
+    assert pairs(log, "loop", 2) == [(b"b", packed(-2, 4))]
     assert list(read(log, "loop", 0).headers or []) == [(origins.header(2),), ()]  # of all rows of the partition
     assert list(read(log, "loop", 2).headers or []) == [(origins.header(1),)]
     assert origins.header(1)[0] == HEADER

@@ -19,7 +19,7 @@ from eddy.connectors.local import group as local_group
 from eddy.connectors.log import Position, TopicPartition
 from eddy.operators.aggregate import Aggregate
 from eddy.operators.circuit import Circuit
-from eddy.operators.held_waves import HeldWaves
+from eddy.operators.quarantine import Quarantine
 from eddy.operators.set_aside import Aside
 from eddy.operators.withheld import Withheld
 from eddy.runtime import positions as ledger
@@ -316,7 +316,7 @@ def let_held_rows_leave(patch: pytest.MonkeyPatch) -> None:
 
 def overlook_a_mended_cycle(patch: pytest.MonkeyPatch) -> None:
     """Where op makes other rows of held ones, what cycles reach is not searched again."""
-    patch.setattr(HeldWaves, "_touches", lambda waves, externals: False)
+    patch.setattr(Quarantine, "_touched", lambda quarantine, externals: False)
 
 
 def lose_what_waits_at_an_opened_stop(patch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as f
 from eddy.connectors.spark.changelog import ComputedResults, changelog_rows
 from eddy.connectors.spark.frames import Frames, spark_errors
 from eddy.operators.circuit import Circuit
-from eddy.operators.held_waves import HeldWaves
+from eddy.operators.recursion import Waves
 
 __all__ = ["HeldRows", "key_part"]
 
@@ -38,7 +38,7 @@ class HeldRows:
         reached: dict[str, DataFrame] = {}
         skipped: dict[str, str] = {}
         for recursion in circuit.recursions.values():
-            if not isinstance(recursion, HeldWaves):
+            if not isinstance(recursion, Waves) or recursion.quarantine is None:
                 continue
             x, *others = (state.spec.name for state in recursion.own_states())
             if others[-1] not in results.states:

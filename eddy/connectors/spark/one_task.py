@@ -38,8 +38,8 @@ from eddy.errors import EddyError, LoopLimitError
 from eddy.operators.batch import EMPTY, Batch, concat, consolidate
 from eddy.operators.circuit import Circuit
 from eddy.operators.exchange import Budget
-from eddy.operators.held_waves import HeldWaves
 from eddy.operators.operator import State
+from eddy.operators.recursion import Waves
 from eddy.serde import Serde
 from eddy.state.row_layout import key_in
 from eddy.topology.compile import Environment, compile_part, compile_plan
@@ -210,8 +210,8 @@ class OneTask:
 def _check_ends(circuit: Circuit) -> None:
     """Refuse rows that are ever new: which of them a worker met is not known. Raises: LoopLimitError."""
     for recursion in circuit.recursions.values():
-        if isinstance(recursion, HeldWaves) and recursion.holds_all:
-            raise LoopLimitError(next(iter(recursion.held().values())))
+        if isinstance(recursion, Waves) and recursion.quarantine is not None and recursion.quarantine.holds_all:
+            raise LoopLimitError(next(iter((recursion.held() or {}).values())))
 
 
 def _where(arrived: Any, column: str, name: str) -> dict[str, list[Any]]:

@@ -1,0 +1,84 @@
+"""The form of rows in loop and repartition topics: what stands before a row's value in its record.
+
+    version (1)  flags (1)  weight (8)  iteration (4)  [size (2)  weight]  value
+
+    flags   1  there is a value
+            2  the weight is beyond 64 bits, and follows with its size; the field before it is 0
+            4  reserved for the number of an epoch, 8 bytes after the weight
+
+Numbers are big-endian and signed. Records of earlier versions begin with the first byte of a weight, which was never
+that of the version.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from eddy.errors import DataError
+
+__all__ = ["Head", "row_heads", "row_values"]
+
+_VERSION = 0x82
+_HEAD, _OLD_HEAD = struct.Struct(">BBqi"), struct.Struct(">qi?")
+_HAS_VALUE, _IS_LARGE = 1, 2
+_SIZE_BYTES = 2
+
+
+class Head(NamedTuple):
+    """What stands before the value, which begins at `size`: None if there is no value."""
+
+    weight: int
+    iteration: int
+    size: int | None
+
+
+def row_values(weights: Sequence[int], iteration: int, bodies: Sequence[bytes | None]) -> list[bytes]:
+    """The values of the records of some rows."""
+    pack = _HEAD.pack
+    try:
+        return [
+            pack(_VERSION, body is not None, weight, iteration) + (body or b"")
+            for weight, body in zip(weights, bodies, strict=True)
+        ]
+    except struct.error:
+        return [_value(weight, iteration, body) for weight, body in zip(weights, bodies, strict=True)]
+
+
+def _value(weight: int, iteration: int, body: bytes | None) -> bytes:
+    try:
+        return _HEAD.pack(_VERSION, body is not None, weight, iteration) + (body or b"")
+    except struct.error:
+        flags = _IS_LARGE | (_HAS_VALUE if body is not None else 0)
+        number = weight.to_bytes(weight.bit_length() // 8 + 1, "big", signed=True)
+        head = _HEAD.pack(_VERSION, flags, 0, iteration)
+        return head + len(number).to_bytes(_SIZE_BYTES, "big") + number + (body or b"")
+
+
+def row_heads(values: Sequence[bytes | None]) -> list[Head]:
+    """What stands before the value in the record of each row. Raises: DataError for the form of a later version."""
+    try:
+        heads = [_HEAD.unpack_from(value) for value in values]  # type: ignore[arg-type]
+        if all(head[0] == _VERSION and head[1] <= _HAS_VALUE for head in heads):
+            size = _HEAD.size
+            return [Head(weight, iteration, size if flags else None) for _, flags, weight, iteration in heads]
+    except (struct.error, TypeError):
+        pass
+    return [_head(value or b"") for value in values]
+
+
+def _head(value: bytes) -> Head:
+    if value[:1] != b"\x82":
+        weight, iteration, has_value = _OLD_HEAD.unpack_from(value)
+        return Head(weight, iteration, _OLD_HEAD.size if has_value else None)
+    _, flags, weight, iteration = _HEAD.unpack_from(value)
+    size = _HEAD.size
+    if flags > _HAS_VALUE:
+        if flags & ~(_HAS_VALUE | _IS_LARGE):
+            raise DataError(
+                f"a row of an internal topic has flags {flags:#x}, which this version of eddy does not know; a later "
+                "one has written it. Go on with that version"
+            )
+        start = size + _SIZE_BYTES
+        size = start + int.from_bytes(value[size:start], "big")
+        weight = int.from_bytes(value[start:size], "big", signed=True)
+    return Head(weight, iteration, size if flags & _HAS_VALUE else None)

@@ -1,0 +1,18 @@
+"""Values of loop and repartition records."""
+
+import struct
+
+from eddy.runtime.row_form import row_values
+
+__all__ = ["of_version_1", "packed"]
+
+
+def packed(weight: int, iteration: int, body: bytes | None = None) -> bytes:
+    """As this version writes it."""
+    (value,) = row_values([weight], iteration, [body])
+    return value
+
+
+def of_version_1(weight: int, iteration: int, body: bytes | None = None) -> bytes:
+    """As earlier versions wrote it."""
+    return struct.pack(">qi?", weight, iteration, body is not None) + (body or b"")

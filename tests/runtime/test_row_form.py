@@ -1,0 +1,40 @@
+"""What stands before the values of rows in internal topics."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eddy.errors import DataError
+from eddy.runtime.row_form import row_heads
+from tests.runtime.row_form import of_version_1, packed
+
+iterations = st.integers(-(2**31), 2**31 - 1)
+bodies = st.none() | st.binary(max_size=40)
+weights = st.integers() | st.sampled_from([2**63 - 1, 2**63, -(2**63), -(2**63) - 1, 10**300, -(10**300)])
+old_weights = st.integers(-(2**40), 2**40)
+
+
+def read(*values: bytes) -> list[tuple[int, int, bytes | None]]:
+    heads = row_heads(values)
+    return [
+        (head.weight, head.iteration, None if head.size is None else value[head.size :])
+        for head, value in zip(heads, values, strict=True)
+    ]
+
+
+@given(st.lists(st.tuples(weights, iterations, bodies), max_size=5))
+def test_a_row_of_any_weight_is_read_as_it_was_written(rows: list[tuple[int, int, bytes | None]]) -> None:
+    assert read(*(packed(*row) for row in rows)) == rows
+
+
+@given(st.lists(st.tuples(st.booleans(), old_weights, iterations, bodies), max_size=5))
+def test_rows_of_earlier_versions_are_read_beside_others(rows: list[tuple[bool, int, int, bytes | None]]) -> None:
+    values = [(of_version_1 if old else packed)(*row) for old, *row in rows]
+    assert read(*values) == [tuple(row) for _, *row in rows]
+
+
+def test_a_row_of_a_later_version_is_refused() -> None:
+    value = bytearray(packed(1, 0, b"value"))
+    value[1] |= 4
+    with pytest.raises(DataError, match="a later one has written it"):
+        row_heads([bytes(value)])

@@ -325,11 +325,6 @@ def lose_what_waits_at_an_opened_stop(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Withheld, "open", lambda withheld, rows: dict.fromkeys(opened(withheld, rows), 0))
 
 
-def cut_before_workers_agree(patch: pytest.MonkeyPatch) -> None:
-    """What several workers have yet to release counts as exact."""
-    patch.setattr(Circuit, "unsettled", False)
-
-
 def forget_the_event_time(patch: pytest.MonkeyPatch) -> None:
     """The time of a partition begins anew with a takeover."""
     of = Counters.of
@@ -398,7 +393,6 @@ FOUND_BY: dict[Plant, list[int]] = {
         let_held_rows_leave,
         overlook_a_mended_cycle,
         lose_what_waits_at_an_opened_stop,
-        cut_before_workers_agree,
         forget_the_event_time,
         call_it_done_while_rows_are_due,
         believe_positions_that_others_wrote,

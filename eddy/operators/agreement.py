@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any
 
-from eddy.operators.arbiter import Ahead, Arbiter, Decide
+from eddy.operators.arbiter import Arbiter, Closings, Decide
 from eddy.operators.batch import Batch, Row, ZSet
 from eddy.operators.body import Body
 from eddy.operators.exchange import Gate
@@ -81,11 +81,17 @@ class Agreement:
     """
 
     def __init__(
-        self, gate: Gate, body: Body, withheld: Withheld, is_there: Callable[[Row], bool], ahead: Ahead, decide: Decide
+        self,
+        gate: Gate,
+        body: Body,
+        withheld: Withheld,
+        is_there: Callable[[Row], bool],
+        closings: Closings,
+        decide: Decide,
     ) -> None:
         self._gate, self._body, self._withheld, self._is_there = gate, body, withheld, is_there
         self._post = Post(gate)
-        self.arbiter = Arbiter(gate, body, self._post, self._own_bags, ahead, decide)
+        self.arbiter = Arbiter(gate, body, self._post, self._own_bags, closings, decide)
         self.forget()
 
     def forget(self) -> None:
@@ -184,7 +190,7 @@ class Agreement:
         self._post.send_rows(rows, Suspect)
 
     def change_outside(self, keys: Iterable[Any]) -> None:
-        """Rows outside with these keys are others."""
+        """Rows outside with these keys have changed: the arbiter has to know if they were lent."""
         if self._lent and not self._lent.keys().isdisjoint(keys):
             self._lent.clear()
             self._post.send(Changed(), 0)

@@ -29,7 +29,7 @@ from eddy.operators.messages import (
 from eddy.operators.survey import Survey
 from eddy.state.arrangement import Bag
 
-__all__ = ["Ahead", "Arbiter", "Decide"]
+__all__ = ["Arbiter", "Closings", "Decide"]
 
 _FEW = 4  # rows of one key that are explored to find out which keys have to be borrowed
 _MOST_DISCARDED = 3  # reviews whose result does not count, since something has changed meanwhile
@@ -38,8 +38,8 @@ _TERM_BITS = 20
 
 OwnBags = Callable[[int, int, list[Any]], dict[Any, Bag | None]]
 """The rows outside of this worker: for a review, a join and some keys."""
-Ahead = Callable[[Explorer, Sequence[Row]], Survey]
-"""Searches ahead of rows."""
+Closings = Callable[[Explorer, Sequence[Row]], list[Row]]
+"""Returns a row on each cycle ahead of some rows."""
 Decide = Callable[[Explorer, list[Row]], tuple[Survey, str]]
 """Searches ahead of rows. Returns what is found, and the message of what is held, empty for nothing."""
 
@@ -169,9 +169,11 @@ class Arbiter:
     `message`: what is held; None before the first decision.
     """
 
-    def __init__(self, gate: Gate, body: Body, post: Post, own_bags: OwnBags, ahead: Ahead, decide: Decide) -> None:
+    def __init__(
+        self, gate: Gate, body: Body, post: Post, own_bags: OwnBags, closings: Closings, decide: Decide
+    ) -> None:
         self._gate, self._body, self._post, self._own_bags = gate, body, post, own_bags
-        self._ahead, self._decide = ahead, decide
+        self._closings, self._decide = closings, decide
         self._counter = 0
         self.forget()
 
@@ -258,7 +260,7 @@ class Arbiter:
         if not new and not loans.waits:
             loans.missing = set()
             found, message = self._decide(explore, list(search.starts))
-            closings = self._closings(search, explore)
+            closings = self._closings(explore, [*search.starts, *search.passed])
             new = loans.wanted(loans.missing)
             if not new:
                 self._finish(search, found, closings, message)
@@ -271,13 +273,10 @@ class Arbiter:
         """Stop waves at cycles among the rows that are known, after 1, 2, 4, … rounds: they turn meanwhile."""
         search.rounds += 1
         if search.rounds & (search.rounds - 1) == 0:
-            closings = [row for row in self._closings(search, explore) if row not in search.stopped]
+            closings = self._closings(explore, [*search.starts, *search.passed])
+            closings = [row for row in closings if row not in search.stopped]
             search.stopped.update(closings)
             self._post.send_rows(closings, Stop)
-
-    def _closings(self, search: _Search, explore: Explorer) -> list[Row]:
-        """A row on each cycle ahead."""
-        return self._ahead(explore, [*search.starts, *search.passed]).closings
 
     def _finish(self, search: _Search, found: Survey, closings: list[Row], message: str) -> None:
         self._search = None

@@ -121,7 +121,7 @@ class Release(Message):
 
 
 class Changed(Message):
-    """To the arbiter: rows outside that it has borrowed are others now."""
+    """To the arbiter: rows outside that it has borrowed have changed."""
 
 
 _ANY = Review | Begin | Holds | Borrow | Lend | Stop | Reached | Release | Suspect | Changed

@@ -41,6 +41,8 @@ _FIRST_ASKED = 16
 _ASKED = 64
 """The number of rows of a frontier from which it asks for one."""
 _USUAL_WEIGHT = 1 << 32
+_MOST_BESIDE = 100_000
+"""So many rows at most are explored to find cycles, where paths may be endless."""
 
 
 RunWaves = Callable[[dict[int, Batch], Total], None]
@@ -61,7 +63,7 @@ class Quarantine:
     ) -> None:
         self._name, self._body, self._gate, self._bound, self._x = name, body, gate, bound, x
         self._withheld, self._sizes = withheld, sizes
-        self._agreement = Agreement(gate, body, withheld, self._is_there, self._ahead, self._found_ahead)
+        self._agreement = Agreement(gate, body, withheld, self._is_there, self._closings, self._found_ahead)
         self._own = OwnRows(body, gate)
         self._alone = True
         self._unverified = True
@@ -326,8 +328,7 @@ class Quarantine:
         """
         weight, stops = self._weights(total), self._withheld.stops
         ahead = [row for row in heads if row not in stops]
-        found = survey(self._explorer(self._going_on), ahead, self._bound.limit, refused=self._sizes.refused)
-        if closings := [row for row in found.closings if weight(row)]:
+        if closings := [row for row in self._closings(self._explorer(self._going_on), ahead) if weight(row)]:
             run({0: self._stop(closings, total)}, total)
         if not self._alone:
             self._suspect(ahead)
@@ -401,6 +402,11 @@ class Quarantine:
 
     def _ahead(self, explore: Explorer, starts: Sequence[Row]) -> Survey:
         return survey(explore, starts, self._bound.limit, refused=self._sizes.refused)
+
+    def _closings(self, explore: Explorer, starts: Sequence[Row]) -> list[Row]:
+        """A row on each cycle ahead, also beside endless paths."""
+        sizes, limit = self._sizes, self._bound.limit
+        return survey(explore, starts, limit, _MOST_BESIDE, sizes.refused, beyond=True).closings
 
     def _note(self, found: Survey) -> None:
         self._found, self._message = found, None

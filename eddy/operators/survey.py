@@ -74,14 +74,16 @@ def survey(
     limit: int | None = None,
     budget: int | None = None,
     refused: Callable[[Row], str] = lambda row: "",
+    beyond: bool = False,
 ) -> Survey:
     """Search ahead of `starts`, until a path is endless, or `budget` rows were explored.
 
+    `beyond`: an endless path is left after a few stale steps, and the search goes on for cycles beside it.
     `limit`: stale steps from which a path is endless; None to look for cycles only. `refused` says why a row cannot be
     written, empty if it can.
     """
     found = Survey()
-    search = _Search(found, explore, limit, budget, refused)
+    search = _Search(found, explore, limit, budget, refused, beyond)
     found.ended = all(search.follow(start) for start in starts)
     if found.ended:
         found.reached = _closure(found.cyclic, found.edges)
@@ -106,8 +108,9 @@ class _Search:
         limit: int | None,
         budget: int | None,
         refused: Callable[[Row], str],
+        beyond: bool,
     ) -> None:
-        self._found, self._explore, self._refused = found, explore, refused
+        self._found, self._explore, self._refused, self._beyond = found, explore, refused, beyond
         self._most = None if limit is None else limit * _WHOLE
         self._budget = MOST_REACHED if budget is None else budget
         self._bounded, self._rounds = budget is not None, _MOST_ROUNDS
@@ -152,10 +155,11 @@ class _Search:
             if not self._bounded:
                 found.endless = Endless([*self._path, row])
             return False
-        if self._most is not None and (why := self._refused(row)):
-            found.endless = Endless(list(self._path) or [row], why)
+        refusal = "" if self._most is None else self._refused(row)
+        if refusal and not self._beyond:
+            found.endless = Endless(list(self._path) or [row], refusal)
             return False
-        rows, asked, met = self._explore(row)
+        rows, asked, met = self._explore(row) if not refusal else Explored([], [], [])
         found.edges[row] = rows
         found.asked.update(asked)
         if not met:
@@ -172,7 +176,12 @@ class _Search:
                 self._close(child)
         self._met.update(met)
         self._keys[row[0]] += 1
-        return self._most is None or stale < _ROUND or not self._is_endless(frame, self._most)
+        if self._most is None or stale < _ROUND:
+            return True
+        if self._beyond:
+            frame.children, found.edges[row] = iter(()), []
+            return True
+        return not self._is_endless(frame, self._most)
 
     def _is_endless(self, frame: _Frame, most: int) -> bool:
         """Whether a path that has gone around for a while is endless."""

@@ -36,7 +36,7 @@ class Wave(NamedTuple):
 
 
 class Held(Protocol):
-    """What lets waves end, and where: `Quarantine`."""
+    """What decides where waves end: `Quarantine`."""
 
     @property
     def limit(self) -> int:

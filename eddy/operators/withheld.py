@@ -50,7 +50,7 @@ class Stops(Arrangement[Any, Any]):
 class Withheld:
     """The stops of one recursion with what waits there, and the reached rows.
 
-    `stops` maps each stop to its weight, also within an epoch. `whole`: no row is to be
+    `stops` maps each stop to its weight; it and `suspects` have the changes of the epoch. `whole`: no row is to be
     downstream. `changes` counts how often the epoch has made or removed a stop, or something began or ceased to wait at
     one.
     `mine` selects rows of this worker, `homes` tells their partitions.

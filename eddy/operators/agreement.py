@@ -175,8 +175,8 @@ class Agreement:
             withheld.mark(review.come)
             withheld.unmark(review.gone)
         withheld.whole = whole
+        withheld.suspects -= {row for row in review.told if not (whole and self._is_there(row))}
         if not whole:
-            withheld.suspects -= review.told
             taken.flows = withheld.open([row for row in withheld.stops if not withheld.is_reached(row)])
 
     # Messages out, of every worker

@@ -261,9 +261,10 @@ class Arbiter:
             loans.missing = set()
             found, message = self._decide(explore, list(search.starts))
             closings = self._closings(explore, [*search.starts, *search.passed])
+            chase = bool(search.passed) and self._decide(explore, list(search.passed))[0].endless is not None
             new = loans.wanted(loans.missing)
             if not new:
-                self._finish(search, found, closings, message)
+                self._finish(search, found, closings, message, chase)
                 return True
         self._borrow(search, new)
         self._stop_early(search, explore)
@@ -278,7 +279,11 @@ class Arbiter:
             search.stopped.update(closings)
             self._post.send_rows(closings, Stop)
 
-    def _finish(self, search: _Search, found: Survey, closings: list[Row], message: str) -> None:
+    def _finish(self, search: _Search, found: Survey, closings: list[Row], message: str, chase: bool) -> None:
+        """`chase`: ahead of rows that have gone paths are endless; insertions and retractions may chase one another.
+
+        Then waves stop everywhere, where they meet, and the next review lets go.
+        """
         self._search = None
         if self._news > News.SUSPECTS and self._discarded < _MOST_DISCARDED:
             self._discarded += 1
@@ -289,7 +294,9 @@ class Arbiter:
         before, self._reached = self._reached or set(), found.reached
         self._post.send_rows(found.reached - before, lambda rows: Reached(search.number, rows))
         self._post.send_rows(before - found.reached, lambda rows: Reached(search.number, rows, True))
-        self._post.tell_all(Release(search.number, found.endless is not None))
+        self._post.tell_all(Release(search.number, chase or found.endless is not None))
+        if chase:
+            self._news = max(self._news, News.SUSPECTS)
 
     def _borrow(self, search: _Search, keys: set[Asked]) -> None:
         places: dict[tuple[int, int], list[bytes]] = {}

@@ -172,8 +172,22 @@ class Body:
             rows = self._lone.explore(Batch([row], _ONE), None, self._aside_of.get(0)).rows
             asked = [(0, row[0])]
             return Explored(rows if len(rows) < 2 else list(dict.fromkeys(rows)), asked, asked if rows else _NOTHING)
-        values: dict[int, Batch] = {0: Batch([row], _ONE)}
         found = Explored([], [], [])
+        made = self._made_of(Batch([row], _ONE), lookups, found)
+        return found._replace(rows=list(dict.fromkeys(made)))
+
+    def explore_all(self, rows: list[Row], lookups: Lookups | None = None) -> list[Row]:
+        """The same of many rows at once: the rows that op makes of them, each once."""
+        batch = Batch(rows, _ONE * len(rows))
+        if self._lone is not None and lookups is None:
+            made = self._lone.explore(batch, None, self._aside_of.get(0)).rows
+        else:
+            made = self._made_of(batch, lookups, Explored([], [], []))
+        return list(dict.fromkeys(made))
+
+    def _made_of(self, rows: Batch, lookups: Lookups | None, found: Explored) -> list[Row]:
+        """op of some rows; `found` takes in which keys were looked up."""
+        values: dict[int, Batch] = {0: rows}
         for number, step in enumerate(self.steps):
             batches = [values.get(slot, EMPTY) for slot in step.inputs]
             if any(map(_ROWS, batches)):
@@ -182,7 +196,7 @@ class Body:
                     values[step.output] = self._matches(number, join, batches[0], lookups, found)
                 else:
                     values[step.output] = step.operator.explore(*batches)
-        return found._replace(rows=list(dict.fromkeys(values.get(self._result, EMPTY).rows)))
+        return values.get(self._result, EMPTY).rows
 
     def _matches(
         self, number: int, join: Join | StreamTableJoin, rows: Batch, lookups: Lookups | None, found: Explored

@@ -32,6 +32,11 @@ class Explorer:
         explored = self._body.explore(row, self._lookups)
         return explored if self._keeps is None else explored._replace(rows=self._keeps(explored.rows))
 
+    def all_of(self, rows: list[Row]) -> list[Row]:
+        """The rows that op makes of some rows, each once."""
+        made = self._body.explore_all(rows, self._lookups)
+        return made if self._keeps is None else self._keeps(made)
+
     def along(self, row: Row, chosen: Mapping[Asked, Any]) -> list[Row]:
         """The rows that op makes of a row if a key has one value outside, the chosen one, or else none.
 

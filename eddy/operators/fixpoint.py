@@ -91,12 +91,12 @@ class NestedBody:
         return ahead if ahead.possible and self._bindings == 1 else None
 
     def lookups(self, external: int) -> list[NestedLookupJoin] | None:
-        """The joins that look an input from outside up; None if another step reads it, too."""
+        """The joins that look an input from outside up; None if it is read otherwise, too, or is the seed."""
         slot = self._bindings + external
         readers = [step for step in self.steps if slot in step.inputs]
         joins = [op for op in (step.operator for step in readers) if isinstance(op, NestedLookupJoin)]
         looked_up = len(joins) == len(readers) and all(step.inputs == (step.inputs[0], slot) for step in readers)
-        return joins if looked_up and slot not in self._results else None
+        return joins if joins and looked_up and slot not in self._results else None
 
     def forget_waves(self) -> None:
         """Undo the epoch."""
@@ -313,7 +313,7 @@ class Fixpoint(NestedOperator):
         elif sizes is None or not (sizes.wide or (iteration and iteration % GLANCE == 0)):
             return
         else:
-            reasons = {row: sizes.refused(row) for row in sizes.refused_rows(batch)}
+            reasons = {row: sizes.refused(row) for row in sizes.refused_rows(batch.rows)}
         errors = [
             self._error(index, made, f"after {iteration} iterations {why}", [row]) for row, why in reasons.items()
         ]

@@ -28,7 +28,7 @@ from eddy.operators.held_message import ADVICE, held_message
 from eddy.operators.messages import Message, News
 from eddy.operators.operator import State
 from eddy.operators.row_sizes import RowSizes
-from eddy.operators.survey import Survey, survey
+from eddy.operators.survey import Survey, comes_to_an_end, survey
 from eddy.operators.total import Total
 from eddy.operators.watch import Watch, Wave
 from eddy.operators.withheld import Withheld
@@ -41,6 +41,8 @@ _FIRST_ASKED = 16
 _ASKED = 64
 """The number of rows of a frontier from which it asks for one."""
 _USUAL_WEIGHT = 1 << 32
+_LEVELS, _SHARE = 1_024, 4
+"""So many rows, and so many for each row of the waves, are made ahead of heads before each is explored."""
 _MOST_BESIDE = 100_000
 """So many rows at most are explored to find cycles, where paths may be endless."""
 
@@ -111,11 +113,10 @@ class Quarantine:
         touched = self._touched(externals)
         if self._sizes.careful:
             self._check_arrived(arrived)
-        taken = self._agreement.take([] if self._alone else self._messages)
-        flows = Batch.of(taken.flows, 0)
-        backs = concat((self._stop(taken.stops, total), *self._stop_arrived(arrived, total)))
+        let_go = EMPTY if self._alone else self._take_messages(arrived, total)
         frontiers = {iteration: self.admit(batch) for iteration, batch in arrived.items()}
-        frontiers[0] = concat((frontiers.get(0, EMPTY), flows, backs)).consolidated(self._name)
+        if let_go.rows:
+            frontiers[0] = concat((frontiers.get(0, EMPTY), let_go)).consolidated(self._name)
         heads = self._heads(inputs, frontiers)
         run(frontiers, total)
         if heads:
@@ -124,9 +125,15 @@ class Quarantine:
             self._decide(touched or self._unverified, total, run)
             self._unverified = False
         else:
-            self._suspect(taken.suspects)
             self._agree(total)
         return total
+
+    def _take_messages(self, arrived: Mapping[int, Batch], total: Total) -> Batch:
+        """Take in the messages of this epoch. Returns the rows that are let go, and those that are retracted from X."""
+        taken = self._agreement.take(self._messages)
+        self._suspect(taken.suspects)
+        backs = (self._stop(taken.stops, total), *self._stop_arrived(arrived, total))
+        return concat((Batch.of(taken.flows, 0), *backs))
 
     def _check_arrived(self, arrived: Mapping[int, Batch]) -> None:
         """Raises: DataError for a row of the seed that cannot be written: no row of X makes it, to be held for it."""
@@ -205,7 +212,8 @@ class Quarantine:
         """The looks during a run of waves."""
         first = min((iteration for iteration, batch in waiting.items() if batch.rows), default=0)
         searched = 1 << (max(first, FIRST_LOOK if self._alone else _FIRST_ASKED) - 1).bit_length()
-        return Watch(self, self._sizes, total, searched, not self._alone)
+        rows = sum(len(batch.rows) for batch in waiting.values())
+        return Watch(self, self._sizes, total, rows, searched, not self._alone)
 
     def search(self, wave: Wave, budget: int | None, total: Total) -> tuple[bool, Batch]:
         """Search ahead of a wave. Returns whether the waves will end, and the rows that go on; see `Watch`."""
@@ -326,10 +334,12 @@ class Quarantine:
         cycles in X are searched for, also ahead of heads that have gone again. At one row of each, arriving rows wait,
         and op's results for it are retracted. If no path from the seed leads to the cycle, no row is left waiting.
         """
-        weight, stops = self._weights(total), self._withheld.stops
+        explore, stops = self._explorer(self._going_on), self._withheld.stops
         ahead = [row for row in heads if row not in stops]
-        if closings := [row for row in self._closings(self._explorer(self._going_on), ahead) if weight(row)]:
-            run({0: self._stop(closings, total)}, total)
+        if not comes_to_an_end(explore, ahead, _LEVELS + _SHARE * total.count, self._sizes):
+            weight = self._weights(total)
+            if closings := [row for row in self._closings(explore, ahead) if weight(row)]:
+                run({0: self._stop(closings, total)}, total)
         if not self._alone:
             self._suspect(ahead)
 
@@ -382,12 +392,12 @@ class Quarantine:
 
     def _touched(self, externals: Sequence[Batch]) -> bool:
         """Whether rows outside have changed on which it depends what is held."""
+        if self._alone and not self._withheld.active:
+            return False
         received = {slot - 1 for slot in self._body.received}
         batches = [batch for at, batch in enumerate(externals) if at not in received and batch.rows]
         if not self._alone:
             self._agreement.change_outside(key for batch in batches for key in keys_of(batch.rows))
-            return False
-        if not (self._withheld.active and batches):
             return False
         return any(not self._asked.isdisjoint(keys_of(batch.rows)) for batch in batches)
 

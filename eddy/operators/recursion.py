@@ -38,7 +38,7 @@ from eddy.operators.held_message import ADVICE
 from eddy.operators.keyed import keyed_rows
 from eddy.operators.operator import Operator, State
 from eddy.operators.quarantine import Quarantine
-from eddy.operators.row_sizes import RowSizes
+from eddy.operators.row_sizes import GLANCE, RowSizes
 from eddy.operators.survey import Endless, survey
 from eddy.operators.total import Total
 from eddy.state.arrangement import Arrangement
@@ -47,8 +47,6 @@ __all__ = ["TIME", "LinearRecursion", "Waves"]
 
 
 TIME = attrgetter("time")
-FIRST_GLANCE = 8
-"""The first iteration of which some rows are written, to see whether they grow."""
 _MANY = 1_000
 _SHARE = 16
 
@@ -116,7 +114,7 @@ class LinearRecursion(Operator):
 
     def _check_sizes(self, made: Batch, iteration: int) -> None:
         """Raises: LoopLimitError for a row that cannot be written."""
-        for row in self.sizes.refused_rows(made):
+        for row in self.sizes.refused_rows(made.rows):
             raise self._limit_error(row, iteration, self.sizes.refused(row))
 
     def _over_limit(self, row: Row) -> LoopLimitError:
@@ -218,9 +216,10 @@ class Waves(LinearRecursion):
                 made = watch.look(frontier, made, iteration, waiting)
                 width = self.sizes.share(made) if made.rows else 1
             rest = gate.own(made, iteration + 1) if shared else made
-            if not rest.rows:
+            rows = len(rest.rows)
+            if not rows:
                 continue
-            if self.budget.spend(len(rest.rows) * (width if len(rest.rows) < _MANY else self.sizes.share(rest))):
+            if self.budget.spend(rows * (width if rows < _MANY else self.sizes.share(rest))):
                 gate.spill(watch.spilling(frontier, rest, iteration, waiting), iteration + 1)
             elif iteration + 1 in waiting:
                 waiting[iteration + 1] = concat((waiting[iteration + 1], rest)).consolidated(self.name)
@@ -234,7 +233,7 @@ class Waves(LinearRecursion):
         """
         self._check_sizes(made, iteration)
         if self.bound.by_depth:
-            return made, iteration + 1 if self.sizes.wide else iteration + FIRST_GLANCE
+            return made, iteration + 1 if self.sizes.wide else iteration + GLANCE
         if iteration < self.bound.limit:
             return made, self._look(made, iteration, total.count)
         if made.rows:
@@ -281,7 +280,7 @@ class Looks:
     def __init__(self, waves: Waves, total: Total) -> None:
         self._waves, self._total = waves, total
         first = FIRST_LOOK if not total.came_back else waves.bound.limit
-        self.next: float = FIRST_GLANCE if waves.bound.by_depth else min(first, waves.bound.limit)
+        self.next: float = GLANCE if waves.bound.by_depth else min(first, waves.bound.limit)
         if waves.sizes.careful:
             self.next = 0
 

@@ -7,17 +7,20 @@ epoch *carefully*, looking at each row of each wave. Rows that grow from wave to
 memory: some rows of every eighth wave are encoded, and those of every wave once they are wide.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from eddy.operators.batch import Batch, Row
 
-__all__ = ["MAX_ROW_BYTES", "OVERHEAD", "RowSizes"]
+__all__ = ["GLANCE", "MAX_ROW_BYTES", "OVERHEAD", "RowSizes"]
 
 MAX_ROW_BYTES = 1 << 20
 """The bytes of the largest row, with what a log adds to it."""
 
 OVERHEAD = 1_024
 """Room for what a log adds to a row: headers, weights, the frame of a record."""
+
+GLANCE = 8
+"""Some rows of every eighth wave are encoded."""
 
 _WIDE = 4_096
 _HUGE = 16
@@ -66,9 +69,8 @@ class RowSizes:
         except Exception:
             return False
 
-    def refused_rows(self, batch: Batch) -> list[Row]:
+    def refused_rows(self, rows: Sequence[Row]) -> list[Row]:
         """The rows of a wave that cannot be written, of those that are looked at."""
-        rows = batch.rows
         if not self.wide and len(rows) > _SAMPLE:
             rows = rows[:: len(rows) // _SAMPLE]
         return [row for row in rows if self.refused(row)]

@@ -59,7 +59,7 @@ class RunAhead:
             made = list(dict.fromkeys(made))
             new = [row for row, is_known in zip(made, known(made), strict=True) if not is_known]
             seen.update(new)
-            if sizes is not None and (refused := sizes.refused_rows(Batch(new, []))):
+            if sizes is not None and (refused := sizes.refused_rows(new)):
                 return refused[:1], sizes.refused(refused[0])
             if not new or len(seen) > MOST_ROWS:
                 return [], ""

@@ -24,8 +24,9 @@ from typing import Any, NamedTuple
 from eddy.operators.batch import Row
 from eddy.operators.body import Asked, Explored
 from eddy.operators.explorer import Explorer, Round
+from eddy.operators.row_sizes import GLANCE, RowSizes
 
-__all__ = ["MOST_REACHED", "Endless", "Explore", "Survey", "cycle_among", "survey", "way_around"]
+__all__ = ["MOST_REACHED", "Endless", "Explore", "Survey", "comes_to_an_end", "cycle_among", "survey", "way_around"]
 
 Explore = Callable[[Row], Explored]
 """op of one row. A path can be followed further if it is an `Explorer`."""
@@ -89,6 +90,22 @@ def survey(
         found.reached = _closure(found.cyclic, found.edges)
     found.closings = list(dict.fromkeys(found.closings))
     return found
+
+
+def comes_to_an_end(explore: Explorer, starts: Iterable[Row], budget: int, sizes: RowSizes) -> bool:
+    """Whether op, applied to all rows of a frontier at once and again, soon makes no rows, so that no cycle is ahead.
+
+    False also where that takes more than `budget` rows, or where rows are wide and may grow.
+    """
+    frontier = list(starts)
+    for level in itertools.count(1):
+        frontier = explore.all_of(frontier)
+        budget -= len(frontier)
+        if not frontier or budget < 0:
+            break
+        if level % GLANCE == 0 and (sizes.refused_rows(frontier) or sizes.wide):
+            break
+    return not frontier
 
 
 class _Frame:

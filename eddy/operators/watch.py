@@ -11,19 +11,18 @@ from typing import NamedTuple, Protocol
 
 from eddy.operators.batch import Batch
 from eddy.operators.endless import FIRST_LOOK
-from eddy.operators.row_sizes import RowSizes
+from eddy.operators.row_sizes import GLANCE, RowSizes
 from eddy.operators.total import Total
 
 __all__ = ["Watch", "Wave"]
 
 _SHARE = 16
 """A search during waves explores at most one row for so many rows of the waves."""
-_CROWD, _FEW = 32_768, 1_024
-"""A few rows are explored when the waves have had so many rows, and whenever they have had twice as many."""
+_CROWD, _GROWN, _FEW = 32_768, 16, 1_024
+"""A few rows are explored when the waves have had so many rows, and so many times those that they began with, and
+whenever they have had twice as many."""
 _SPILLED = 16_384
 """So many rows at most are explored before rows leave for a later epoch."""
-_GLANCE = 8
-"""Rows of every eighth wave are written, to see whether they grow."""
 
 
 class Wave(NamedTuple):
@@ -55,34 +54,34 @@ class Held(Protocol):
 class Watch:
     """The looks during a run of waves: the next one is at iteration `next`, or once the waves have had `crowd` rows.
 
+    The waves begin with `rows`.
     At each look some rows are written, to notice those that grow. From `searched` on, some looks search ahead.
     `always`: each wave is looked at, since there are several workers.
     """
 
-    def __init__(self, quarantine: Held, sizes: RowSizes, total: Total, searched: int, always: bool) -> None:
+    def __init__(self, quarantine: Held, sizes: RowSizes, total: Total, rows: int, searched: int, always: bool) -> None:
         self._quarantine, self._sizes, self._total, self._always = quarantine, sizes, total, always
         self._searched: float = searched
-        self._sized = -1 if sizes.careful else _GLANCE
+        self._sized = -1 if sizes.careful else GLANCE
         self.next: float = -1 if always else min(self._sized, searched)
-        self.crowd: float = _CROWD
+        self.crowd: float = max(_CROWD, _GROWN * rows)
 
     def look(self, frontier: Batch, made: Batch, iteration: int, waiting: dict[int, Batch]) -> Batch:
         """Look at a wave in which `frontier` has made `made`; others wait. Returns the rows that go on."""
         quarantine, sizes, total = self._quarantine, self._sizes, self._total
-        wave = Wave(iteration, frontier, made, waiting)
-        wave = wave._replace(made=quarantine.without_heavy(wave, total))
+        if self._always:
+            made = quarantine.without_heavy(Wave(iteration, frontier, made, waiting), total)
         if iteration >= self._sized:
-            if sizes.refused_rows(wave.made):
-                wave = wave._replace(made=quarantine.hold_whole(wave, total))
-            self._sized = iteration + 1 if sizes.wide else iteration + _GLANCE
-        made = wave.made
+            if sizes.refused_rows(made.rows):
+                made = quarantine.hold_whole(Wave(iteration, frontier, made, waiting), total)
+            self._sized = iteration + 1 if sizes.wide else iteration + GLANCE
         if iteration >= self._searched and (made.rows or frontier.rows):
             limit = quarantine.limit
             budget = None if iteration >= limit else max(FIRST_LOOK, total.count // _SHARE)
-            ends, made = quarantine.search(wave, budget, total)
+            ends, made = quarantine.search(Wave(iteration, frontier, made, waiting), budget, total)
             self._searched = math.inf if ends else 2 * iteration
         elif total.count >= self.crowd and made.rows:
-            ends, made = quarantine.search(wave, _FEW, total)
+            ends, made = quarantine.search(Wave(iteration, frontier, made, waiting), _FEW, total)
             self.crowd = math.inf if ends else 2 * total.count
         self.next = iteration + 1 if self._always else min(self._sized, self._searched)
         return made

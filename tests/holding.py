@@ -45,7 +45,7 @@ def once_held() -> Iterator[None]:
 
 
 def reaching(
-    on_limit: Literal["error", "stop"] = "error", name: str = "app", source: str = "links", sink: str = "reached"
+    on_limit: Literal["hold", "stop"] = "hold", name: str = "app", source: str = "links", sink: str = "reached"
 ) -> eddy.Topology:
     """What the root "top" reaches over links, node -> next."""
     topology = eddy.Topology(name)

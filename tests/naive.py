@@ -194,7 +194,7 @@ def _reduce(naive: Naive, node: Any) -> Bag:
 
 def _recursion(naive: Naive, node: Any) -> Bag:
     """X = seed + op(X); with a bound op is applied to no row more often than that."""
-    by_depth = node.bound.max_depth is not None or node.bound.on_limit != "error"
+    by_depth = node.bound.max_depth is not None or node.bound.on_limit in ("return", "dead-letter")
     depth = node.bound.limit if node.bound.max_depth is None else node.bound.max_depth
     x = bag(naive.rows(node.inputs[0]).items())
     for _ in range(depth if by_depth else naive._patience):

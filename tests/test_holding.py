@@ -341,7 +341,7 @@ def test_stop_is_no_choice_of_a_stream() -> None:
 
 def test_stop_and_error_are_one_plan(links: LocalLog) -> None:
     """So that an application may change from one to the other with its states."""
-    for on_limit in ("error", "stop", "error"):
+    for on_limit in ("hold", "stop", "hold"):
         worker = eddy.Worker(reaching(on_limit), links, store=MemoryStore())  # type: ignore[arg-type]
         worker.run_until_idle()
         worker.close()

@@ -10,6 +10,7 @@ from eddy.cli.load import load
 from eddy.cli.logs import Target, log_options, opened
 from eddy.cli.tables import new_table, print_table
 from eddy.connectors.log import Log, TopicPartition, TopicSpec
+from eddy.errors import ConnectorError
 
 __all__ = ["command"]
 
@@ -88,12 +89,7 @@ def _list(program: str | None, target: Target, every: bool, form: str) -> None:
 
 def _topics(log: Log, uses: Mapping[str, str] | None = None) -> list[_Topic]:
     """All topics by name, or those with a use, in that order."""
-    specs = log.topics(uses)
-    partitions = [TopicPartition(name, p) for name, spec in specs.items() for p in range(spec.partitions)]
-    begins, ends = log.begin_offsets(partitions), log.end_offsets(partitions)
-    offsets = dict.fromkeys(specs, 0)
-    for tp in partitions:
-        offsets[tp.topic] += ends[tp] - begins[tp]
+    specs, offsets = _with_offsets(log, log.topics(uses))
     found = []
     for name in sorted(specs) if uses is None else uses:
         use = uses[name] if uses else msgspec.UNSET
@@ -103,6 +99,22 @@ def _topics(log: Log, uses: Mapping[str, str] | None = None) -> list[_Topic]:
             policy = spec.configs.get("cleanup.policy", "delete")
             found.append(_Topic(name, use, spec.partitions, offsets[name], policy))
     return found
+
+
+def _with_offsets(log: Log, specs: Mapping[str, TopicSpec]) -> tuple[Mapping[str, TopicSpec], dict[str, int]]:
+    """Of some topics those that are still there, and the number of offsets of each."""
+    partitions = [TopicPartition(name, p) for name, spec in specs.items() for p in range(spec.partitions)]
+    try:
+        begins, ends = log.begin_offsets(partitions), log.end_offsets(partitions)
+    except ConnectorError:
+        left = log.topics(specs)
+        if left.keys() == specs.keys():
+            raise
+        return _with_offsets(log, left)  # some were deleted in the meantime
+    offsets = dict.fromkeys(specs, 0)
+    for tp in partitions:
+        offsets[tp.topic] += ends[tp] - begins[tp]
+    return specs, offsets
 
 
 def _configs(context: click.Context, parameter: click.Parameter, pairs: Iterable[str]) -> dict[str, str]:

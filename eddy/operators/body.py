@@ -61,16 +61,16 @@ class Words(NamedTuple):
 class Bound:
     """The bound of a recursion. `depth` counts the applications of op that led to a row.
 
-    With `max_depth` expansion stops at that depth, as part of the answer. Otherwise `limit` is an accident
-    guard: `error` holds what has no finite answer, or undoes the epoch of a stream; `return` and `dead-letter` stop
-    as `max_depth` does and report the rows that were cut; `rows`, in nested time alone, stops and reports them as
-    rows of errors. By waves, and with `error`, `limit` counts stale steps (`operators/survey.py`), else iterations.
+    With `max_depth` expansion stops at that depth, as part of the answer. Otherwise `limit` is a guard: `hold` holds
+    what has no finite answer; `error`, of streams, rejects the record; `return` and `dead-letter` stop as `max_depth`
+    does and report the rows that were cut; `rows`, in nested time alone, stops and reports them as rows of errors.
+    By waves, and with `hold`, `limit` counts stale steps (`operators/survey.py`), else iterations.
     With `stops` the worker ends if rows are held and no unread input could mend them.
     """
 
     max_depth: int | None = None
     limit: int = 10_000
-    on_limit: Literal["error", "return", "dead-letter", "rows"] = "error"
+    on_limit: Literal["hold", "error", "return", "dead-letter", "rows"] = "hold"
     words: Words | None = None
     stops: bool = False
 
@@ -78,9 +78,9 @@ class Bound:
     def asked(cls, max_depth: int | None, limit: int, on_limit: str) -> "Bound":
         """The bound for the author's arguments:
 
-        `stop` is `error` that stops the worker. The choice itself is not checked.
+        `stop` is `hold` that stops the worker. The choice itself is not checked.
         """
-        said: Any = "error" if on_limit == "stop" else on_limit
+        said: Any = "hold" if on_limit == "stop" else on_limit
         return cls(max_depth, limit, said, stops=on_limit == "stop")
 
     def where(self, name: str) -> str:
@@ -98,7 +98,7 @@ class Bound:
     @property
     def by_depth(self) -> bool:
         """Whether the answer depends on the depth of rows, so that depth has to be stored."""
-        return self.max_depth is not None or self.on_limit != "error"
+        return self.max_depth is not None or self.on_limit not in ("hold", "error")
 
     @property
     def depth(self) -> int:

@@ -34,15 +34,12 @@ from eddy.operators.row_sizes import RowSizes
 from eddy.operators.run_ahead import RunAhead
 from eddy.state.trace import Trace
 
-__all__ = ["ADVICE", "Fixpoint", "NestedBody", "Results", "Take"]
+__all__ = ["Fixpoint", "NestedBody", "Results", "Take"]
 
 _ROWS, _TIME = attrgetter("rows"), attrgetter("time")
+_LIMIT, _SIZE, _WORK = "limit=", "max_row_bytes", "max_nested_rows, max_nested_s"
 _LARGEST_WEIGHT = 1 << 4_096
 """Weights that square themselves in each iteration soon pass it; weights of finite answers do not."""
-ADVICE = (
-    "Mend the data, bound it (max_depth=, or limit= with on_limit='return'), or raise limit=, max_nested_rows, "
-    "max_nested_s"
-)
 
 
 class NestedBody:
@@ -254,7 +251,7 @@ class Fixpoint(NestedOperator):
                 continue
             self.rows += len(batch.rows)
             if self._budget.spend(len(batch.rows)):
-                raise self._error(index, made, "the epoch's rows or seconds were spent", of_work=True)
+                raise self._error(index, made, "the epoch's rows or seconds were spent", of_work=True, raised=_WORK)
             self._watch(index, made, iteration)
             if iteration < self._iterations:
                 merge_into(totals[index], batch.rows, batch.weights)
@@ -264,7 +261,7 @@ class Fixpoint(NestedOperator):
             elif self.bound.by_depth:
                 over.append((index, batch))
             else:
-                raise self._error(index, made, f"after {self._iterations} iterations it still changed")
+                raise self._error(index, made, f"after {self._iterations} iterations it still changed", raised=_LIMIT)
         if after and iteration >= FIRST_LOOK and not self.bound.by_depth:
             self._look_for_repetition(iteration, after)
             if self._ahead is not None and iteration & (iteration - 1) == 0:
@@ -288,8 +285,9 @@ class Fixpoint(NestedOperator):
             return
         rows, why = ahead.look(made[0].rows, self._iterations - iteration, self._known(total), self.sizes[0])
         if rows:
+            raised = _SIZE if why else _LIMIT
             why = why or f"after {self._iterations} iterations it still changed"
-            raise self._error(0, [Batch(rows, [1] * len(rows))], why)
+            raise self._error(0, [Batch(rows, [1] * len(rows))], why, raised=raised)
 
     def _known(self, total: ZSet) -> Callable[[Sequence[Row]], Sequence[bool]]:
         """Tells which rows the first binding has; `total` is its delta of the epoch so far."""
@@ -315,7 +313,8 @@ class Fixpoint(NestedOperator):
         else:
             reasons = {row: sizes.refused(row) for row in sizes.refused_rows(batch.rows)}
         errors = [
-            self._error(index, made, f"after {iteration} iterations {why}", [row]) for row, why in reasons.items()
+            self._error(index, made, f"after {iteration} iterations {why}", [row], raised=_SIZE if _SIZE in why else "")
+            for row, why in reasons.items()
         ]
         if errors:
             errors[0].others = errors[1:]
@@ -329,8 +328,20 @@ class Fixpoint(NestedOperator):
             one.careful = True
         return not was
 
+    def advice(self, raised: str) -> str:
+        """The advice of a message; `raised`: the bounds that may be raised if the loop ends later, empty for none."""
+        bound = "max_depth=16" if self._seeded else "limit=16, on_limit='return'"
+        more = f", or raise {raised} if it ends later" if raised else ""
+        return self.bound.advice(f"Mend the data, or bound the recursion: {bound}{more}")
+
     def _error(
-        self, index: int, made: list[Batch], why: str, rows: Sequence[Row] = (), of_work: bool = False
+        self,
+        index: int,
+        made: list[Batch],
+        why: str,
+        rows: Sequence[Row] = (),
+        of_work: bool = False,
+        raised: str = "",
     ) -> EndlessError:
         batch = made[index]
         there = [row for row, weight in zip(batch.rows, batch.weights, strict=True) if weight > 0]
@@ -340,7 +351,7 @@ class Fixpoint(NestedOperator):
             subject += f": binding '{self.bindings[index]}'"
         return EndlessError(
             f"{subject} does not come to rest: {why}, e.g. by row {columns_of(row) if sql else row!r}; a recursion "
-            f"that grows without end or goes back and forth has no answer. {self.bound.advice(ADVICE)}",
+            f"that grows without end or goes back and forth has no answer. {self.advice(raised)}",
             rows or [row for batch in made for row in batch.rows],
             of_work,
         )

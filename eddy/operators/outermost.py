@@ -25,7 +25,7 @@ from eddy.operators.batch import EMPTY, Batch, Row, ZSet, merge_into
 from eddy.operators.context import Context, Wake
 from eddy.operators.endless import EndlessError
 from eddy.operators.exchange import Ownership
-from eddy.operators.fixpoint import ADVICE, Fixpoint, Results
+from eddy.operators.fixpoint import Fixpoint, Results
 from eddy.operators.given import Given
 from eddy.operators.inner_limits import numbered
 from eddy.operators.limit_barrier import LimitBarrier
@@ -311,7 +311,7 @@ class Outermost(Fixpoint):
             errors = {**limits.rows(), self._restless(None): -1}
         withheld = queued or bool(limits)
         if not queued:
-            why = f"{self.bound.where(self.name)}: {limits.least()}. {self.bound.advice(ADVICE)}" if withheld else ""
+            why = f"{self.bound.where(self.name)}: {limits.least()}. {self.advice('limit=')}" if withheld else ""
             self.queue.note({None: Note(why, False, time, False) if withheld else None})
         made: list[ZSet] = [{} for _ in self.bindings]
         if not (was_withheld or withheld):

@@ -71,7 +71,7 @@ class Rejections:
                 rows += len(batch)
                 what = "recursively '%s': %d row(s) beyond limit %d, the first %r"
                 _log.warning(what, loop.name, len(batch), loop.bound.limit, batch.rows[0])
-                if loop.bound.on_limit != "dead-letter" and not (self._letters and loop.bound.on_limit == "error"):
+                if loop.bound.on_limit != "dead-letter" and not (self._letters and not loop.bound.by_depth):
                     continue
                 if not isinstance(loop, Fixpoint):
                     out.cut_rows(self._internal.dead_letter, loop.gate, batch, loop.name, loop.bound.limit)

@@ -7,6 +7,7 @@ Each check raises TopologyError.
 import functools
 import inspect
 import re
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -29,6 +30,7 @@ __all__ = [
     "check_serdes",
     "check_whole",
     "name_or",
+    "renamed_choice",
 ]
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
@@ -163,6 +165,14 @@ def check_choice(where: str, choices: tuple[str, ...], /, **chosen: Any) -> None
         if not isinstance(given, str) or given not in choices:
             listed = f"{', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}"
             raise TopologyError(f"{where}: {what}={given!r}; {listed} is needed")
+
+
+def renamed_choice(where: str, on_limit: Any) -> Any:
+    """`on_limit` by its current name: what relations call `hold` was `error`, which is deprecated there."""
+    if on_limit != "error":
+        return on_limit
+    warnings.warn(f"{where}: on_limit='error' is called 'hold' now", DeprecationWarning, stacklevel=3)
+    return "hold"
 
 
 def check_mapping(where: str, /, **mappings: Any) -> None:

@@ -52,7 +52,7 @@ def mutually_recursive(
     step: Callable[..., Any],
     name: str,
     limit: int | None = None,
-    on_limit: Literal["error", "stop", "return"] = "error",
+    on_limit: Literal["hold", "stop", "return"] = "hold",
     serdes: Serdes | None = None,
     single_partition: bool = False,
     label: str | None = None,
@@ -68,7 +68,7 @@ def mutually_recursive(
     where = f"mutually_recursive '{check_name(name, 'block')}'"
     names = _names(where, step, serdes)
     check_whole(where, 1, limit=limit)
-    check_choice(where, ("error", "stop", "return"), on_limit=on_limit)
+    check_choice(where, ("hold", "stop", "return"), on_limit=on_limit)
     held = limit is not None and on_limit != "return"
     length = len(builder.plan.nodes)
     variables, results, body = _build(builder, where, name, names, step, serdes or {}, single_partition)

@@ -25,7 +25,7 @@ __all__ = ["CyclePolicy", "DeletionMode", "OnLimit", "SubtreeTotals", "recursive
 
 CyclePolicy = Literal["dedupe-node", "allow-paths", "error"]
 DeletionMode = Literal["recompute-affected", "support-counts"]
-OnLimit = Literal["error", "stop"]
+OnLimit = Literal["hold", "stop"]
 
 _LIMIT = 10_000
 
@@ -43,7 +43,7 @@ def recursive_fixpoint(
     deletion_mode: DeletionMode = "recompute-affected",
     weight: Callable[[Any, Any], Any] | None = None,
     node: Serde[Any] | None = None,
-    on_limit: OnLimit = "error",
+    on_limit: OnLimit = "hold",
 ) -> Relation[Any, Reached]:
     """See `Topology.recursive_fixpoint`."""
     where = f"recursive_fixpoint '{check_name(name, 'step')}'"
@@ -92,7 +92,7 @@ def recursive_fixpoint(
 def _check_choices(where: str, cycle_policy: CyclePolicy, deletion_mode: DeletionMode, on_limit: OnLimit) -> None:
     check_choice(where, ("dedupe-node", "allow-paths", "error"), cycle_policy=cycle_policy)
     check_choice(where, ("recompute-affected", "support-counts"), deletion_mode=deletion_mode)
-    check_choice(where, ("error", "stop"), on_limit=on_limit)
+    check_choice(where, ("hold", "stop"), on_limit=on_limit)
 
 
 def _check_paths(where: str, **bounds: Any) -> None:

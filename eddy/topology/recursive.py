@@ -57,7 +57,7 @@ def close_recursion(
         if bound.on_limit == "dead-letter":
             raise TopologyError(
                 f"{where}: on_limit='dead-letter' is for recursions by waves, and this one goes by nested time, since "
-                f"{why}; 'error' or 'return' is needed"
+                f"{why}; 'hold' or 'return' is needed"
             )
     _refuse_limits(where, body)
     if bound.max_depth is None:
@@ -110,7 +110,7 @@ def _build(
 def _check_bound(where: str, bound: Bound, kind: Kind) -> None:
     check_whole(where, 0, max_depth=bound.max_depth)
     check_whole(where, 1, optional=False, limit=bound.limit)
-    choices = ("error", "return", "dead-letter") if kind == "stream" else ("error", "stop", "return", "dead-letter")
+    choices = ("error", "return", "dead-letter") if kind == "stream" else ("hold", "stop", "return", "dead-letter")
     check_choice(where, choices, on_limit=bound.on_limit)
 
 
@@ -138,11 +138,11 @@ def refuse_sinks(where: str, verb: str, body: list[Node]) -> None:
 
 
 def _refuse_limits(where: str, body: list[Node]) -> None:
-    """Refuse blocks whose limit is an error: only a block has `errors` and can withhold rows."""
+    """Refuse blocks whose limit makes rows of errors: only a block has `errors` and can withhold rows."""
     for node in body:
         if node.error_limit is not None:
             raise TopologyError(
-                f"{where}: block '{node.name}' inside it has limit={node.error_limit}, on_limit='error', and a "
+                f"{where}: block '{node.name}' inside it has limit={node.error_limit}, on_limit='hold', and a "
                 "recursion has no errors to show them in. Write on_limit='return', or make the recursion a block of "
                 "one binding: topology.mutually_recursive(lambda x: (seed.union(…x…),), …)"
             )

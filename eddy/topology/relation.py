@@ -15,6 +15,7 @@ from eddy.topology.arguments import (
     check_rows,
     check_serdes,
     name_or,
+    renamed_choice,
 )
 from eddy.topology.builder import Builder, same_topology, serdes
 from eddy.topology.grouped import KGroupedTable
@@ -163,7 +164,7 @@ class Relation(Generic[K, V]):
         name: str,
         max_depth: int | None = None,
         limit: int = 10_000,
-        on_limit: Literal["error", "stop", "return", "dead-letter"] = "error",
+        on_limit: Literal["hold", "stop", "return", "dead-letter"] = "hold",
     ) -> "RecursiveRelation[K, V]":
         """X = seed + op(X): weights add up, and a retracted row retracts all rows derived from it.
 
@@ -179,13 +180,13 @@ class Relation(Generic[K, V]):
                 depth.
             limit: by waves, how many steps of a path may meet only rows outside that the path has met before, until it
                 is considered endless; otherwise the number of iterations.
-            on_limit: `error` holds what has no finite answer and names it; `stop` does, and ends the worker if no
+            on_limit: `hold` holds what has no finite answer and names it; `stop` does, and ends the worker if no
                 unread input could mend it; `return` and `dead-letter` stop at depth `limit` as `max_depth` does, and
                 report the rows that were cut.
 
         Raises: NonTerminatingRecursionError if op has no step that can drop a row; TopologyError.
         """
-
+        on_limit = renamed_choice(f"recursively '{name}'", on_limit)
         return self._bounded(op, name, Bound.asked(max_depth, limit, on_limit))
 
     def _bounded(self, op: Any, name: str, bound: Bound) -> "RecursiveRelation[K, V]":

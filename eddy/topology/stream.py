@@ -222,6 +222,9 @@ class KStream(Generic[K, V]):
             include_seeds: emit the input records too; False follows the letter of the KIP.
             max_depth: how often op is applied to a record at most; deeper records are not expanded.
             limit: the same as a guard against endless recursion, with `on_limit` as its policy.
+            on_limit: `error` raises LoopLimitError for the record that came in, whose error policy then applies, and
+                nothing is emitted for it; `return` and `dead-letter` stop at depth `limit` as `max_depth` does, and
+                report the records that were cut.
 
         Raises: NonTerminatingRecursionError if op has no step that can drop a record.
         """

@@ -7,7 +7,7 @@ from eddy.errors import TopologyError
 from eddy.operators.graph.reached import Reached
 from eddy.serde import Bytes, Serde
 from eddy.topology import plan
-from eddy.topology.arguments import check_mapping, check_name, check_serdes
+from eddy.topology.arguments import check_mapping, check_name, check_serdes, renamed_choice
 from eddy.topology.builder import Builder
 from eddy.topology.describe import describe, mermaid
 from eddy.topology.mutual import Bindings, mutually_recursive
@@ -76,7 +76,7 @@ class Topology:
         deletion_mode: DeletionMode = "recompute-affected",
         weight: Callable[[Any, Any], float] | None = None,
         node: Serde[Any] | None = None,
-        on_limit: Literal["error", "stop"] = "error",
+        on_limit: Literal["hold", "stop"] = "hold",
     ) -> Relation[K, Reached]:
         """The nodes reachable from each root over edges: rows (key of the root, `Reached`).
 
@@ -98,11 +98,12 @@ class Topology:
                 without any is detected at once; `recompute-affected` searches. The answer is the same.
             weight: `weight(node, edge)`, above 0: depths are then distances, those of shortest paths.
             node: the serde of nodes, by default that of the edges' keys.
-            on_limit: `error` holds rows beyond a bound or in a cycle; `stop` does, and ends the worker if no unread
+            on_limit: `hold` holds rows beyond a bound or in a cycle; `stop` does, and ends the worker if no unread
                 input could mend them.
 
         Raises: TopologyError.
         """
+        on_limit = renamed_choice(f"recursive_fixpoint '{name}'", on_limit)
         given = (max_depth, max_nodes, limit, cycle_policy, deletion_mode, weight, node, on_limit)
         return recursive_fixpoint(self._builder, roots, edges, name, expand, *given)
 
@@ -125,7 +126,7 @@ class Topology:
         step: Callable[..., Any],
         name: str,
         limit: int | None = None,
-        on_limit: Literal["error", "stop", "return"] = "error",
+        on_limit: Literal["hold", "stop", "return"] = "hold",
         serdes: Mapping[str, tuple[Serde[Any], Serde[Any]]] | None = None,
     ) -> Bindings:
         """Several relations defined by one another, evaluated in turn, from empty, until none changes in an iteration.
@@ -146,13 +147,15 @@ class Topology:
             name: of the block.
             limit: the number of iterations. Without it the block runs until nothing changes, and 10,000 iterations
                 are considered endless.
-            on_limit: `return` leaves the rows after `limit` iterations; `error` makes rows in `errors` if the last
+            on_limit: `return` leaves the rows after `limit` iterations; `hold` makes rows in `errors` if the last
                 iteration has changed anything, and withholds all results until they are gone; for a block inside
-                another one, in any iteration, the outermost block has the rows and withholds all results.
+                another one, in any iteration, the outermost block has the rows and withholds all results; `stop` is
+                `hold`, and ends the worker if no unread input could mend it.
             serdes: by binding, those of its key and value; `Native` otherwise.
 
         Raises: TopologyError if step does not fit; also from a recursion around a block whose limit is an error.
         """
+        on_limit = renamed_choice(f"mutually_recursive '{name}'", on_limit)
         return mutually_recursive(self._builder, step, name, limit, on_limit, serdes)
 
     def sql(

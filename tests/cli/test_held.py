@@ -48,7 +48,7 @@ def finish(process: subprocess.Popen[str], status: int) -> str:
 def test_what_is_held_is_told_by_every_command_and_goes_when_it_is_mended(
     start: Start, run: Command, program: Callable[..., str]
 ) -> None:
-    file = program("error")
+    file = program("hold")
     run("produce", "links", stdin="top\ta\na\ttop\n")
     told = finish(start("run", file, "--until-idle"), 3)
     assert f"WARNING no finite answer: {WHY}" in told
@@ -86,14 +86,14 @@ def test_on_kafka_two_workers_hold_and_stop_alike(
     monkeypatch.setenv("EDDY_BOOTSTRAP", broker)
     app = f"held-{uuid.uuid4().hex[:8]}"
     names = (app, f"{app}-in", f"{app}-out")
-    error, stop = (program(on_limit, *names) for on_limit in ("error", "stop"))
+    hold, stop = (program(on_limit, *names) for on_limit in ("hold", "stop"))
     both = ("--processes", "2", "--set", "session.timeout.ms=6000")
     run("topics", "create", *names[1:], "--partitions", "2")
     run("produce", names[1], stdin="top\ta\na\ttop\nleaf\ta\n")
-    told = finish(start("run", error, "--until-idle", *both), 3)
+    told = finish(start("run", hold, "--until-idle", *both), 3)
     assert re.search(rf"^\[[01]\] .*WARNING no finite answer: {re.escape(WHY)}$", told, re.M), told
-    assert run("wait", error, status=3).stderr == f"no finite answer: {WHY}\n"
-    held = json.loads(run("status", error, "--format", "json").stdout)["held"]
+    assert run("wait", hold, status=3).stderr == f"no finite answer: {WHY}\n"
+    held = json.loads(run("status", hold, "--format", "json").stdout)["held"]
     assert held == [{"step": "reach", "partition": 0, "message": WHY}]
     told = finish(start("run", stop, *both), 65)
     assert re.search(r"ended with status 65; the others stop too", told), told

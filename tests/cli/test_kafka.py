@@ -9,10 +9,13 @@ import subprocess
 import time
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 from click.testing import Result
 
+import eddy
 from tests.kafka import ADMIN, USERS, Secured
 from tests.waiting import PATIENCE_S, Deadline
 
@@ -157,6 +160,17 @@ def test_topics_of_kafka_itself_are_hidden(run: Command, name: str) -> None:
     assert f"\n{name}-in " in shown
     assert "\n__" not in shown
     assert "\n__" in run("topics", "--all").stdout
+
+
+def test_topics_that_are_deleted_meanwhile_are_left_out(run: Command, name: str) -> None:
+    names = [f"{name}-{number}" for number in range(40)]
+    run("topics", "create", *names)
+    with closing(eddy.kafka(os.environ["EDDY_BOOTSTRAP"])) as log, ThreadPoolExecutor(1) as pool:
+        deleted = pool.submit(lambda: [log.delete_topics([one]) for one in names])
+        while not deleted.done():
+            run("topics")
+        deleted.result()
+    assert name not in run("topics").stdout
 
 
 def test_killed_worker_is_started_again_and_all_stop_together(

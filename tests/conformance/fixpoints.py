@@ -177,7 +177,7 @@ CHAIN = of("edges", ("1", ("r", "a")), ("2", ("a", "b")), ("3", ("b", "c")))
 )  # fmt: skip
 def an_error_of_a_limit_goes_when_the_data_is_mended(t: eddy.Topology) -> None:
     """r → a → b → c → d ends in its third iteration, so that the fourth changes nothing; f is of the fourth."""
-    found = parity(t, limit=4, on_limit="error")
+    found = parity(t, limit=4, on_limit="hold")
     found.errors.map(lambda binding, row: (binding, 1), key=S, value=N).group_by_key().count("errors-of").to("errors")
 
 
@@ -187,7 +187,7 @@ def an_error_of_a_limit_goes_when_the_data_is_mended(t: eddy.Topology) -> None:
     odd={},
 )
 def a_block_is_empty_while_there_is_an_error(t: eddy.Topology) -> None:
-    parity(t, limit=3, on_limit="error")
+    parity(t, limit=3, on_limit="hold")
 
 
 @case(

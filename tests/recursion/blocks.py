@@ -166,8 +166,8 @@ def _add(name: str, build: Any, bindings: str, limit: int, on_limit: str, *sourc
 
 
 for _limit in LIMITS:
-    for _on_limit in ("return", "error"):
+    for _on_limit in ("return", "hold"):
         _add(f"depths-{_on_limit}-at-{_limit}", limited, "depth seen", _limit, _on_limit)
 for _limit in (1, 4, 5):
     _add(f"flip-flop-return-at-{_limit}", flip_flop, "flip flop", _limit, "return", "roots")
-_add("flip-flop-error-at-4", flip_flop, "flip flop", 4, "error", "roots")
+_add("flip-flop-hold-at-4", flip_flop, "flip flop", 4, "hold", "roots")

@@ -150,16 +150,16 @@ def _add(name: str, build: Any, *limits: Any) -> None:
     def made(g: Graph) -> Watched:
         block = build(g, *limits)
         watched = {"found": block.found, "far": block.far}
-        return {**watched, "errors": block.errors} if "error" in limits else watched
+        return {**watched, "errors": block.errors} if "hold" in limits else watched
 
     PROGRAMS[name] = Program(name, made, nodes=5, tags=frozenset({"block", "nested"}))
 
 
 for _limit in INNER_LIMITS:
-    for _on_limit in ("return", "error") if _limit > 1 else ("return",):
+    for _on_limit in ("return", "hold") if _limit > 1 else ("return",):
         _add(f"within-{_on_limit}-at-{_limit}", within, _limit, _on_limit)
         _add(f"stepwise-{_on_limit}-at-{_limit}", stepwise, _limit, _on_limit)
 for _rounds in (1, 2):
-    _add(f"stepwise-error-at-3-in-{_rounds}-rounds", stepwise, 3, "error", _rounds)
-    _add(f"stepwise-return-at-2-error-in-{_rounds}-rounds", stepwise, 2, "return", _rounds, "error")
-    _add(f"stepwise-error-at-3-error-in-{_rounds}-rounds", stepwise, 3, "error", _rounds, "error")
+    _add(f"stepwise-hold-at-3-in-{_rounds}-rounds", stepwise, 3, "hold", _rounds)
+    _add(f"stepwise-return-at-2-hold-in-{_rounds}-rounds", stepwise, 2, "return", _rounds, "hold")
+    _add(f"stepwise-hold-at-3-hold-in-{_rounds}-rounds", stepwise, 3, "hold", _rounds, "hold")

@@ -103,7 +103,7 @@ def block(rng: random.Random, variables: tuple[str, ...], depth: int, errors: bo
     It depends on one of the variables `of`, so that it lies in their loop.
     """
     names = tuple(f"y{depth}{i}" for i in range(rng.randint(1, 2)))
-    on_limit = "error" if errors and rng.random() < 0.4 else "return"
+    on_limit = "hold" if errors and rng.random() < 0.4 else "return"
     bodies: list[Term] = []
     for i, name in enumerate(names):
         made = term(rng, (*variables, *names, *(f"new-{other}" for other in names[:i])), 2, 2)
@@ -252,6 +252,6 @@ def random_nest(seed: int) -> Program:
     def build(graph: Graph) -> Watched:
         made = _Builder(graph).block(spec)
         watched = dict(zip(("one", "two"), made, strict=False))
-        return {**watched, "errors": made.errors} if "'error'" in str(spec) else watched
+        return {**watched, "errors": made.errors} if "'hold'" in str(spec) else watched
 
     return Program(f"nest-{seed}", build, nodes=M)

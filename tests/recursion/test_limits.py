@@ -49,20 +49,20 @@ class TestReturn:
 class TestError:
     def test_it_is_one_if_the_last_iteration_changed_anything(self, limit: int) -> None:
         """Even if another iteration would not: a chain of 4 nodes needs limit 5."""
-        running = rig(f"depths-error-at-{limit}")
+        running = rig(f"depths-hold-at-{limit}")
         running.epoch(CHAIN)
         assert bool(running.left["watch-errors"]) == (limit < 5)
         assert bool(depths(running)) == (limit >= 5)
 
     def test_the_error_tells_what_the_last_iteration_changed(self, limit: int) -> None:
-        running = rig(f"depths-error-at-{limit}")
+        running = rig(f"depths-hold-at-{limit}")
         running.epoch(CHAIN)
         n = limit - 1
         told = {("depth", (n, n)): 1, ("seen", (n, 0)): 1} if limit < 5 else {}
         assert running.left["watch-errors"] == Counter(told)
 
     def test_it_goes_when_the_data_is_mended_and_all_is_withheld_until_then(self, limit: int) -> None:
-        running = rig(f"depths-error-at-{limit}")
+        running = rig(f"depths-hold-at-{limit}")
         short = limit - 1  # so many nodes are at rest in time
         running.epoch([("roots", 0, 0 if short else None), *(("edges", n, (n, n + 1, 1)) for n in range(short - 1))])
         assert set(depths(running)) == {(n, n) for n in range(short)}
@@ -85,7 +85,7 @@ class TestError:
 
 
 def test_what_is_undone_leaves_no_error() -> None:
-    running = rig("depths-error-at-4")
+    running = rig("depths-hold-at-4")
     running.epoch(CHAIN[:3])
     before = running.states()
     running.step(CHAIN)

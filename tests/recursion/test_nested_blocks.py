@@ -68,12 +68,12 @@ class TestError:
         assert set(running.left["watch-taken"]) == {(0, 0), (9, 0)}
 
     def test_the_outer_limit_and_the_inner_one_are_told_apart(self) -> None:
-        running = rig("stepwise-error-at-3-error-in-2-rounds")
+        running = rig("stepwise-hold-at-3-hold-in-2-rounds")
         running.epoch(CHAIN)
         assert {name for name, _ in running.left["watch-errors"]} == {"found", "far", "near.at"}
 
     def test_a_limit_that_returns_makes_none_around_one_that_is_an_error(self) -> None:
-        running = rig("stepwise-error-at-3-in-1-rounds")
+        running = rig("stepwise-hold-at-3-in-1-rounds")
         running.epoch(CHAIN[:2])
         assert not running.left["watch-errors"]
         assert dict(running.left["watch-found"]) == {(0, 0): 1, (1, 1): 1}

@@ -155,7 +155,7 @@ class TestOp:
         [
             ({"max_depth": -1}, "max_depth=-1; 0 or more"),
             ({"limit": 0}, "limit=0; 1 or more"),
-            ({"on_limit": "halt"}, "on_limit='halt'; 'error', "),
+            ({"on_limit": "halt"}, "on_limit='halt'; 'hold', "),
         ],
     )
     def test_a_bound_that_makes_no_sense_is_refused(self, bound: Any, message: str) -> None:

@@ -43,6 +43,8 @@ still ends the process once the broker goes on (librdkafka issue 4605). So the w
 _SHOWS_S = 60.0
 """How long the brokers may take to tell one another of topics that were made or deleted."""
 _PAUSE_S = 0.01
+_NAMED = 8
+"""So many topics are named in an error."""
 _SESSION_PAUSE_S = 0.5
 _LEAST = "__consumer_offsets"  # a topic of Kafka's own, so that the request creates none
 _SHOWN = (
@@ -237,8 +239,9 @@ class Admin:
         if not wanted:
             return {}
 
-        names = ", ".join(f"'{name}'" for name in sorted({tp.topic for tp in wanted}))
-        what = f"list offsets of {names}"
+        names = sorted({tp.topic for tp in wanted})
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        what = f"list offsets of {', '.join(map(repr, names[:_NAMED]))}{more}"
 
         def request() -> dict[TopicPartition, int]:
             futures = self._client.list_offsets(wanted, isolation_level=isolation, request_timeout=_REQUEST_S)

@@ -228,7 +228,7 @@ class Bound:
     """The largest number of iterations of a block, and the action when it is reached."""
 
     iterations: int
-    then: Literal["return", "error"]
+    then: Literal["return", "hold"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -252,7 +252,7 @@ class _Head:
         self._at += 1
         self._blanks.append((start, self._token().end + 1))
         self._expect(")")
-        return Bound(int(number.text), "return" if word == "RETURN" else "error")
+        return Bound(int(number.text), "return" if word == "RETURN" else "hold")
 
     def _definition(self) -> _Declared:
         offset = self._token().start

@@ -350,7 +350,7 @@ class StatementCompiler:
                 step,
                 block_name,
                 bound.iterations if bound else None,
-                bound.then if bound else "error",
+                bound.then if bound else "hold",
                 serdes,
                 single_partition=True,
                 label=block.label,

@@ -20,7 +20,7 @@ from benchmarks.report import Section, Target, number
 from eddy.connectors.log import Log
 from eddy.serve.endpoint import endpoint_of
 from eddy.serve.page import routes
-from eddy.serve.views.server import served
+from eddy.serve.view_server import served
 
 __all__ = ["run"]
 

@@ -19,10 +19,10 @@ import eddy
 from benchmarks.event_reduce import NOT_RUN, run_edits
 from benchmarks.report import Section, Target, mebibytes, number
 from benchmarks.sockets import measure
-from eddy.operators.views.patch import Buckets, Insert
-from eddy.operators.views.values import flat_key
-from eddy.topology.queries.engine import LiveQueries
-from eddy.topology.queries.nested import nested
+from eddy.live.dataflow.patch import Buckets, Insert
+from eddy.live.dataflow.values import flat_key
+from eddy.live.query.engine import LiveQueries
+from eddy.live.query.nested import nested
 
 __all__ = ["run"]
 

@@ -23,7 +23,7 @@ from benchmarks.report import Section, Target, number
 from benchmarks.runs import Figures
 from eddy.connectors.log import Log, TopicPartition, TopicSpec
 from eddy.serve.endpoint import endpoint_of
-from eddy.serve.views.server import served
+from eddy.serve.view_server import served
 
 __all__ = ["run"]
 

@@ -35,24 +35,24 @@ if TYPE_CHECKING:
         TableNotServedError,
         TopologyError,
     )
+    from eddy.live.dataflow.action import Action
+    from eddy.live.query.explain import QueryPlan
+    from eddy.live.query.named import Claims, Queries
+    from eddy.live.query.query import LiveTable, Query, live_table, query_from_json
+    from eddy.live.server.live_view import LiveView, Patch
     from eddy.operators.graph.reached import Child, Reached
-    from eddy.operators.views.action import Action
+    from eddy.program.running import create_topics, kafka, open_log, run
+    from eddy.program.sql_query import query
+    from eddy.program.views import Views, views
     from eddy.runtime.worker import Worker
     from eddy.serde import Bytes, Float64, Int64, Json, Native, Plain, Serde, String, Struct
-    from eddy.serve.embedding import create_topics, kafka, open_log, run
-    from eddy.serve.live.view import LiveView, Patch
-    from eddy.serve.views.version import Version
-    from eddy.serve.views.views import Views, views
-    from eddy.topology.grouped import KGroupedStream, KGroupedTable
-    from eddy.topology.queries.explain import QueryPlan
-    from eddy.topology.queries.named import Claims, Queries
-    from eddy.topology.queries.query import LiveTable, Query, live_table, query_from_json
-    from eddy.topology.relation import RecursiveRelation, Relation, RelationTable
+    from eddy.tables.version import Version
+    from eddy.topology.dsl.grouped import KGroupedStream, KGroupedTable
+    from eddy.topology.dsl.relation import RecursiveRelation, Relation, RelationTable
+    from eddy.topology.dsl.stream import KStream
+    from eddy.topology.dsl.table import KTable
     from eddy.topology.sql.answer import Answer
-    from eddy.topology.sql.one_off import query
     from eddy.topology.sql.view import View
-    from eddy.topology.stream import KStream
-    from eddy.topology.table import KTable
     from eddy.topology.topology import Topology
 
 __all__ = [
@@ -145,22 +145,22 @@ _HOMES = {
         "TopologyError",
     ),
     "eddy.operators.graph.reached": ("Child", "Reached"),
-    "eddy.operators.views.action": ("Action",),
+    "eddy.live.dataflow.action": ("Action",),
     "eddy.serde": ("Bytes", "Float64", "Int64", "Json", "Native", "Plain", "Serde", "String", "Struct"),
-    "eddy.serve.embedding": ("create_topics", "kafka", "open_log", "run"),
-    "eddy.serve.live.view": ("LiveView", "Patch"),
-    "eddy.serve.views.version": ("Version",),
-    "eddy.serve.views.views": ("Views", "views"),
-    "eddy.topology.grouped": ("KGroupedStream", "KGroupedTable"),
-    "eddy.topology.queries.explain": ("QueryPlan",),
-    "eddy.topology.queries.named": ("Claims", "Queries"),
-    "eddy.topology.queries.query": ("LiveTable", "Query", "live_table", "query_from_json"),
-    "eddy.topology.relation": ("RecursiveRelation", "Relation", "RelationTable"),
+    "eddy.program.running": ("create_topics", "kafka", "open_log", "run"),
+    "eddy.live.server.live_view": ("LiveView", "Patch"),
+    "eddy.tables.version": ("Version",),
+    "eddy.program.views": ("Views", "views"),
+    "eddy.topology.dsl.grouped": ("KGroupedStream", "KGroupedTable"),
+    "eddy.live.query.explain": ("QueryPlan",),
+    "eddy.live.query.named": ("Claims", "Queries"),
+    "eddy.live.query.query": ("LiveTable", "Query", "live_table", "query_from_json"),
+    "eddy.topology.dsl.relation": ("RecursiveRelation", "Relation", "RelationTable"),
     "eddy.topology.sql.answer": ("Answer",),
-    "eddy.topology.sql.one_off": ("query",),
+    "eddy.program.sql_query": ("query",),
     "eddy.topology.sql.view": ("View",),
-    "eddy.topology.stream": ("KStream",),
-    "eddy.topology.table": ("KTable",),
+    "eddy.topology.dsl.stream": ("KStream",),
+    "eddy.topology.dsl.table": ("KTable",),
     "eddy.topology.topology": ("Topology",),
     "eddy.runtime.worker": ("Worker",),
 }

@@ -18,7 +18,7 @@ from eddy.runtime.worker import Worker
 from eddy.serde import Native, Plain, Serde, refusal
 from eddy.state.memory import MemoryStore
 from eddy.topology.arguments import check_kind, check_number, check_serdes, check_whole
-from eddy.topology.compile import sink_serdes
+from eddy.topology.compiler.circuit_compiler import sink_serdes
 from eddy.topology.topology import Topology
 
 __all__ = ["InputTopic", "KeyValueStore", "OutputRecord", "OutputTopic", "TopologyTestDriver"]

@@ -20,8 +20,7 @@ import permissions
 from concepts import load
 
 import eddy
-from eddy.serve.endpoint import endpoint_of
-from eddy.serve.views.server import served
+from eddy.serve import endpoint_of, served
 
 PEOPLE = {"ann": "Ann", "bob": "Bob", "cid": "Cid", "staff": "Staff", "press": "Press", "board": "Board"}
 INSIDE = [("ann", "staff"), ("bob", "press"), ("cid", "board")]

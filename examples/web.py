@@ -17,7 +17,7 @@ from starlette.routing import Mount, Route
 
 import eddy
 from eddy.connectors.local import LocalLog
-from eddy.serve.views.http import tables_app
+from eddy.serve import tables_app
 
 topology = eddy.Topology("web")
 parents = topology.table("web-nodes", key=eddy.String, value=eddy.String, name="nodes")

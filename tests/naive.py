@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from eddy.topology.plan import Node, Plan
+from eddy.topology.plan.plan import Node, Plan
 
 __all__ = ["Bag", "Naive", "NoAnswerError", "bag", "covers", "table_of"]
 

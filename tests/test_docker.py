@@ -20,7 +20,7 @@ from eddy.connectors.broker import free_port, kafka_version
 from eddy.connectors.broker.settings import server_settings
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import TopicSpec
-from eddy.runtime.compiled import user_topics
+from eddy.runtime.compiled_topology import user_topics
 from eddy.serve.endpoint import endpoint_of
 from eddy.serve.monitor import Monitor, monitored
 from tests.commandline import commands_of, parsed, read_by_the_command_line

@@ -16,7 +16,7 @@ from eddy.connectors.log import TopicPartition, TopicSpec
 from eddy.partitioner import partition_of
 from eddy.runtime.metadata import read_metadata, write_held
 from eddy.state.memory import MemoryStore
-from eddy.topology.scopes import Scopes
+from eddy.topology.plan.scopes import Scopes
 from tests.holding import once_held, reaching, way_round
 from tests.simulation.world import BEFORE_COMMIT, STEPS
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import eddy
 from eddy import json_text
 from eddy.json_text import encode
-from eddy.operators.views.patch import Insert
+from eddy.live.dataflow.patch import Insert
 
 LEAVES = st.one_of(
     st.none(),

@@ -18,7 +18,7 @@ import pytest
 from hatchling.builders.wheel import WheelBuilder
 
 import eddy
-from eddy.topology.node import Node
+from eddy.topology.plan.node import Node
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "eddy").rglob("*.py"))
@@ -232,9 +232,10 @@ def test_no_tracked_file_names_a_path_of_one_machine() -> None:
 
 
 NODE_MODULES = {
-    f"eddy.topology.{name}" for name in ("node", "topics", "transforms", "joins", "reductions", "recursions", "graph")
+    f"eddy.topology.plan.{name}"
+    for name in ("node", "topics", "transforms", "joins", "reductions", "recursions", "graph")
 }
-"""The modules of the steps of a plan; `eddy.topology.plan` has all their names, too."""
+"""The modules of the steps of a plan; `eddy.topology.plan.plan` has all their names, too."""
 
 
 def node_classes() -> set[str]:
@@ -255,7 +256,11 @@ def asked_types(tree: ast.Module, classes: set[str]) -> list[int]:
     """The lines that ask whether something is of one of these classes of steps, in any of Python's ways."""
     names: set[str] = set()
     for step in ast.walk(tree):
-        if isinstance(step, ast.ImportFrom) and step.module in {*NODE_MODULES, "eddy.topology.plan", "eddy.topology"}:
+        if isinstance(step, ast.ImportFrom) and step.module in {
+            *NODE_MODULES,
+            "eddy.topology.plan.plan",
+            "eddy.topology.plan",
+        }:
             names |= {alias.asname or alias.name for alias in step.names if alias.name in {*classes, "plan"}}
 
     def is_node_class(of: ast.AST) -> bool:
@@ -314,5 +319,5 @@ def test_only_steps_know_their_types() -> None:
     ],
 )
 def test_questions_for_types_are_found(code: str, asks: bool) -> None:
-    imports = "from eddy.topology.plan import Sink, Source\nfrom eddy.topology import plan as nodes\n"
+    imports = "from eddy.topology.plan.plan import Sink, Source\nfrom eddy.topology.plan import plan as nodes\n"
     assert bool(asked_types(ast.parse(imports + code), node_classes())) is asks

@@ -14,7 +14,7 @@ from benchmarks.systems.process import percentiles_ms, read_changes, read_rows, 
 from benchmarks.workloads import SUM_EVERY
 from eddy.operators.batch import Batch
 from eddy.operators.circuit import Circuit
-from eddy.topology.compile import Environment, compile_plan
+from eddy.topology.compiler.circuit_compiler import Environment, compile_plan
 
 Row = tuple[Any, Any]
 

@@ -16,15 +16,15 @@ from typing import Any
 
 import eddy
 from benchmarks.systems.process import resident_bytes
-from eddy.serve.live.loading import TABLE_ROWS
-from eddy.serve.live.server import LiveServer
-from eddy.serve.live.view import LiveView
-from eddy.serve.views.intake import table_prefix
-from eddy.serve.views.ordering import encode_key
-from eddy.serve.views.rows import Rows
-from eddy.serve.views.version import Version
+from eddy.live.server.live_server import LiveServer
+from eddy.live.server.live_view import LiveView
+from eddy.live.server.loading import TABLE_ROWS
 from eddy.state.rocksdb import RocksDBStore
 from eddy.state.spaces import Spaces
+from eddy.tables.intake import table_prefix
+from eddy.tables.ordering import encode_key
+from eddy.tables.served_rows import Rows
+from eddy.tables.version import Version
 
 _BATCH, _SHOWN, _EDITS = 50_000, 100, 2_000
 parents, children = (eddy.live_table(name, key="id") for name in ("parents", "children"))

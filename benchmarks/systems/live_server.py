@@ -15,9 +15,9 @@ import time
 
 import eddy
 from eddy.connectors.log import Producer, TopicSpec
+from eddy.live.streams.limits import Limits
 from eddy.serve.endpoint import endpoint_of
-from eddy.serve.live.limits import Limits
-from eddy.serve.views.server import served
+from eddy.serve.view_server import served
 
 _TICK_S = 0.005
 

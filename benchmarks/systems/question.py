@@ -15,8 +15,8 @@ from benchmarks.questions import QUESTIONS, Edges, duckdb_text, eddy_text, read,
 from benchmarks.systems.process import percentiles_ms, report, settle
 from eddy.operators.batch import Batch
 from eddy.operators.circuit import Circuit, Output
-from eddy.topology.compile import Environment, compile_plan
-from eddy.topology.table import add_sink
+from eddy.topology.compiler.circuit_compiler import Environment, compile_plan
+from eddy.topology.dsl.table import add_sink
 
 _COLUMNS = {"id": "bigint", "src": "bigint", "dst": "bigint", "w": "bigint"}
 Rows = list[tuple[int, int]]

@@ -19,10 +19,10 @@ from benchmarks.systems.process import percentiles_ms, report, settle
 from eddy.operators.batch import EMPTY, Batch
 from eddy.operators.circuit import Circuit
 from eddy.operators.context import OUTSIDE
-from eddy.operators.fixpoint import Take
 from eddy.operators.graph.ranked import Ranked
+from eddy.operators.nested.fixpoint import Take
 from eddy.operators.operator import Operator
-from eddy.topology.compile import Environment, compile_plan
+from eddy.topology.compiler.circuit_compiler import Environment, compile_plan
 
 _TOP = -1
 _MODES = {"affected": "recompute-affected", "counts": "support-counts"}

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from eddy.connectors.log import Log, TopicPartition
 from eddy.errors import ConnectorError
-from eddy.runtime.compiled import UserTopics, user_topics
+from eddy.runtime.compiled_topology import UserTopics, user_topics
 from eddy.runtime.internal_topics import InternalTopics
 from eddy.topology.topology import Topology
 

@@ -9,9 +9,9 @@ from eddy.cli.logs import Target, log_options, opened
 from eddy.cli.options import timeout_option, topology_argument
 from eddy.errors import QueryError
 from eddy.json_text import encode
-from eddy.serve.views.key_text import key_of_text
-from eddy.serve.views.tables import TableView
-from eddy.serve.views.views import Snapshot, Views
+from eddy.program.views import Snapshot, Views
+from eddy.tables.key_text import key_of_text
+from eddy.tables.table_view import TableView
 
 __all__ = ["command"]
 

@@ -17,8 +17,8 @@ import click
 
 import eddy
 from eddy.errors import EddyError, TopologyError
-from eddy.topology.compile import check_reads
-from eddy.topology.queries.named import Queries
+from eddy.live.query.named import Queries
+from eddy.topology.compiler.circuit_compiler import check_reads
 from eddy.topology.topology import Topology
 
 __all__ = ["MODULE_NAME", "Program", "load"]

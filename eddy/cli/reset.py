@@ -20,11 +20,11 @@ from eddy.cli.logs import Target, log_options, opened
 from eddy.cli.options import state_option, topology_argument
 from eddy.connectors.log import Log
 from eddy.errors import ConnectorError, EddyError, StateInUseError
-from eddy.runtime.compiled import UserTopics, user_topics
+from eddy.runtime.compiled_topology import UserTopics, user_topics
 from eddy.runtime.internal_topics import InternalTopics
 from eddy.runtime.metadata import read_metadata
 from eddy.state.store_directory import remove_store
-from eddy.topology.identity import identity, topics_of
+from eddy.topology.plan.identity import identity, topics_of
 from eddy.topology.topology import Topology
 
 __all__ = ["command", "reset"]

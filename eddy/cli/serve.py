@@ -15,10 +15,10 @@ from eddy.cli.patience import insisted
 from eddy.cli.signals import Stopped, StopRequest, stop_on_signals
 from eddy.config import Config
 from eddy.connectors.log import Log
+from eddy.live.streams.limits import MAX_LINGER_S, Limits
 from eddy.serve.endpoint import endpoint_of
-from eddy.serve.live.limits import MAX_LINGER_S, Limits
-from eddy.serve.views.catalog import catalog_of
-from eddy.serve.views.server import served
+from eddy.serve.view_server import served
+from eddy.tables.catalog import catalog_of
 from eddy.topology.topology import Topology
 
 __all__ = ["command"]

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 from eddy.cli.logs import Target
 from eddy.cli.sql_sources import Source, load
+from eddy.program.sql_evaluation import run
 from eddy.topology.sql.algebra import Column
 from eddy.topology.sql.answer import Answer, Table
 from eddy.topology.sql.declare import declared_table
-from eddy.topology.sql.evaluation import run
 from eddy.topology.sql.parsing import created_query, split
 from eddy.topology.sql.statement_text import StatementText
 from eddy.topology.sql.types import TEXT, parse_type

@@ -6,8 +6,8 @@ from eddy.cli.load import load
 from eddy.cli.logs import Target, log_options, opened
 from eddy.cli.options import timeout_option, topology_argument
 from eddy.json_text import encode
-from eddy.serve.views.trace import MAX_ROWS, trace
-from eddy.serve.views.views import Views
+from eddy.program.row_trace import MAX_ROWS, trace
+from eddy.program.views import Views
 
 __all__ = ["command"]
 

@@ -16,13 +16,13 @@ from eddy.cli.signals import Stopped, StopRequest
 from eddy.config import Config
 from eddy.connectors.log import Log
 from eddy.errors import ConfigurationError, EddyError
-from eddy.runtime.compiled import user_topics
+from eddy.program.views import Views
+from eddy.runtime.compiled_topology import user_topics
 from eddy.runtime.holding import told
 from eddy.runtime.metadata import read_metadata
 from eddy.runtime.worker import Worker
 from eddy.serve.endpoint import Endpoint
 from eddy.serve.monitor import Monitor, monitored
-from eddy.serve.views.views import Views
 from eddy.topology.topology import Topology
 
 __all__ = ["Work"]

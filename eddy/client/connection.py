@@ -22,7 +22,7 @@ import msgspec
 
 from eddy.client.view import Snapshot, Version, View
 from eddy.errors import EddyError
-from eddy.operators.views.patch import Op
+from eddy.live.dataflow.patch import Op
 
 __all__ = ["Client", "ClientError"]
 

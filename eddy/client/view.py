@@ -6,10 +6,10 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from eddy.operators.views.patch import Buckets, Op
-from eddy.topology.queries.nested import nested
-from eddy.topology.queries.planning import Shape
-from eddy.topology.queries.shapes import LevelShape, shape_of
+from eddy.live.dataflow.patch import Buckets, Op
+from eddy.live.query.nested import nested
+from eddy.live.query.planning import Shape
+from eddy.live.query.shapes import LevelShape, shape_of
 
 __all__ = ["Connection", "Version", "View"]
 

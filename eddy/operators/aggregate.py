@@ -19,9 +19,9 @@ from typing import Any
 from eddy.errors import DataError
 from eddy.operators.batch import Batch, Row, keys_of, repeated, unhashable
 from eddy.operators.context import Context
+from eddy.operators.errors.set_aside import Aside, netted, refused, restored_by_text, unwritten_keys
 from eddy.operators.keyed import Keyed
 from eddy.operators.operator import State
-from eddy.operators.set_aside import Aside, netted, refused, restored_by_text, unwritten_keys
 from eddy.operators.tables import by_key, replacement
 from eddy.state.table import Table
 

@@ -14,18 +14,18 @@ from typing import NamedTuple
 
 from eddy.errors import DataError, EddyError, UnwritableRowError
 from eddy.operators.batch import EMPTY, Batch
-from eddy.operators.body import Body, Step
 from eddy.operators.constant import Constant
 from eddy.operators.context import OUTSIDE, Context, Tick, Wake
+from eddy.operators.errors.guarded import Guarded, unguarded
+from eddy.operators.errors.set_aside import Aside, Care, Kept, Located
 from eddy.operators.exchange import Budget, Exchange, Gate, Ownership
-from eddy.operators.fact_waves import FactWaves
-from eddy.operators.fixpoint import Fixpoint, NestedBody
-from eddy.operators.guarded import Guarded, unguarded
 from eddy.operators.keyed import Keyed
-from eddy.operators.operator import Clocks, Operator, State
-from eddy.operators.outermost import Outermost
-from eddy.operators.recursion import Waves
-from eddy.operators.set_aside import Aside, Care, Kept, Located
+from eddy.operators.nested.fixpoint import Fixpoint, NestedBody
+from eddy.operators.nested.outermost import Outermost
+from eddy.operators.operator import Clocks, Operator, State, Step
+from eddy.operators.waves.body import Body
+from eddy.operators.waves.fact_waves import FactWaves
+from eddy.operators.waves.recursion import Waves
 from eddy.source_lines import describe_exception
 from eddy.state.spec import Changes
 

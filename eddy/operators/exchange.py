@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from eddy.operators.batch import EMPTY, Batch, Row, concat, keys_of
 from eddy.operators.context import Context
+from eddy.operators.errors.set_aside import Aside
 from eddy.operators.keyed import Keyed, keyed
-from eddy.operators.set_aside import Aside
 from eddy.serde import Serde
 
 __all__ = ["Budget", "Exchange", "Gate", "Outgoing", "Ownership", "Received", "by_iteration"]

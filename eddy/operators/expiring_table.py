@@ -14,8 +14,8 @@ from typing import Any, Literal, NamedTuple
 
 from eddy.operators.batch import Batch, keys_of
 from eddy.operators.context import Context, Tick, Watermark
+from eddy.operators.errors.set_aside import refused
 from eddy.operators.operator import Clocks, State
-from eddy.operators.set_aside import refused
 from eddy.operators.tables import Upsert, by_key, replacement
 from eddy.state.calendar import MOST_MS, Calendar
 from eddy.state.table import Table

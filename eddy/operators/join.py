@@ -22,9 +22,9 @@ from typing import Any, Literal, Protocol
 
 from eddy.operators.batch import EMPTY, Batch, Row, concat, keys_of
 from eddy.operators.context import Context
+from eddy.operators.errors.set_aside import Aside, only_written
 from eddy.operators.keyed import Keyed, keyed
 from eddy.operators.operator import Operator, RowWise, State
-from eddy.operators.set_aside import Aside, only_written
 from eddy.operators.stateless import check_rows
 from eddy.operators.tables import by_key, replacement
 from eddy.state.arrangement import Arrangement, Bag, pairs_of

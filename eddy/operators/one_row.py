@@ -11,9 +11,9 @@ from typing import Any
 
 from eddy.operators.batch import Batch, ZSet, retracted
 from eddy.operators.context import Context
+from eddy.operators.errors.set_aside import Aside, only_written
 from eddy.operators.keyed import Keyed
 from eddy.operators.operator import State
-from eddy.operators.set_aside import Aside, only_written
 from eddy.operators.tables import replacement
 from eddy.state.arrangement import Arrangement, pairs_of, weight_in
 from eddy.state.table import Table

@@ -8,9 +8,9 @@ from eddy.operators.context import OUTSIDE, Context, Tick, Wake, Watermark
 from eddy.state.spec import Changes, StateSpec
 
 if TYPE_CHECKING:
-    from eddy.operators.set_aside import Aside
+    from eddy.operators.errors.set_aside import Aside
 
-__all__ = ["Clocks", "Operator", "RowWise", "State"]
+__all__ = ["Clocks", "Operator", "RowWise", "State", "Step"]
 
 _PROBED_AT_ONCE = 64
 _NOTHING_HELD: Mapping[int, str] = {}
@@ -178,3 +178,11 @@ class RowWise(Operator):
         except Exception as error:
             return error
         return None
+
+
+class Step(NamedTuple):
+    """An operator in a body: it reads the slots `inputs` and writes the slot `output`."""
+
+    operator: Operator
+    inputs: tuple[int, ...]
+    output: int

@@ -5,13 +5,15 @@ from typing import Any
 
 from eddy.operators.batch import Batch, repeated, retracted
 from eddy.operators.context import Context
+from eddy.operators.errors.set_aside import Aside, only_written
 from eddy.operators.keyed import Keyed
-from eddy.operators.nested_operators import Function
 from eddy.operators.operator import State
-from eddy.operators.set_aside import Aside, only_written
 from eddy.state.arrangement import Arrangement, Bag
 
-__all__ = ["Reduce", "adding_up", "counting", "folding", "making"]
+__all__ = ["Function", "Reduce", "adding_up", "counting", "folding", "making"]
+
+Function = Callable[[Any, Mapping[Any, int]], dict[Any, int]]
+"""From a key and its values with their weights to a new dict of values with weights; never called without values."""
 
 
 class Reduce(Keyed):

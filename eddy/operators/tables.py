@@ -6,9 +6,9 @@ from typing import Any
 from eddy.errors import DataError
 from eddy.operators.batch import EMPTY, Batch, Row, keys_of
 from eddy.operators.context import Context
+from eddy.operators.errors.set_aside import Aside, unwritten_keys
 from eddy.operators.keyed import Keyed
 from eddy.operators.operator import State
-from eddy.operators.set_aside import Aside, unwritten_keys
 from eddy.state.table import Table
 
 __all__ = ["Upsert", "by_key", "replacement"]

@@ -20,9 +20,9 @@ import msgspec
 
 from eddy.operators.batch import Batch, retracted
 from eddy.operators.context import Context
+from eddy.operators.errors.set_aside import Aside, only_written
 from eddy.operators.keyed import Keyed
 from eddy.operators.operator import State
-from eddy.operators.set_aside import Aside, only_written
 from eddy.operators.tables import replacement
 from eddy.serde import Serde
 from eddy.state.ordered_arrangement import OrderedArrangement

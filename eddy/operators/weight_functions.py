@@ -12,9 +12,9 @@ from typing import Any
 
 from eddy.operators.batch import Batch
 from eddy.operators.context import Context
+from eddy.operators.errors.set_aside import Aside, only_written
 from eddy.operators.keyed import Keyed
 from eddy.operators.operator import State
-from eddy.operators.set_aside import Aside, only_written
 from eddy.state.arrangement import Arrangement
 
 __all__ = ["WeightFunction", "one_if_positive", "positive_part"]

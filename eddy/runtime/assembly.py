@@ -14,7 +14,7 @@ from eddy.errors import ConfigurationError
 from eddy.operators.circuit import Circuit
 from eddy.operators.exchange import Budget
 from eddy.runtime.administration import commands
-from eddy.runtime.compiled import UserTopics
+from eddy.runtime.compiled_topology import UserTopics
 from eddy.runtime.decoding import Decoder
 from eddy.runtime.encoding import SinkTopic
 from eddy.runtime.internal_topics import InternalTopics, metadata_topic
@@ -26,11 +26,11 @@ from eddy.runtime.timestamp_limits import TimestampLimits, take_any_timestamp, t
 from eddy.state.memory import MemoryStore
 from eddy.state.rocksdb import RocksDBStore
 from eddy.state.store import Store
-from eddy.topology.compile import check_reads, sink_serdes
-from eddy.topology.guarding import unmerged
-from eddy.topology.identity import check_identity, identity, optional_states, states_of, topics_of
-from eddy.topology.plan import Node
-from eddy.topology.scopes import Scopes
+from eddy.topology.compiler.circuit_compiler import check_reads, sink_serdes
+from eddy.topology.compiler.guard_placement import unmerged
+from eddy.topology.plan.identity import check_identity, identity, optional_states, states_of, topics_of
+from eddy.topology.plan.plan import Node
+from eddy.topology.plan.scopes import Scopes
 from eddy.topology.topology import Topology
 
 __all__ = ["Assembly", "assemble", "open_store"]

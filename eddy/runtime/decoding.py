@@ -15,7 +15,7 @@ from eddy.runtime.row_form import row_heads
 from eddy.runtime.timestamp_limits import TimestampLimits
 from eddy.serde import Serde
 from eddy.source_lines import raised_at
-from eddy.topology.plan import Source
+from eddy.topology.plan.plan import Source
 
 __all__ = ["Decoder", "Place", "Rejected", "decoded", "reject"]
 

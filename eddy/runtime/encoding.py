@@ -9,8 +9,8 @@ from eddy.connectors.log import Headers, Producer
 from eddy.errors import DataError, EddyError, UnwritableRowError
 from eddy.operators.batch import Batch, Row, concat, keys_of
 from eddy.operators.circuit import Output
+from eddy.operators.errors.set_aside import Aside
 from eddy.operators.exchange import Gate, Outgoing
-from eddy.operators.set_aside import Aside
 from eddy.operators.stateless import latest_of
 from eddy.runtime.decoding import Rejected
 from eddy.runtime.origins import HEADER, Origins

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 from eddy.config import Config
 from eddy.connectors.log import Consumer, Log, Position, Producer, Records, TopicPartition
-from eddy.dropping import Dropping
 from eddy.operators.circuit import Circuit
 from eddy.operators.context import Context
 from eddy.runtime.clocks import Clocks
 from eddy.runtime.cuts import Cuts
 from eddy.runtime.decoding import Decoder, Rejected
+from eddy.runtime.dropped_rows import Dropping
 from eddy.runtime.encoding import Encoder, SinkTopic
 from eddy.runtime.holding import Holding
 from eddy.runtime.internal_topics import InternalTopics

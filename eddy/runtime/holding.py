@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Set
 from eddy.connectors.log import Producer
 from eddy.errors import NoFiniteAnswerError
 from eddy.operators.circuit import Circuit
-from eddy.operators.held_errors import shortened
+from eddy.operators.waves.held_errors import shortened
 from eddy.runtime.metadata import write_held
 
 __all__ = ["Holding", "told"]

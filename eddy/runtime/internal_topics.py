@@ -13,8 +13,8 @@ import msgspec
 from eddy.connectors.log import Log, TopicPartition, TopicSpec
 from eddy.errors import ConfigurationError, ConnectorError
 from eddy.operators.circuit import Circuit
+from eddy.runtime.changelog_replay import TOMBSTONES_LAST_S
 from eddy.runtime.own_positions import committed, cuts_topic
-from eddy.runtime.restore import TOMBSTONES_LAST_S
 
 __all__ = ["DEAD_LETTER", "InternalTopics", "internal_topics", "metadata_topic", "partition_counts"]
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from eddy.connectors.log import Headers, Log, Producer, TopicPartition
-from eddy.operators.set_aside import Kept, Located
+from eddy.operators.errors.set_aside import Kept, Located
 from eddy.runtime.decoding import Rejected
 
 __all__ = [

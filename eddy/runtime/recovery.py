@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Mapping
 
 from eddy.connectors.log import Log
 from eddy.errors import StateError
+from eddy.operators.errors.set_aside import Kept, Located
 from eddy.operators.operator import State
-from eddy.operators.set_aside import Kept, Located
+from eddy.runtime.changelog_replay import Restore, restores
 from eddy.runtime.metadata import read_metadata
-from eddy.runtime.restore import Restore, restores
 from eddy.state.offsets import Stamp, read_stamp
 from eddy.state.store import Store
 

@@ -12,8 +12,8 @@ from eddy.connectors.log import Producer, Records
 from eddy.errors import RecordRefusedError
 from eddy.operators.circuit import Circuit
 from eddy.operators.context import Context
-from eddy.operators.fixpoint import Fixpoint
-from eddy.operators.set_aside import Aside, Found, written
+from eddy.operators.errors.set_aside import Aside, Found, written
+from eddy.operators.nested.fixpoint import Fixpoint
 from eddy.runtime.decoding import Decoder, Rejected
 from eddy.runtime.encoding import DeadRow, Encoder, SinkTopic
 from eddy.runtime.internal_topics import InternalTopics

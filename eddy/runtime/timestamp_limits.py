@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from eddy.connectors.log import Records, TopicSpec
 from eddy.errors import RecordRefusedError
-from eddy.topology.plan import Node, Plan
+from eddy.topology.plan.plan import Node, Plan
 
 __all__ = ["TimestampLimit", "TimestampLimits", "take_any_timestamp", "timestamp_limits"]
 

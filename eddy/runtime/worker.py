@@ -15,11 +15,11 @@ from typing import Any
 
 from eddy.config import Config
 from eddy.connectors.log import Consumer, Log, Records, TopicPartition
-from eddy.dropping import Dropping
 from eddy.errors import ConnectorError, DataError, FencedError, UnwritableRowError
 from eddy.runtime.assembly import Assembly, assemble, open_store
 from eddy.runtime.clocks import Clocks
 from eddy.runtime.cuts import Cuts
+from eddy.runtime.dropped_rows import Dropping
 from eddy.runtime.epoch import Epoch, Parts, Stopwatch
 from eddy.runtime.holding import Holding
 from eddy.runtime.isolation import Isolation, Part

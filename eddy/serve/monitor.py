@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from eddy.program.views import Views
 from eddy.runtime.worker import Worker
 from eddy.serve.endpoint import Endpoint, listen
-from eddy.serve.views.views import Views
 from eddy.serve.watch import Watch
 from eddy.topology.topology import Topology
 
 if TYPE_CHECKING:
-    from eddy.serve.views.http import TablesLater
+    from eddy.serve.table_pages import TablesLater
 
 __all__ = ["Monitor", "monitored"]
 
@@ -78,9 +78,9 @@ def monitored(
     if endpoint is None:
         yield Monitor(None)
         return
-    from eddy.serve.pages import pages  # its packages are there only with the extra `http`
     from eddy.serve.server import Server
-    from eddy.serve.views.http import TablesLater
+    from eddy.serve.table_pages import TablesLater
+    from eddy.serve.worker_pages import pages  # its packages are there only with the extra `http`
 
     watch = Watch(stopping, clock, lag_interval_s)
     tables = TablesLater()

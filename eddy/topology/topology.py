@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from eddy.errors import TopologyError
 from eddy.operators.graph.reached import Reached
 from eddy.serde import Bytes, Serde
-from eddy.topology import plan
 from eddy.topology.arguments import check_mapping, check_name, check_serdes, renamed_choice
-from eddy.topology.builder import Builder
-from eddy.topology.describe import describe, mermaid
-from eddy.topology.mutual import Bindings, mutually_recursive
-from eddy.topology.picture import picture
-from eddy.topology.reach import CyclePolicy, DeletionMode, recursive_fixpoint
-from eddy.topology.relation import Relation, constant
-from eddy.topology.stream import KStream
-from eddy.topology.table import KTable
+from eddy.topology.dsl.builder import Builder
+from eddy.topology.dsl.mutual import Bindings, mutually_recursive
+from eddy.topology.dsl.reach import CyclePolicy, DeletionMode, recursive_fixpoint
+from eddy.topology.dsl.relation import Relation, constant
+from eddy.topology.dsl.stream import KStream
+from eddy.topology.dsl.table import KTable
+from eddy.topology.plan import plan
+from eddy.topology.plan.describe import describe, mermaid
+from eddy.topology.plan.picture import picture
 
 if TYPE_CHECKING:
     from eddy.topology.sql.view import View

@@ -9,8 +9,8 @@ from confluent_kafka import TopicPartition as Partition
 
 import eddy
 from eddy.errors import ConfigurationError, StateError
+from eddy.runtime.changelog_replay import TOMBSTONES_LAST_S
 from eddy.runtime.internal_topics import internal_topics
-from eddy.runtime.restore import TOMBSTONES_LAST_S
 from tests.bad_input.rig import Rig
 from tests.bad_input.topologies import added_up, counted, family, sums
 from tests.kafka import OwnBroker

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import eddy
+from eddy.live.streams.limits import Limits
 from eddy.serve.endpoint import endpoint_of
-from eddy.serve.live.limits import Limits
-from eddy.serve.views.server import served
-from tests.serve.views.conftest import produce
+from eddy.serve.view_server import served
+from tests.tables.conftest import produce
 
 __all__ = ["Site", "folders_site", "queries"]
 

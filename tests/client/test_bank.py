@@ -16,7 +16,7 @@ import pytest
 from eddy.client import Client, View
 from tests.client.node import NODE, ROOT, needed
 from tests.client.proxy import Proxy
-from tests.serve.live.bank import ACCOUNTS, Bank, Question, questions, window
+from tests.live.server.bank import ACCOUNTS, Bank, Question, questions, window
 from tests.waiting import in_time
 
 PATIENCE_S = 60.0

@@ -14,7 +14,7 @@ import pytest
 import eddy
 from tests.client.node import ROOT
 from tests.serve.conftest import fetch
-from tests.serve.views.conftest import produce
+from tests.tables.conftest import produce
 from tests.waiting import PATIENCE_S, wait_for
 
 MEMBERS = ("ann", "cid", "staff", "board")

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 
 import eddy
-from eddy.topology.queries.nested import nested
-from eddy.topology.queries.shapes import LevelShape, levels_of, shape_of
+from eddy.live.query.nested import nested
+from eddy.live.query.shapes import LevelShape, levels_of, shape_of
 from tests.client.node import ROOT, run_node
-from tests.queries.random_queries import KEYS, random_changes, random_query, random_row
-from tests.queries.rig import Followed, Rig
+from tests.live.query.random_queries import KEYS, random_changes, random_query, random_row
+from tests.live.query.rig import Followed, Rig
 
 _SEEDS = range(60)
 

@@ -13,7 +13,7 @@ import pytest
 from eddy.client import Client, ClientError
 from eddy.client.connection import pause_s
 from eddy.client.view import Version
-from eddy.operators.views.patch import Insert
+from eddy.live.dataflow.patch import Insert
 from tests.client.proxy import Proxy
 from tests.client.site import Site, folders_site, tree
 from tests.client.test_live_trees import storm

@@ -23,8 +23,8 @@ from eddy.connectors.kafka import KafkaLog
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import Headers, Log, Producer, TopicPartition, TopicSpec
 from eddy.partitioner import partition_of
-from eddy.topology.compile import sink_serdes
-from eddy.topology.plan import Sink, Source
+from eddy.topology.compiler.circuit_compiler import sink_serdes
+from eddy.topology.plan.plan import Sink, Source
 from tests.conformance.cases import Case, Record
 from tests.faust.rig import FaustWorker
 from tests.waiting import PATIENCE_S, Deadline

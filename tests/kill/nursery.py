@@ -17,7 +17,7 @@ from typing import Any
 import eddy.cli.run
 import eddy.runtime.worker
 from eddy.cli import main
-from eddy.runtime.restore import Restore
+from eddy.runtime.changelog_replay import Restore
 
 KILL, TERMINATE, FILL_DISK = "kill", "terminate", "fill the disk"
 RESTORED = "restored a slice"

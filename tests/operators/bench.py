@@ -11,10 +11,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from eddy.operators.batch import Batch
-from eddy.operators.body import Step
 from eddy.operators.circuit import Circuit, Output
 from eddy.operators.exchange import Budget, Gate, Outgoing, Ownership, Received
-from eddy.operators.operator import Operator
+from eddy.operators.operator import Operator, Step
 from eddy.serde import Native
 from eddy.state.arrangement import Arrangement
 from eddy.state.memory import MemoryStore

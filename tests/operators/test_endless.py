@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import eddy
 from eddy.operators.exchange import Budget, Ownership
-from eddy.topology.compile import Environment, compile_plan
+from eddy.topology.compiler.circuit_compiler import Environment, compile_plan
 from tests import oracle
 from tests.operators.bench import Bench, facts, run_to_rest
 from tests.operators.test_recursion import Cluster

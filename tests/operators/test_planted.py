@@ -8,9 +8,9 @@ import pytest
 from hypothesis import Phase, find, settings
 from hypothesis import strategies as st
 
-from eddy.operators import held_message
-from eddy.operators.quarantine import Quarantine
-from eddy.operators.withheld import Withheld
+from eddy.operators.waves import held_message
+from eddy.operators.waves.quarantine import Quarantine
+from eddy.operators.waves.withheld import Withheld
 from tests.operators.test_endless import alone, cases, shared
 
 Plant = Callable[[pytest.MonkeyPatch], None]

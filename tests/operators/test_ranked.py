@@ -16,8 +16,8 @@ from eddy.operators.graph.cycles import first_cycle
 from eddy.operators.graph.reached import Child, Reached, least, reached_serde
 from eddy.serde import Native, Struct
 from eddy.state.cache import Cache
-from eddy.topology import plan
-from eddy.topology.graph import reachable
+from eddy.topology.plan import plan
+from eddy.topology.plan.graph import reachable
 from tests import oracle
 from tests.operators.bench import MEMORIES, Bench, Build, Wiring, batch, built, live, stories
 from tests.seeds import share

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 import eddy
 from eddy.errors import LoopLimitError
-from eddy.operators.body import Bound
+from eddy.operators.bound import Bound
 from eddy.operators.circuit import Circuit
 from eddy.operators.exchange import Budget, Outgoing, Ownership, Received
 from eddy.state.memory import MemoryStore
-from eddy.topology.compile import Environment, compile_plan
+from eddy.topology.compiler.circuit_compiler import Environment, compile_plan
 from tests import oracle
 from tests.operators.bench import MEMORIES, Batch, Bench, facts, live, received, run_to_rest, stories
 

@@ -13,8 +13,8 @@ from eddy.operators.batch import Batch
 from eddy.operators.graph.totals import CYCLE, TOTAL
 from eddy.operators.tables import Upsert
 from eddy.serde import Native
-from eddy.topology import plan
-from eddy.topology.graph import tree_totals
+from eddy.topology.plan import plan
+from eddy.topology.plan.graph import tree_totals
 from tests import oracle
 from tests.operators.bench import MEMORIES, Bench, Build, Wiring, built, facts, live, stories
 

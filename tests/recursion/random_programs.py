@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any
 
 import eddy
-from eddy.topology.mutual import Bindings
+from eddy.topology.dsl.mutual import Bindings
 from tests.recursion.programs import Graph, Program, Watched
 
 __all__ = ["random_block", "random_nest", "random_program"]

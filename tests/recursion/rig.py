@@ -23,8 +23,8 @@ import eddy
 from eddy.operators.batch import Batch
 from eddy.operators.circuit import Circuit
 from eddy.state.memory import MemoryStore
-from eddy.topology import plan
-from eddy.topology.compile import Environment, compile_plan
+from eddy.topology.compiler.circuit_compiler import Environment, compile_plan
+from eddy.topology.plan import plan
 from tests.naive import Bag, Naive, bag
 from tests.recursion.programs import Edit, Program, Watched
 

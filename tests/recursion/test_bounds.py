@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import eddy
-from eddy.topology.plan import Plan
+from eddy.topology.plan.plan import Plan
 from tests.naive import Bag, Naive, NoAnswerError
 from tests.recursion.cluster import Cluster
 from tests.recursion.programs import Graph, Program, Watched

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import eddy
 from eddy import LoopLimitError, TopologyTestDriver
-from eddy.operators.body import Explored
-from eddy.operators.survey import survey
+from eddy.operators.waves.body import Explored
+from eddy.operators.waves.survey import survey
 
 N, S = eddy.Native, eddy.String
 SOON_S = 5.0

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import eddy
-from eddy.topology.plan import Block
+from eddy.topology.plan.plan import Block
 from tests.recursion import nested_blocks
 from tests.recursion.programs import PROGRAMS, Edit
 from tests.recursion.rig import Rig, watch

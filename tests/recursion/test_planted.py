@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from eddy.operators import nested_operators
 from eddy.operators.batch import EMPTY, Batch
-from eddy.operators.fixpoint import Fixpoint, NestedBody
-from eddy.operators.inner_limits import InnerErrors
-from eddy.operators.limit_barrier import LimitBarrier
+from eddy.operators.nested import operators as nested_operators
+from eddy.operators.nested.fixpoint import Fixpoint, NestedBody
+from eddy.operators.nested.limits import InnerErrors, LimitBarrier
 from eddy.state.trace import Trace
 from tests.recursion import blocks, nested_blocks
 from tests.recursion.programs import PROGRAMS

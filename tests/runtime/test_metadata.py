@@ -6,7 +6,7 @@ import msgspec
 
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import Headers, TopicPartition, TopicSpec
-from eddy.operators.set_aside import Kept, Located
+from eddy.operators.errors.set_aside import Kept, Located
 from eddy.runtime.decoding import Rejected
 from eddy.runtime.metadata import (
     FilesRead,

@@ -8,7 +8,7 @@ from eddy.connectors.local import LocalLog
 from eddy.connectors.log import Position, TopicPartition
 from eddy.errors import StateError
 from eddy.partitioner import partition_of
-from eddy.runtime.restore import TOMBSTONES_LAST_S, Restore, restores
+from eddy.runtime.changelog_replay import TOMBSTONES_LAST_S, Restore, restores
 from eddy.serde import Int64, String
 from eddy.state.memory import MemoryStore
 from eddy.state.offsets import read_offsets

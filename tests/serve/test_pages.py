@@ -209,7 +209,7 @@ def test_an_error_of_our_own_shows_no_stack(ward: Ward, monkeypatch: pytest.Monk
     def fail(*arguments: object) -> None:
         raise RuntimeError("a secret")
 
-    monkeypatch.setattr("eddy.serve.pages.generate_latest", fail)
+    monkeypatch.setattr("eddy.serve.worker_pages.generate_latest", fail)
     page = ward.get("/metrics")
     assert (page.status, page.text) == (500, "Internal Server Error")
 

@@ -19,9 +19,9 @@ from eddy.connectors.local import group as local_group
 from eddy.connectors.log import Position, TopicPartition
 from eddy.operators.aggregate import Aggregate
 from eddy.operators.circuit import Circuit
-from eddy.operators.quarantine import Quarantine
-from eddy.operators.set_aside import Aside
-from eddy.operators.withheld import Withheld
+from eddy.operators.errors.set_aside import Aside
+from eddy.operators.waves.quarantine import Quarantine
+from eddy.operators.waves.withheld import Withheld
 from eddy.runtime import positions as ledger
 from eddy.runtime import provenance, quiescence
 from eddy.runtime.decoding import Decoder

@@ -16,8 +16,8 @@ from eddy.runtime.internal_topics import InternalTopics
 from eddy.runtime.metadata import read_metadata
 from eddy.runtime.quiescence import cuts_of, last_cut, quiescent
 from eddy.state.memory import MemoryStore
-from eddy.topology.compile import sink_serdes
-from eddy.topology.identity import optional_states
+from eddy.topology.compiler.circuit_compiler import sink_serdes
+from eddy.topology.plan.identity import optional_states
 from tests.simulation.programs import Expected, Program
 
 __all__ = ["Witness"]

@@ -18,8 +18,8 @@ from eddy.connectors.spark.computation import Application, Computation
 from eddy.connectors.spark.frames import Frames
 from eddy.errors import EddyError
 from eddy.runtime.quiescence import Cut
-from eddy.topology.compile import sink_serdes
-from eddy.topology.plan import Sink
+from eddy.topology.compiler.circuit_compiler import sink_serdes
+from eddy.topology.plan.plan import Sink
 from tests import oracle
 from tests.conformance.cases import CASES, Case
 from tests.conformance.engines import Run, Written

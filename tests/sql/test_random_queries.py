@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 import eddy
-from eddy.topology.sql import recursive
+from eddy.topology.sql import recursive_queries as recursive
 from eddy.topology.sql.statement_compiler import StatementCompiler
 from tests.seeds import of_today, parts_of
 from tests.sql import duck, random_queries

@@ -6,9 +6,9 @@ from xml.etree import ElementTree
 import pytest
 
 import eddy
-from eddy.topology.compile import Environment, compile_plan
-from eddy.topology.picture import Step, _box, _Place, steps
-from eddy.topology.stores import stores_of
+from eddy.topology.compiler.circuit_compiler import Environment, compile_plan
+from eddy.topology.plan.picture import Step, _box, _Place, steps
+from eddy.topology.plan.stores import stores_of
 from tests.conformance.cases import CASES
 from tests.topology.programs import S, family
 

@@ -7,8 +7,8 @@ import pytest
 import eddy
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import TopicSpec
-from eddy.topology.compile import Environment, compile_plan
-from eddy.topology.identity import identity
+from eddy.topology.compiler.circuit_compiler import Environment, compile_plan
+from eddy.topology.plan.identity import identity
 from tests.topology.programs import S, family
 
 

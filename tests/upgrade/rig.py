@@ -11,7 +11,7 @@ import eddy
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import TopicPartition, TopicSpec
 from eddy.partitioner import partition_of
-from eddy.topology.compile import sink_serdes
+from eddy.topology.compiler.circuit_compiler import sink_serdes
 from tests.upgrade.applications import PARTITIONS, Application
 
 __all__ = ["produce", "run", "tables"]

@@ -23,7 +23,7 @@ from eddy.connectors.faust.source_agent import add_agent, check_app, source_topi
 from eddy.connectors.faust.transport import read_committed
 from eddy.connectors.kafka import KafkaLog
 from eddy.errors import TopologyError
-from eddy.topology.compile import check_reads
+from eddy.topology.compiler.circuit_compiler import check_reads
 from eddy.topology.topology import Topology
 
 __all__ = ["host"]

@@ -11,8 +11,8 @@ import faust
 from faust.web import Request, Response, View
 
 from eddy.connectors.faust.hosted import HostedTopology
-from eddy.serve.pages import pages_for_anybody
 from eddy.serve.watch import Watch
+from eddy.serve.worker_pages import pages_for_anybody
 
 __all__ = ["add_pages"]
 

@@ -21,7 +21,7 @@ from eddy.connectors.faust.serdes import codec, record
 from eddy.connectors.log import Log
 from eddy.errors import TopologyError
 from eddy.serde import Bytes, Serde, String
-from eddy.topology.table import KTable
+from eddy.topology.dsl.table import KTable
 from eddy.topology.topology import Topology
 
 __all__ = ["changelogs", "table", "wait_for_changelogs"]

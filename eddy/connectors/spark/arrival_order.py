@@ -17,11 +17,11 @@ from collections.abc import Collection, Mapping
 from typing import Literal
 
 from eddy.errors import ConfigurationError
-from eddy.topology.plan import (
+from eddy.topology.plan.plan import (
     Node,
     Plan,
 )
-from eddy.topology.scopes import Scopes
+from eddy.topology.plan.scopes import Scopes
 
 __all__ = ["Ordered", "check_commutes", "folds_in_any_order", "in_one_order", "order_dependent", "ordered", "tainted"]
 

@@ -23,8 +23,8 @@ from eddy.connectors.log import Headers
 from eddy.errors import DataError, EddyError
 from eddy.operators.batch import EMPTY, Batch, Row
 from eddy.operators.context import OUTSIDE
+from eddy.operators.errors.set_aside import reason_in
 from eddy.operators.operator import Operator
-from eddy.operators.set_aside import reason_in
 from eddy.operators.stateless import check_rows
 from eddy.runtime.decoding import decoded, note_unhashable
 from eddy.runtime.encoding import encoded, repeated

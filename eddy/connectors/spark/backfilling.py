@@ -38,8 +38,8 @@ from eddy.runtime.internal_topics import DEAD_LETTER, InternalTopics
 from eddy.runtime.metadata import FilesRead, Finished, Unfinished, write_finished, write_plan, write_unfinished
 from eddy.runtime.own_positions import CUT, committed, write_positions
 from eddy.runtime.quiescence import Counters, Cut
-from eddy.topology.expiring_table import ExpiringTable
-from eddy.topology.identity import topics_of
+from eddy.topology.plan.expiring_tables import ExpiringTable
+from eddy.topology.plan.identity import topics_of
 from eddy.topology.topology import Topology
 
 __all__ = ["Backfill", "Backfilled"]

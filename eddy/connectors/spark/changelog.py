@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from eddy.connectors.spark.frames import be32, be64
-from eddy.topology.plan import Node, Sink
+from eddy.topology.plan.plan import Node, Sink
 
 __all__ = ["ComputedResults", "StateRows", "changelog_rows"]
 

@@ -22,7 +22,7 @@ from eddy.connectors.spark.inputs import OffsetRange, OpenLog, read_topics
 from eddy.connectors.spark.readable import Readable
 from eddy.connectors.spark.verdict import Compared, Example
 from eddy.runtime.quiescence import Cut
-from eddy.topology.plan import Node
+from eddy.topology.plan.plan import Node
 
 __all__ = ["Comparison", "ExpectedTopic"]
 

@@ -5,7 +5,7 @@ Small loops run in one task. Of the others, linear recursions run by `linear_loo
 
 from eddy.connectors.spark import linear_loops, nested_loops
 from eddy.connectors.spark.step_compiler import StepCompiler
-from eddy.topology.plan import Loop, Recursion
+from eddy.topology.plan.plan import Loop, Recursion
 
 __all__ = ["SparkCompiler"]
 

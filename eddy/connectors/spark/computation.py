@@ -23,13 +23,13 @@ from eddy.connectors.spark.one_task import OneTask
 from eddy.connectors.spark.session import ONE_TASK
 from eddy.errors import ConfigurationError
 from eddy.operators.circuit import Circuit
-from eddy.runtime.compiled import UserTopics
+from eddy.runtime.compiled_topology import UserTopics
 from eddy.runtime.internal_topics import DEAD_LETTER, InternalTopics, metadata_topic
 from eddy.runtime.metadata import Metadata, read_metadata
 from eddy.runtime.quiescence import last_cut
-from eddy.topology.compile import check_reads, sink_serdes
-from eddy.topology.identity import identity, states_of
-from eddy.topology.plan import Source
+from eddy.topology.compiler.circuit_compiler import check_reads, sink_serdes
+from eddy.topology.plan.identity import identity, states_of
+from eddy.topology.plan.plan import Source
 from eddy.topology.topology import Topology
 
 __all__ = ["Application", "Computation", "Offsets", "last_cut"]

@@ -29,7 +29,7 @@ from eddy.connectors.spark.inputs import RAW
 from eddy.connectors.spark.parquet_times import has_nanoseconds
 from eddy.errors import ConfigurationError, DataError
 from eddy.serde import Float64, Int64, Serde
-from eddy.topology.plan import Source
+from eddy.topology.plan.plan import Source
 
 __all__ = ["FileRows", "FromText", "file_rows"]
 

@@ -15,8 +15,8 @@ from eddy.connectors.spark.arrow_functions import ROWS, arrow_schema, encode_row
 from eddy.errors import DataError, EddyError
 from eddy.operators.aggregate import Aggregate
 from eddy.operators.batch import Row, retracted
-from eddy.operators.nested_operators import Function
-from eddy.operators.set_aside import reason_in
+from eddy.operators.errors.set_aside import reason_in
+from eddy.operators.reduce import Function
 from eddy.serde import Serde
 from eddy.state.spec import StateSpec
 from eddy.state.table import Table

@@ -14,7 +14,7 @@ from pyspark.sql import functions as f
 from eddy.connectors.spark.changelog import ComputedResults, changelog_rows
 from eddy.connectors.spark.frames import Frames, spark_errors
 from eddy.operators.circuit import Circuit
-from eddy.operators.recursion import Waves
+from eddy.operators.waves.recursion import Waves
 
 __all__ = ["HeldRows", "key_part"]
 

@@ -26,7 +26,7 @@ from eddy.connectors.spark.frames import Frames, names, spark_errors
 from eddy.connectors.spark.inputs import RAW
 from eddy.errors import ConfigurationError, ConnectorError
 from eddy.runtime.metadata import FilesRead
-from eddy.topology.plan import Source
+from eddy.topology.plan.plan import Source
 
 __all__ = ["Files", "History", "described", "noted", "options", "read_histories", "unlike"]
 

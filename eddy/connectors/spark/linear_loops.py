@@ -22,9 +22,9 @@ from eddy.connectors.spark.linear_cycles import TakenBackError, reached_by_cycle
 from eddy.connectors.spark.step_compiler import StepCompiler
 from eddy.connectors.spark.step_frames import Capture, PendingRows
 from eddy.errors import LoopLimitError
-from eddy.operators.held_message import ADVICE
-from eddy.operators.survey import MOST_REACHED
-from eddy.topology.plan import Node, Recursion
+from eddy.operators.waves.held_message import ADVICE
+from eddy.operators.waves.survey import MOST_REACHED
+from eddy.topology.plan.plan import Node, Recursion
 
 __all__ = ["run"]
 

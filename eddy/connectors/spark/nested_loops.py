@@ -21,7 +21,7 @@ from eddy.connectors.spark.step_compiler import StepCompiler
 from eddy.connectors.spark.step_frames import PendingRows
 from eddy.errors import LoopLimitError
 from eddy.serde import Native, String
-from eddy.topology.plan import Loop, Node
+from eddy.topology.plan.plan import Loop, Node
 
 __all__ = ["run"]
 

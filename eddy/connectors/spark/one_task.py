@@ -39,11 +39,11 @@ from eddy.operators.batch import EMPTY, Batch, concat, consolidate
 from eddy.operators.circuit import Circuit
 from eddy.operators.exchange import Budget
 from eddy.operators.operator import State
-from eddy.operators.recursion import Waves
+from eddy.operators.waves.recursion import Waves
 from eddy.serde import Serde
 from eddy.state.row_layout import key_in
-from eddy.topology.compile import Environment, compile_part, compile_plan
-from eddy.topology.plan import Node, Plan, Sink
+from eddy.topology.compiler.circuit_compiler import Environment, compile_part, compile_plan
+from eddy.topology.plan.plan import Node, Plan, Sink
 
 __all__ = ["BY_A_WORKER", "Made", "OneTask"]
 

@@ -7,8 +7,8 @@ from typing import Any
 from eddy.serde import Bytes, Float64, Int64, Plain, Serde, String
 from eddy.state.row_layout import key_in, split, weighted
 from eddy.state.spec import StateSpec
-from eddy.topology.compile import sink_serdes
-from eddy.topology.plan import Plan, Sink
+from eddy.topology.compiler.circuit_compiler import sink_serdes
+from eddy.topology.plan.plan import Plan, Sink
 
 __all__ = ["Readable", "sink_forms"]
 

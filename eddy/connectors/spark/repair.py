@@ -33,7 +33,7 @@ from eddy.connectors.spark.inputs import RAW, OffsetRange, OpenLog, facts_of, re
 from eddy.connectors.spark.verdict import Compared, Repaired, Verdict
 from eddy.errors import EddyError
 from eddy.runtime.quiescence import Cut
-from eddy.topology.plan import Node, Source
+from eddy.topology.plan.plan import Node, Source
 
 __all__ = ["Judge", "Repair", "Sending"]
 

@@ -5,7 +5,7 @@
     relations    rows with weights, merged before a join, a grouping or a state reads them
 
 Joins and groupings are Spark's own, on the bytes of keys; the author's functions run in Arrow functions. The state of
-a step is captured under its name in `topology/compile.py`. Loops are added by `compiler.SparkCompiler`.
+a step is captured under its name in `topology/compiler/circuit_compiler.py`. `compiler.SparkCompiler` adds loops.
 
 Invariant: the names of the captured states are those of the circuit of the same plan.
 """
@@ -41,13 +41,13 @@ from eddy.operators.batch import consolidate
 from eddy.operators.keyed import WithKeys
 from eddy.operators.operator import Operator
 from eddy.serde import Int64, Native, Serde
-from eddy.topology import plan as nodes
-from eddy.topology.compile import sink_serdes
-from eddy.topology.expiring_table import ExpiringTable
-from eddy.topology.placement import place
-from eddy.topology.plan import Loop, Node, Plan
-from eddy.topology.scopes import Scopes
-from eddy.topology.stores import kept_bindings
+from eddy.topology.compiler.circuit_compiler import sink_serdes
+from eddy.topology.plan import plan as nodes
+from eddy.topology.plan.expiring_tables import ExpiringTable
+from eddy.topology.plan.placement import place
+from eddy.topology.plan.plan import Loop, Node, Plan
+from eddy.topology.plan.scopes import Scopes
+from eddy.topology.plan.stores import kept_bindings
 
 __all__ = ["StepCompiler"]
 

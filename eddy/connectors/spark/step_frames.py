@@ -13,7 +13,7 @@ from eddy.connectors.spark.arrow_functions import ArrowFunction, Entry, RowsEntr
 from eddy.connectors.spark.frames import Frames
 from eddy.operators.operator import Operator
 from eddy.serde import Serde
-from eddy.topology.plan import Node
+from eddy.topology.plan.plan import Node
 
 __all__ = ["Capture", "PendingRows", "StepFrames"]
 

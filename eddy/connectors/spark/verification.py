@@ -47,8 +47,8 @@ from eddy.connectors.spark.session import ONE_TASK, TOLERANCE
 from eddy.connectors.spark.verdict import Repaired, Since, Verdict
 from eddy.errors import ConfigurationError
 from eddy.runtime.quiescence import Cut, last_dated_cut
-from eddy.topology.identity import check_identity, optional_states, states_of
-from eddy.topology.plan import Node, Sink
+from eddy.topology.plan.identity import check_identity, optional_states, states_of
+from eddy.topology.plan.plan import Node, Sink
 from eddy.topology.topology import Topology
 
 __all__ = ["Verify", "last_cut"]

@@ -23,10 +23,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from eddy.errors import EddyError, NotReadyError
 from eddy.json_text import encode
-from eddy.serve.views.answers import refused
-from eddy.serve.views.trace import Trace, trace
-from eddy.serve.views.views import Views
-from eddy.topology.picture import Step, steps
+from eddy.program.row_trace import Trace, trace
+from eddy.program.views import Views
+from eddy.serve.answers import refused
+from eddy.topology.plan.picture import Step, steps
 from eddy.topology.topology import Topology
 
 __all__ = ["FILES", "page_routes", "topology_route", "trace_route", "with_page"]

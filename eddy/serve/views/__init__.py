@@ -1,1 +1,1 @@
-"""The view server: tables held whole, read at versions, in a program or over HTTP."""
+"""Deprecated: old paths of `served` and `tables_app`, which are names of `eddy.serve`."""

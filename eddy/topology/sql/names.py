@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import TypeVar
 
-from eddy.topology.plan import NameTakenError, Plan
+from eddy.topology.plan.plan import NameTakenError, Plan
 
 __all__ = ["StepNames", "built", "step_name"]
 

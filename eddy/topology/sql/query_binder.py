@@ -11,7 +11,7 @@ from eddy.topology.sql.binder import Binder, cast, coerce
 from eddy.topology.sql.expressions import Expr, column, conjuncts, literal, replace_columns, transform, walk
 from eddy.topology.sql.parsing import mutual_of
 from eddy.topology.sql.queries import Queries
-from eddy.topology.sql.recursive import mutually_recursive, with_recursive
+from eddy.topology.sql.recursive_queries import mutually_recursive, with_recursive
 from eddy.topology.sql.scope import ColumnScope, QueryContext, folded, refuse_outer
 from eddy.topology.sql.sources import from_clause, renamed, values
 from eddy.topology.sql.spelling import AGGREGATES, name_of

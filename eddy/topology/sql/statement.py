@@ -9,7 +9,7 @@ from eddy.topology.sql.algebra import Column, Node, Table
 from eddy.topology.sql.parsing import Mutual, parse
 from eddy.topology.sql.planner import Planner
 from eddy.topology.sql.query_binder import QueryBinder, position_of
-from eddy.topology.sql.recursive import mutually_recursive
+from eddy.topology.sql.recursive_queries import mutually_recursive
 from eddy.topology.sql.scope import QueryContext
 from eddy.topology.sql.statement_text import StatementText
 from eddy.topology.sql.unread import Unread, parts_of, whole_number

@@ -12,12 +12,12 @@ from keyword import iskeyword
 from typing import Any
 
 from eddy.errors import NonTerminatingRecursionError
-from eddy.operators.body import Bound, Words
-from eddy.topology.builder import Builder
-from eddy.topology.mutual import mutually_recursive
-from eddy.topology.reach import recursive_fixpoint
-from eddy.topology.relation import Relation, constant
-from eddy.topology.scopes import Scopes
+from eddy.operators.bound import Bound, Words
+from eddy.topology.dsl.builder import Builder
+from eddy.topology.dsl.mutual import mutually_recursive
+from eddy.topology.dsl.reach import recursive_fixpoint
+from eddy.topology.dsl.relation import Relation, constant
+from eddy.topology.plan.scopes import Scopes
 from eddy.topology.sql import algebra
 from eddy.topology.sql.aggregates import MARKER, group_function
 from eddy.topology.sql.algebra import Node, all_columns

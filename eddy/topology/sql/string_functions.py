@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 
 from eddy.errors import DataError
-from eddy.operators.views.values import like_pattern
+from eddy.like_pattern import like_pattern
 
 __all__ = [
     "initcap",

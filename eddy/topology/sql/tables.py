@@ -19,8 +19,8 @@ import msgspec
 
 from eddy.errors import DataError, TopologyError
 from eddy.serde import Serde
-from eddy.topology.plan import Exchange, Latest, Transform, Upsert, WeightFunction
-from eddy.topology.relation import Relation
+from eddy.topology.dsl.relation import Relation
+from eddy.topology.plan.plan import Exchange, Latest, Transform, Upsert, WeightFunction
 from eddy.topology.sql.algebra import Column
 from eddy.topology.sql.casts import LIMITS, cast_function
 from eddy.topology.sql.rows import row_serde

@@ -5,9 +5,9 @@ from typing import Any
 
 from eddy.errors import DataError
 from eddy.topology.arguments import name_or
-from eddy.topology.relation import Relation
+from eddy.topology.dsl.relation import Relation
+from eddy.topology.dsl.table import KTable
 from eddy.topology.sql.algebra import Column
-from eddy.topology.table import KTable
 
 __all__ = ["View"]
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from eddy.errors import TopologyError
 from eddy.serde import String
-from eddy.topology.builder import Builder
-from eddy.topology.relation import Relation
+from eddy.topology.dsl.builder import Builder
+from eddy.topology.dsl.relation import Relation
 from eddy.topology.sql.algebra import Column
 from eddy.topology.sql.names import StepNames, built
 from eddy.topology.sql.rows import key_serde, row_serde

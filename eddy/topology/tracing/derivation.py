@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from eddy.topology.bags import Row, identity
-from eddy.topology.plan import Loop, Node, Plan
+from eddy.topology.plan.bags import Row, identity
+from eddy.topology.plan.plan import Loop, Node, Plan
 from eddy.topology.tracing.evaluation import Evaluation
 
 __all__ = ["Derivation", "derive"]

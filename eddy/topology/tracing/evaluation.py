@@ -12,9 +12,9 @@ from itertools import islice
 from typing import Any
 
 from eddy.errors import QueryError
-from eddy.topology.bags import Bag, Row, identity
-from eddy.topology.plan import Loop, Node, Plan
-from eddy.topology.scopes import Scopes
+from eddy.topology.plan.bags import Bag, Row, identity
+from eddy.topology.plan.plan import Loop, Node, Plan
+from eddy.topology.plan.scopes import Scopes
 
 __all__ = ["Evaluation"]
 

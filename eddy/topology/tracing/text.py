@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from eddy.topology.node import NUMBERED
+from eddy.topology.plan.node import NUMBERED
 from eddy.topology.tracing.derivation import Derivation
 
 __all__ = ["text_of"]

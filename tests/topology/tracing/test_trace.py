@@ -14,8 +14,8 @@ from starlette.applications import Starlette
 import eddy
 from eddy.errors import QueryError, StateError
 from eddy.serve.page.routes import trace_route
-from eddy.topology.bags import identity
-from eddy.topology.plan import Node
+from eddy.topology.plan.bags import identity
+from eddy.topology.plan.plan import Node
 from eddy.topology.tracing.derivation import Derivation, derive
 from eddy.topology.tracing.evaluation import Evaluation
 from eddy.topology.tracing.text import text_of

@@ -1,0 +1,45 @@
+"""Actions: the effect of each change of a batch on a view, for a log. The names are those of EventReduce's actions.
+
+    insert, remove    a row enters or leaves a bucket: it changed itself, or another one made room or took its place
+    update, move      a row of a bucket has other values: at its place, or at another one
+    nothing           a row of a table that the query reads has changed, and no bucket shows or showed it
+    recompute         the rows were computed from the tables: when the query was opened
+
+A window over an index repairs itself from it, so that nothing but the opening of a query is a recomputation.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import msgspec
+
+from eddy.live.dataflow.dataflow import TableRows
+from eddy.live.dataflow.values import values_of
+
+__all__ = ["Action", "ActionName", "unseen"]
+
+ActionName = Literal["insert", "update", "move", "remove", "nothing", "recompute"]
+
+
+class Action(msgspec.Struct, frozen=True):
+    """One effect. `own` is whether the row itself changed in the batch; `key` are the values of its key.
+
+    `table` is that of the row, and `bucket` the id of the bucket: None where there is no effect.
+    """
+
+    action: ActionName
+    table: str = ""
+    key: tuple[Any, ...] = ()
+    bucket: str | None = None
+    own: bool = True
+
+
+def unseen(seen: Iterable[Action], tables: Iterable[TableRows]) -> list[Action]:
+    """The changed rows of tables that none of the actions is of."""
+    known = {(each.table, each.key) for each in seen}
+    return [
+        Action("nothing", table.name, values)
+        for table in tables
+        for key, _, _ in table.out
+        if (table.name, values := values_of(key)) not in known
+    ]

@@ -1,0 +1,243 @@
+"""The operators of all live queries: who reads whom, and one batch of changes on its way through them.
+
+A batch is a delta of each table: by key, the new row or None. An operator makes of its inputs' changes its own, once
+for each batch; only operators that a change reaches are called, in the order in which they were made. A change is a
+triple (key, old row, new row), None where there is none: a pair −old +new of a Z-set.
+
+Operators are shared: one that is asked for again by an equal identity is the same one, until nobody uses it.
+"""
+
+import heapq
+from collections.abc import Callable, Hashable, Iterable, Mapping, MutableMapping
+from typing import TypeVar, cast
+
+from eddy.live.dataflow.held_bytes import held_bytes
+from eddy.live.dataflow.stored_map import StoredMap
+from eddy.live.dataflow.values import Flat, Row, same_row
+from eddy.state.spaces import Spaces
+
+__all__ = ["Change", "Dataflow", "Operator", "Schedule", "TableRows"]
+
+Change = tuple[Flat, Row | None, Row | None]
+Schedule = Callable[["Operator"], None]
+
+
+class Operator:
+    """One step. `out` has its changes while the batch lasts. Those with `is_output`, the views, come after all."""
+
+    is_output = False
+    is_spent = False
+    """Whether new queries need another one in its place."""
+
+    def __init__(self, inputs: "Iterable[Operator]" = ()) -> None:
+        self.inputs = list(inputs)
+        self.dependents: dict[Operator, None] = {}
+        self.out: Iterable[Change] = ()  # false where there are none
+        self.rank = 0
+        self.is_scheduled = False
+        self.users = 0
+        self.identity: Hashable = None
+
+    def step(self, schedule: Schedule) -> None:
+        """Take in the changes of the inputs; call `schedule` for operators that are to be called though no input is."""
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """The batch is over."""
+        self.out = ()
+
+    def rebind(self, found: "Mapping[Operator, Operator]") -> None:
+        """Read other operators in the place of those that are mapped to them, and that have the same rows."""
+        self.inputs = [found.get(each, each) for each in self.inputs]
+        for name, value in vars(self).items():
+            if isinstance(value, Operator):
+                setattr(self, name, found.get(value, value))
+
+    def held_bytes(self) -> int:
+        """The bytes that it holds in memory, about."""
+        return sum(held_bytes(value) for value in vars(self).values() if isinstance(value, dict | list | set))
+
+    def discard(self) -> None:
+        """Nobody uses it any more: remove what it has on disk."""
+        for value in vars(self).values():
+            if isinstance(value, StoredMap):
+                value.close()
+
+
+class TableRows(Operator):
+    """The rows of a table by key: they come from outside.
+
+    `spaces` are where operators over it keep their rows, None for memory; `rows` are there already.
+    """
+
+    def __init__(self, rows: MutableMapping[Flat, Row], name: str = "", spaces: Spaces | None = None) -> None:
+        super().__init__()
+        self.rows, self.name, self.spaces = rows, name, spaces
+        self._olds: dict[Flat, Row | None] | None = None
+        self.journals: list[dict[Flat, Row | None]] = []
+        """To each of them all changes are added: the new rows by key."""
+
+    def take(self, delta: Mapping[Flat, Row | None]) -> None:
+        """Apply a delta. Rows that stay as they are make no change."""
+        rows, self._olds = self.rows, None
+        out: list[Change] = []
+        self.out = out
+        if self.spaces is not None:
+            self.stored.fetch(delta)
+        for key, new in delta.items():
+            old = rows.get(key)
+            if old == new and same_row(old, new):
+                continue
+            if new is None:
+                del rows[key]
+            else:
+                rows[key] = new
+            out.append((key, old, new))
+        if self.journals:
+            for journal in self.journals:
+                journal.update((key, new) for key, _, new in out)
+
+    @property
+    def olds(self) -> dict[Flat, Row | None]:
+        """The former rows of keys that the batch changes."""
+        if self._olds is None:
+            self._olds = {key: old for key, old, _ in self.out}
+        return self._olds
+
+    @property
+    def stored(self) -> StoredMap[Row]:
+        """The rows of a table that is on disk."""
+        assert isinstance(self.rows, StoredMap)
+        return self.rows
+
+    def was(self, key: Flat) -> Row | None:
+        """The row of a key before the batch."""
+        olds = self.olds
+        return olds[key] if key in olds else self.rows.get(key)
+
+    def end(self) -> None:
+        """The batch is over."""
+        self.out = ()
+        self._olds = None
+
+
+Op = TypeVar("Op", bound=Operator)
+
+
+class Dataflow:
+    """Operators by identity, and tables by name. Not for several threads."""
+
+    def __init__(self) -> None:
+        self.tables: dict[str, TableRows] = {}
+        self._shared: dict[Hashable, Operator] = {}
+        self._rank = 0
+        self._queue: list[tuple[int, Operator]] = []
+        self._outputs: list[Operator] = []
+        self._called: list[Operator] = []
+
+    def __len__(self) -> int:
+        return len(self._shared)
+
+    def __contains__(self, identity: Hashable) -> bool:
+        return identity in self._shared and not self._shared[identity].is_spent
+
+    def shared(self, identity: Hashable, make: Callable[[], Op]) -> Op:
+        """The operator of this identity; made where there is none. Call `release` for each call of this."""
+        self._part_with_spent(identity)
+        found = self._shared.get(identity)
+        if found is None:
+            found = make()
+            found.identity = identity
+            for source in found.inputs:
+                source.users += 1
+            self._shared[identity] = found
+            self._rank += 1
+            found.rank = self._rank
+            for source in found.inputs:
+                source.dependents[found] = None
+        found.users += 1
+        return cast("Op", found)
+
+    def _part_with_spent(self, identity: Hashable) -> None:
+        """One that is spent goes on by itself, for those that use it."""
+        found = self._shared.get(identity)
+        if found is not None and found.is_spent:
+            del self._shared[identity]
+            found.identity = (found.rank, identity)
+            self._shared[found.identity] = found
+
+    def adopt(self, other: "Dataflow", found: Mapping[Operator, Operator]) -> None:
+        """Take over the operators of another one, whose tables `found` maps to those of this one.
+
+        One whose identity is taken goes on by itself: it is shared with nobody.
+        """
+        for operator in other._shared.values():
+            operator.rebind(found)
+            self._rank += 1
+            operator.rank = self._rank
+            self._part_with_spent(operator.identity)
+            if operator.identity in self._shared:
+                operator.identity = (self._rank, operator.identity)
+            self._shared[operator.identity] = operator
+            for source in operator.inputs:
+                source.dependents[operator] = None
+
+    def release(self, operator: Operator) -> None:
+        """It is used once less: the last time it goes, and releases its inputs."""
+        operator.users -= 1
+        if operator.users <= 0 and operator.identity is not None:
+            del self._shared[operator.identity]
+            operator.discard()
+            for source in operator.inputs:
+                source.dependents.pop(operator, None)
+                self.release(source)
+
+    def step(self, deltas: Mapping[str, Mapping[Flat, Row | None]]) -> list[Operator]:
+        """One batch. Returns the outputs that were called; call `end` after they are read."""
+        queue, schedule, called = self._queue, self._schedule, self._called
+        push, pop = heapq.heappush, heapq.heappop
+        for name, delta in deltas.items():
+            table = self.tables[name]
+            table.take(delta)
+            called.append(table)
+            if table.out:
+                for dependent in table.dependents:
+                    if not dependent.is_scheduled:
+                        dependent.is_scheduled = True
+                        push(queue, (dependent.rank, dependent))
+        while queue:
+            operator = pop(queue)[1]
+            operator.is_scheduled = False
+            operator.step(schedule)
+            called.append(operator)
+            while operator.out and not queue and len(operator.dependents) == 1:  # the next one, without the queue
+                (operator,) = operator.dependents
+                operator.step(schedule)
+                called.append(operator)
+            if operator.out:
+                for dependent in operator.dependents:
+                    if not dependent.is_scheduled:
+                        dependent.is_scheduled = True
+                        push(queue, (dependent.rank, dependent))
+        outputs = self._outputs
+        if outputs:
+            self._outputs = []
+            for operator in outputs:
+                operator.is_scheduled = False
+                operator.step(schedule)
+            called += outputs
+        return outputs
+
+    def end(self) -> None:
+        """The batch is over, for all operators that it has called."""
+        for operator in self._called:
+            operator.end()
+        self._called.clear()
+
+    def _schedule(self, operator: Operator) -> None:
+        if not operator.is_scheduled:
+            operator.is_scheduled = True
+            if operator.is_output:
+                self._outputs.append(operator)
+            else:
+                heapq.heappush(self._queue, (operator.rank, operator))

@@ -1,0 +1,310 @@
+"""Filters, and counts of rows for `exists`: one rule for every change of a condition.
+
+    Filter       a row is there as long as the condition is true: −old where it was, +new where it is
+    MatchCount   count[key] += Σ weights, by the columns that an `exists` compares; `flipped` are keys where 0 ↔ > 0
+    RowIndex     the keys of a table's rows by some columns: the rows whose condition a flipped key decides
+
+The whole condition is evaluated before and after, whichever parts have changed: and, or, not exists need no rule of
+their own. A null in the columns matches nothing.
+
+On disk the rows that a key decides are read page by page, and those whose condition changed once more by each operator
+that takes them in: one key may decide many.
+
+A filter that begins evaluates the condition for every row of its table (parent-first), or only for the rows that an
+`exists` leads to which has to hold (child-first), where the exact counts say that those are fewer.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from itertools import islice
+from typing import Any
+
+from eddy.live.dataflow.dataflow import Change, Operator, Schedule, TableRows
+from eddy.live.dataflow.stored_map import StoredMap, map_in
+from eddy.live.dataflow.values import Flat, Row, flat_key, join_key
+from eddy.state.spaces import Spaces
+
+__all__ = ["Filter", "MatchCount", "RowIndex", "rows_of"]
+
+_PAGE, _ALL = 1_000, 1 << 62
+_READ, _FEW = 100, 10_000
+"""Rows that are read at a time, and keys of changes from which on they are on disk."""
+_SHARE = 20
+"""To look for a key on disk takes as long as to read and evaluate so many rows in turn, at most."""
+
+
+class Filter(Operator):
+    """The rows of a table for which `test` is true.
+
+    Args:
+        matches: the counts that the test reads, each with the index of this table's rows by the same columns.
+        required: of these the numbers of those that have to be more than 0.
+
+    Attributes:
+        start: the number of the match that the first rows were found by; None where all rows were evaluated.
+        evaluated: the number of rows for which the condition was evaluated at the beginning.
+    """
+
+    def __init__(
+        self,
+        table: TableRows,
+        test: Callable[[Row], bool],
+        matches: "Sequence[tuple[MatchCount, RowIndex]]" = (),
+        required: Sequence[int] = (),
+    ) -> None:
+        super().__init__([table, *(each for pair in matches for each in pair)])
+        self.table, self._test, self.matches, self.spaces = table, test, matches, table.spaces
+        self.start: int | None = None
+        self.evaluated = len(table.rows)
+        self._passing = map_in(self.spaces if matches else None)
+        self._count = 0
+        if matches:
+            self._begin(required)
+
+    def _begin(self, required: Sequence[int]) -> None:
+        """Find the rows that pass at the beginning."""
+        rows, test = self.table.rows, self._test
+        found: Iterable[tuple[Flat, Row]] = rows.items()
+        for number in required:
+            count, index = self.matches[number]
+            led_to = count.led_to(index, self.evaluated)
+            if led_to is not None and led_to < self.evaluated:
+                self.start, self.evaluated = number, led_to
+        if self.start is not None:
+            count, index = self.matches[self.start]
+            found = ((key, rows[key]) for value in count.counts for key in index.of(value))
+        _fill(self._passing, ((key, True) for key, row in found if test(row)))
+
+    def row_count(self) -> int:
+        """The number of rows that pass. Cost: without `exists` each row in memory is evaluated."""
+        if self.matches:
+            return len(self._passing)
+        return self._count if self.spaces is not None else sum(map(self._test, self.table.rows.values()))
+
+    def rows(self) -> Iterator[tuple[Flat, Row]]:
+        """The rows with their keys."""
+        if self.matches:
+            return ((key, self.table.rows[key]) for key in self._passing)
+        return self._evaluated()
+
+    def _evaluated(self) -> Iterator[tuple[Flat, Row]]:
+        count = 0
+        for key, row in self.table.rows.items():
+            if self._test(row):
+                count += 1
+                yield key, row
+        self._count = count
+
+    def step(self, schedule: Schedule) -> None:
+        """Changes of rows that were or are there."""
+        if self.matches:
+            self._step_matches()
+            return
+        test = self._test
+        out: list[Change] = []
+        self.out = out
+        for change in self.table.out:
+            key, old, new = change
+            was = old is not None and test(old)
+            if new is not None and test(new):
+                out.append(change if was else (key, None, new))
+            elif was:
+                out.append((key, old, None))
+        if self.spaces is not None:
+            self._count += sum((new is not None) - (old is not None) for _, old, new in out)
+
+    def _step_matches(self) -> None:
+        test, passing = self._test, self._passing
+        out: list[Change] = []
+        for key, old, new in self.table.out:
+            was, now = key in passing, new is not None and test(new)
+            if was and now:
+                out.append((key, old, new))
+            elif now:
+                passing[key] = True
+                out.append((key, None, new))
+            elif was:
+                del passing[key]
+                out.append((key, old, None))
+        self.out = found = out if self.spaces is None else StoredChanges(out, self.table.stored, self.spaces)
+        for key, row in self._decided():
+            was, now = key in passing, test(row)
+            if now and not was:
+                passing[key] = True
+                found.append((key, None, row))
+            elif was and not now:
+                del passing[key]
+                found.append((key, row, None))
+
+    def _decided(self) -> Iterator[tuple[Flat, Row]]:
+        """The rows of the keys that have flipped; one that several decide comes several times."""
+        rows = self.table.rows
+        keys = (key for count, index in self.matches for value in count.flipped for key in index.of(value))
+        while page := list(islice(keys, _READ)):
+            for each in (rows, self._passing):
+                if isinstance(each, StoredMap):
+                    each.fetch(page)
+            yield from ((key, rows[key]) for key in page)
+
+    def end(self) -> None:
+        """The batch is over."""
+        if isinstance(self.out, StoredChanges):
+            self.out.close()
+        super().end()
+
+
+class StoredChanges:
+    """Changes of rows on disk: those of `own` in memory, of others the keys, as these rows stay as they are.
+
+    The keys are in memory, and on disk where they are many.
+    """
+
+    def __init__(self, own: list[Change], rows: StoredMap[Row], spaces: Spaces) -> None:
+        self._own, self._rows, self._spaces = own, rows, spaces
+        self._has_come: MutableMapping[Flat, bool] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._own or self._has_come)
+
+    def append(self, change: Change) -> None:
+        """A row has come or gone, and is as it was before."""
+        self._has_come[change[0]] = change[1] is None
+        if len(self._has_come) == _FEW and isinstance(self._has_come, dict):
+            stored: StoredMap[bool] = StoredMap(self._spaces.make())
+            stored.fill(self._has_come.items())
+            self._has_come = stored
+
+    def __iter__(self) -> Iterator[Change]:
+        yield from self._own
+        items = iter(self._has_come.items())
+        while page := list(islice(items, _READ)):
+            self._rows.fetch(key for key, _ in page)
+            for key, has_come in page:
+                row = self._rows[key]
+                yield (key, None, row) if has_come else (key, row, None)
+
+    def close(self) -> None:
+        """Remove what is on disk."""
+        if isinstance(self._has_come, StoredMap):
+            self._has_come.close()
+
+
+class MatchCount(Operator):
+    """The number of rows by the values of some columns."""
+
+    def __init__(self, source: "TableRows | Filter", columns: Sequence[str]) -> None:
+        super().__init__([source])
+        self.source, self._key = source, join_key(columns)
+        self.counts = map_in(source.spaces)
+        self.flipped: set[Flat] = set()
+        found = (self._key(row) for _, row in rows_of(source))
+        while page := list(islice(found, _PAGE)):
+            keys = [key for key in page if key is not None]
+            if isinstance(self.counts, StoredMap):
+                self.counts.fetch(keys)
+            for key in keys:
+                self._add(key, 1)
+
+    def led_to(self, index: "RowIndex", most: int) -> int | None:
+        """The number of rows of an index that have a match, counted over the fewer keys.
+
+        On disk they are counted where that takes little beside reading `most` rows; None where it does not.
+        """
+        one, two = self.counts, index.keys
+        if isinstance(one, StoredMap) or isinstance(two, StoredMap):
+            return None if len(one) > most // _SHARE else self._few_led_to(index, most)
+        if len(one) < len(two):
+            return sum(len(two[key]) for key in one if key in two)
+        return sum(len(keys) for key, keys in two.items() if key in one)
+
+    def _few_led_to(self, index: "RowIndex", most: int) -> int | None:
+        count = 0
+        for key in self.counts:
+            count += sum(1 for _ in islice(index.of(key), most - count))
+            if count >= most:
+                return None
+        return count
+
+    def _add(self, key: Flat, weight: int) -> None:
+        count = self.counts.get(key, 0) + weight
+        if count:
+            self.counts[key] = count
+        else:
+            del self.counts[key]
+
+    def step(self, schedule: Schedule) -> None:
+        """Count, and note keys that have come or gone."""
+        before: dict[Flat, bool] = {}
+        for _, old, new in self.source.out:
+            one = None if old is None else self._key(old)
+            two = None if new is None else self._key(new)
+            if one == two:
+                continue
+            for key, weight in ((one, -1), (two, 1)):
+                if key is not None:
+                    before.setdefault(key, key in self.counts)
+                    self._add(key, weight)
+        self.flipped = {key for key, was in before.items() if was is not (key in self.counts)}
+        if self.flipped:
+            for dependent in self.dependents:
+                schedule(dependent)
+
+    def end(self) -> None:
+        """The batch is over."""
+        self.flipped = set()
+
+
+class RowIndex(Operator):
+    """The keys of a table's rows by the values of some columns."""
+
+    def __init__(self, table: TableRows, columns: Sequence[str]) -> None:
+        super().__init__([table])
+        self._table, self._key = table, flat_key(columns)
+        self.keys: Any = map_in(table.spaces)
+        """The keys by the values, or on disk the values with the key after them."""
+        if isinstance(self.keys, StoredMap):
+            self.keys.fill((self._key(row) + key, True) for key, row in table.rows.items())
+            return
+        for key, row in table.rows.items():
+            self.keys.setdefault(self._key(row), {})[key] = None
+
+    def of(self, value: Flat) -> Iterable[Flat]:
+        """The keys of the rows with these values."""
+        if isinstance(self.keys, StoredMap):
+            return (found[len(value) :] for found in self.keys.beginning(value, limit=_ALL))
+        found: Iterable[Flat] = self.keys.get(value, ())
+        return found
+
+    def step(self, schedule: Schedule) -> None:
+        """Move keys to where their rows are now."""
+        keys = self.keys
+        for key, old, new in self._table.out:
+            one = None if old is None else self._key(old)
+            two = None if new is None else self._key(new)
+            if one == two:
+                continue
+            if isinstance(keys, StoredMap):
+                if one is not None:
+                    keys.remove(one + key)
+                if two is not None:
+                    keys.add(two + key, True)
+                continue
+            if one is not None:
+                bucket = keys[one]
+                del bucket[key]
+                if not bucket:
+                    del keys[one]
+            if two is not None:
+                keys.setdefault(two, {})[key] = None
+
+
+def rows_of(source: "TableRows | Filter") -> Iterable[tuple[Flat, Row]]:
+    """The rows of an operator with their keys."""
+    return source.rows.items() if isinstance(source, TableRows) else source.rows()
+
+
+def _fill(found: MutableMapping[Flat, Any], items: Iterable[tuple[Flat, Any]]) -> None:
+    """Put items into an empty map."""
+    if isinstance(found, StoredMap):
+        found.fill(items)
+    else:
+        found.update(items)

@@ -1,0 +1,176 @@
+"""The first rows of an order, for windows over a table that is not in memory.
+
+    kept    the rows up to a position `end`, in order: those that a window needs, and some more, the slack
+    beyond  all others: nothing is known of them, and their changes are of no effect
+
+A change beyond `end` is ignored; one that leads to `end` or before it puts a row among those that are kept. So rows
+that are kept are right, without the others, as long as the window does not run out of them. Those that go use the
+slack up: once half of it is left, these rows are *spent*, so that a new query makes others from the table, and windows
+are told that they are low; once there are fewer than a window needs, that it is short: it is of no use from then on.
+
+Of a change only the new row is needed: the former one is here, or beyond.
+"""
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from eddy.live.dataflow.dataflow import Operator, Schedule, TableRows
+from eddy.live.dataflow.ordered import Ordered
+from eddy.live.dataflow.values import EMPTY, Flat, Row, flat_key, key_of, order_key, order_of, same_row
+from eddy.live.dataflow.window import Bounds, BucketDelta, Owner, SortedBucket, Window
+
+__all__ = ["FirstRows", "PassingRows", "slack_of"]
+
+_SLACK, _MOST_SLACK = 100, 10_000
+
+
+def slack_of(limit: int, scanned: int) -> int:
+    """The rows that are kept beyond those of a window of `limit` rows, over a table of `scanned` rows.
+
+    At least a tenth of the table, up to 10,000: so a table of 100,000 rows is read again after 5,000 deletions, not 50.
+    """
+    return min(max(limit, _SLACK, scanned // 10), _MOST_SLACK)
+
+
+class PassingRows(TableRows):
+    """A table whose rows are not in memory: its changes pass, without the former rows.
+
+    `scan` reads the rows as they are before the changes to come. Whether a row has changed at all is not known here.
+    """
+
+    def __init__(self, scan: "Callable[[], Iterable[tuple[Flat, Row]]]", name: str = "") -> None:
+        super().__init__({}, name)
+        self.scan = scan
+        self.losses = 0
+        """How often changes have passed that are not known."""
+
+    def take(self, delta: "dict[Flat, Row | None]") -> None:  # type: ignore[override]
+        """Let changes pass."""
+        self.out, self._olds = [(key, None, new) for key, new in delta.items()], None
+        for journal in self.journals:
+            journal.update(delta)
+
+
+class FirstRows(Ordered):
+    """The first rows of `table` for which `test` is true, sorted as those of `Ordered`, in one bucket.
+
+    `bounds` are those of the window that they are for: there are no rows before its start, and it has a limit.
+    """
+
+    def __init__(
+        self,
+        table: PassingRows,
+        test: Callable[[Row], bool],
+        key_columns: Sequence[str],
+        order: Sequence[tuple[str, bool]],
+        bounds: Bounds,
+    ) -> None:
+        Operator.__init__(self, [table])
+        assert bounds.limit is not None
+        assert bounds.needed is not None
+        self.source = self.table = table
+        self._test, self._order, self._from = test, order_of(order), bounds.start
+        self.position = order_key(order, flat_key(key_columns))
+        self.needed = bounds.needed
+        self.scanned = 0
+        found = heapq.nsmallest(self.needed + _MOST_SLACK + 1, self._passing(table.scan()))
+        self._slack = slack_of(bounds.limit, self.scanned)
+        self._size = max(1, self.needed + self._slack)
+        self._kept = {key_of(position): row for position, row in found[: self._size]}
+        self._olds: dict[Flat, Row | None] = {}
+        self.bucket = SortedBucket([position for position, _ in found[: self._size]])
+        self._end = found[self._size - 1][0] if len(found) > self._size else None
+        self.buckets = {EMPTY: self.bucket}
+
+    def _passing(self, rows: Iterable[tuple[Flat, Row]]) -> Iterator[tuple[Flat, Row]]:
+        for key, row in rows:
+            self.scanned += 1
+            if self._test(row):
+                position = self._order(row) + key
+                if self._from is None or position >= self._from:
+                    yield position, row
+
+    def row_count(self) -> int:
+        """The number of rows that are kept."""
+        return len(self._kept)
+
+    def row(self, position: Flat) -> Row:
+        """The row at a position, as it is now."""
+        return self._kept[key_of(position)]
+
+    def was(self, position: Flat) -> Row:
+        """The row at a position, as it was before the batch."""
+        key = key_of(position)
+        row = self._olds[key] if key in self._olds else self._kept[key]
+        assert row is not None
+        return row
+
+    def covers(self, bounds: Bounds) -> bool:
+        """Whether these rows are enough for a window that is moved."""
+        return bounds.needed is not None and bounds.needed <= self.needed and not self.is_spent
+
+    def open(self, values: Flat, bounds: Bounds, owner: Owner) -> Window:
+        """A window that is told of changes until it is closed. The values are part of the test."""
+        return self.bucket.open(bounds, owner)
+
+    def close(self, values: Flat, window: Window) -> None:
+        """Tell it of no more changes."""
+        self.bucket.close(window)
+
+    def exhaust(self) -> None:
+        """They are of no use any more, nor are the windows."""
+        self._warn(lambda operator: None, is_short=True)
+
+    def step(self, schedule: Schedule) -> None:
+        """Move positions, and tell the windows."""
+        delta = BucketDelta()
+        for key, _, new in self.table.out:
+            self._change(key, new, delta)
+        left = len(self._kept) - self.needed
+        if self._end is not None and left < 0:
+            self._warn(schedule, is_short=True)
+            return
+        if self._end is not None and left < self._slack // 2 and not self.is_spent:
+            self._warn(schedule, is_short=False)
+        if delta:
+            self.bucket.tell(delta, schedule)
+
+    def _warn(self, schedule: Schedule, *, is_short: bool) -> None:
+        self.is_spent = True
+        for window in self.bucket.windows:
+            window.owner.warned(is_short=is_short, schedule=schedule)
+
+    def _change(self, key: Flat, new: Row | None, delta: BucketDelta) -> None:
+        old = self._kept.get(key)
+        after = self._place(key, new)
+        if old is None and after is None:
+            return
+        if old is not None and new is not None and same_row(old, new):
+            return
+        self._olds[key] = old
+        before = None if old is None else self._order(old) + key
+        if after is None or new is None:
+            del self._kept[key]
+        else:
+            self._kept[key] = new
+        self.bucket.change(before, after, delta)
+
+    def _place(self, key: Flat, row: Row | None) -> Flat | None:
+        """The position of a row among those that are kept; None where it is not one of them."""
+        if row is None or not self._test(row):
+            return None
+        position = self._order(row) + key
+        if (self._from is not None and position < self._from) or (self._end is not None and position > self._end):
+            return None
+        return position
+
+    def end(self) -> None:
+        """The batch is over: of too many rows the last ones are beyond from now on."""
+        super().end()
+        self._olds = {}
+        count = len(self._kept)
+        if count > self._size + self._slack:
+            for position in self.bucket.between(self._size, count):
+                self.bucket.remove(position)
+                del self._kept[key_of(position)]
+            self._end = self.bucket.at(self._size - 1)

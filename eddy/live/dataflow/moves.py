@@ -1,0 +1,48 @@
+"""Rows that stay in a window at other positions: those that have to be moved in a patch."""
+
+from bisect import bisect_left
+
+from eddy.live.dataflow.values import Flat
+from eddy.live.dataflow.window import WindowDelta
+
+__all__ = ["moves"]
+
+
+def moves(delta: WindowDelta) -> list[tuple[int, int, Flat]]:
+    """Those of `stayed` that have to be moved.
+
+    A row stays in place where as many untouched rows are ahead of it as before; of these, the longest run of rows that
+    keep their order among one another.
+    """
+    stayed, left, entered = delta.stayed, delta.left, delta.entered
+    if len(stayed) == 1 and not left and not entered:
+        return stayed if stayed[0][0] != stayed[0][1] else []
+    befores = sorted([each[0] for each in left] + [each[0] for each in stayed])
+    nows = sorted([each[0] for each in entered] + [each[1] for each in stayed])
+    steady = [
+        now
+        for before, now, _ in sorted(stayed)
+        if before - bisect_left(befores, before) == now - bisect_left(nows, now)
+    ]
+    in_place = set(_rising(steady) if len(steady) > 1 else steady)
+    return [each for each in stayed if each[1] not in in_place]
+
+
+def _rising(numbers: list[int]) -> list[int]:
+    """A longest rising subsequence of different numbers.
+
+    >>> _rising([3, 1, 2, 5, 4])
+    [1, 2, 4]
+    """
+    ends: list[int] = []  # the least number that ends a run of each length
+    previous: dict[int, int | None] = {}
+    for number in numbers:
+        at = bisect_left(ends, number)
+        previous[number] = ends[at - 1] if at else None
+        ends[at : at + 1] = [number]
+    run: list[int] = []
+    last = ends[-1] if ends else None
+    while last is not None:
+        run.append(last)
+        last = previous[last]
+    return run[::-1]

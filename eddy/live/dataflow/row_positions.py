@@ -1,0 +1,139 @@
+"""Sorted positions in runs: an insertion or a removal moves the rest of one run only.
+
+    runs[i]    positions p with ends[i − 1] < p ≤ ends[i], sorted; the first run begins anywhere, the last has no end
+
+A run is split where it has grown to twice its length, and joined with the one beside it where few positions are left.
+A single run is kept by itself, as most buckets are small. Cost: of `add`, `remove` O(log n + length of a run); of
+`rank`, `at`, `between` beyond the first run one step for each run after a change, then O(log n) until the next one.
+"""
+
+from bisect import bisect_left, bisect_right, insort
+from itertools import accumulate
+from typing import Any
+
+from eddy.live.dataflow.values import Flat
+
+__all__ = ["Positions"]
+
+_RUN, _FEW = 1_024, 256
+_UNUSED: list[Any] = []
+"""The value of `_runs` and `_ends` where there is one run, and of unknown `_starts`: never changed."""
+
+
+class Positions:
+    """Positions in their order, each of them once."""
+
+    __slots__ = ("_ends", "_runs", "_single", "_starts")
+
+    def __init__(self, positions: list[Flat]) -> None:
+        """`positions` are sorted; the list is the object's own from now on, and may be changed."""
+        self._single: list[Flat] | None = None
+        self._runs: list[list[Flat]] = _UNUSED
+        self._ends: list[Flat] = _UNUSED
+        self._starts: list[int] = _UNUSED
+        if len(positions) <= 2 * _RUN:
+            self._single = positions
+        else:
+            self._runs = [positions[begin : begin + _RUN] for begin in range(0, len(positions), _RUN)]
+            self._ends = [run[-1] for run in self._runs[:-1]]
+
+    def __len__(self) -> int:
+        return sum(map(len, self._runs)) if self._single is None else len(self._single)
+
+    def __bool__(self) -> bool:
+        return self._single is None or bool(self._single)
+
+    def first(self, count: int) -> list[Flat]:
+        """Some of the first positions: at most so many, and of the first run."""
+        return (self._runs[0] if self._single is None else self._single)[:count]
+
+    def add(self, position: Flat) -> None:
+        """Insert a position that is not there."""
+        run, at = self._single, 0
+        if run is None:
+            self._starts = _UNUSED
+            at = bisect_left(self._ends, position)
+            run = self._runs[at]
+        insort(run, position)
+        if len(run) > 2 * _RUN:
+            self._split(at)
+
+    def remove(self, position: Flat) -> None:
+        """Remove a position that is there."""
+        run = self._single
+        if run is not None:
+            del run[bisect_left(run, position)]
+            return
+        self._starts = _UNUSED
+        at = bisect_left(self._ends, position)
+        run = self._runs[at]
+        del run[bisect_left(run, position)]
+        if len(run) < _FEW:
+            self._join(at)
+
+    def _split(self, at: int) -> None:
+        if self._single is not None:
+            self._runs, self._ends, self._single = [self._single], [], None
+        run = self._runs[at]
+        self._runs[at : at + 1] = [run[:_RUN], run[_RUN:]]
+        self._ends.insert(at, run[_RUN - 1])
+
+    def _join(self, at: int) -> None:
+        """Join a run with the next one, or the last one with the run before it."""
+        at = min(at, len(self._ends) - 1)
+        del self._ends[at]
+        run = self._runs[at] + self._runs[at + 1]
+        self._runs[at : at + 2] = [run]
+        if len(run) > 2 * _RUN:
+            self._split(at)
+        elif not self._ends:
+            self._runs, self._ends, self._single = _UNUSED, _UNUSED, run
+
+    def run_with(self, begin: int, end: int) -> tuple[list[Flat], int] | None:
+        """The run with the positions from index `begin` to before `end`, as far as there are any, and its own index.
+
+        It is not to be changed. None where they are in several runs.
+        """
+        if self._single is not None:
+            return self._single, 0
+        run = self._runs[0]
+        if end <= len(run):
+            return run, 0
+        starts = self._starts or self._counted()
+        at = bisect_right(starts, begin) - 1
+        run = self._runs[at]
+        return (run, starts[at]) if end <= starts[at] + len(run) or at == len(starts) - 1 else None
+
+    def rank(self, position: Flat) -> int:
+        """The number of positions before this one."""
+        if self._single is not None:
+            return bisect_left(self._single, position)
+        at = bisect_left(self._ends, position)
+        rank = bisect_left(self._runs[at], position)
+        return rank + (self._starts or self._counted())[at] if at else rank
+
+    def _counted(self) -> list[int]:
+        """The index at which each run begins."""
+        self._starts = [0, *accumulate(map(len, self._runs[:-1]))]
+        return self._starts
+
+    def at(self, index: int) -> Flat | None:
+        """The position at an index, None beyond the last one."""
+        run = self._runs[0] if self._single is None else self._single
+        if index >= len(run) and self._single is None:
+            starts = self._starts or self._counted()
+            at = bisect_right(starts, index) - 1
+            run, index = self._runs[at], index - starts[at]
+        return run[index] if index < len(run) else None
+
+    def between(self, begin: int, end: int) -> list[Flat]:
+        """The positions from index `begin` to before `end`, as far as there are any."""
+        if self._single is not None:
+            return self._single[begin:end]
+        if end <= len(self._runs[0]):
+            return self._runs[0][begin:end]
+        starts = self._starts or self._counted()
+        found: list[Flat] = []
+        for at in range(bisect_right(starts, begin) - 1, bisect_left(starts, end)):
+            found += self._runs[at][max(0, begin - starts[at]) : end - starts[at]]
+        return found

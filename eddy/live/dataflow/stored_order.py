@@ -1,0 +1,199 @@
+"""The ordered arrangement of rows that are not in memory: positions on disk, in memory the stretches that are shown.
+
+    entries   on disk, of all rows: the values of the bucket's columns and the position
+    stretch   of an open bucket the positions from a start up to `end`, or all of them: those that its windows need, and
+              some more, the slack
+
+A change beyond `end` only changes the entries. A stretch that has become shorter than its windows need goes on with the
+next entries, which are right, as they have the batch already; one that has become long lets go of its last ones.
+
+Cost: a bucket that nobody shows costs nothing but its entries; one that is opened is read from its start.
+"""
+
+from eddy.live.dataflow.dataflow import Schedule
+from eddy.live.dataflow.filter import rows_of
+from eddy.live.dataflow.ordered import Ordered
+from eddy.live.dataflow.stored_map import StoredMap
+from eddy.live.dataflow.values import Flat, Row
+from eddy.live.dataflow.window import Bounds, BucketDelta, Owner, SortedBucket, Window
+
+__all__ = ["StoredOrdered"]
+
+_SLACK, _MOST_SLACK = 8, 1_000
+_MOVED = 20_000
+"""Positions that a window that is moved may need; beyond them it is opened anew, as that takes long."""
+
+
+class Stretch(SortedBucket):
+    """Positions of one bucket from `start` on: at least `needed` of them if there are, None for all."""
+
+    __slots__ = ("end", "needed", "start", "values")
+
+    def __init__(self, values: Flat, start: Flat | None, needed: int | None, positions: list[Flat]) -> None:
+        super().__init__(positions)
+        self.values, self.start, self.needed = values, start, needed
+        self.end: Flat | None = None
+        """The position after which nothing is known; None where there is no such position."""
+
+    @property
+    def slack(self) -> int:
+        """The positions that are kept beyond those that are needed."""
+        return min(max(_SLACK, (self.needed or 0) // 4), _MOST_SLACK)
+
+    def has(self, position: Flat) -> bool:
+        """Whether a position is within its bounds."""
+        return (self.start is None or position >= self.start) and (self.end is None or position <= self.end)
+
+    def serves(self, needed: int | None) -> bool:
+        """Whether it has what another window needs; from then on it keeps that."""
+        if self.end is None and _covers(needed, self.needed):
+            self.needed = needed
+        return _covers(self.needed, needed)
+
+    def change(self, before: Flat | None, after: Flat | None, delta: BucketDelta) -> None:
+        """A row goes from one position to another one; None where it is not in this bucket."""
+        before = None if before is None or not self.has(before) else before
+        super().change(before, None if after is None or not self.has(after) else after, delta)
+
+    def trim(self) -> None:
+        """Let go of the last positions where there are many more than are needed."""
+        if self.needed is not None and len(self) > self.needed + 2 * self.slack:
+            kept = self.needed + self.slack
+            for position in self.between(kept, len(self)):
+                self.remove(position)
+            self.end = self.at(kept - 1)
+
+
+class StoredOrdered(Ordered):
+    """Rows of `source` by the columns `by`, sorted by `order`, with all that is not shown on disk."""
+
+    def _fill(self) -> None:
+        """Write the entries of the rows that are there at the beginning."""
+        assert self.table.spaces is not None
+        self._stretches: dict[Flat, list[Stretch]] = {}
+        self._changed: dict[Stretch, BucketDelta] = {}
+        self._entries: StoredMap[bool] = StoredMap(self.table.spaces.make())
+        self._entries.fill(
+            (values + self._order(row) + key, True)
+            for key, row in rows_of(self.source)
+            if (values := self._values(row)) is not None
+        )
+
+    def row_count(self) -> int:
+        """The number of positions, in all buckets."""
+        return len(self._entries)
+
+    @property
+    def kept(self) -> int:
+        """The number of positions in memory."""
+        return sum(len(each) for found in self._stretches.values() for each in found)
+
+    def open(self, values: Flat, bounds: Bounds, owner: Owner) -> Window:
+        """A window that is told of changes until it is closed."""
+        needed = bounds.needed
+        found = self._stretches.setdefault(values, [])
+        for stretch in found:
+            if stretch.start == bounds.start and stretch.serves(needed):
+                break
+        else:
+            stretch = self._read(values, bounds, owner.most_rows)
+            found.append(stretch)
+        return stretch.open(bounds, owner)
+
+    def _read(self, values: Flat, bounds: Bounds, most_rows: int) -> Stretch:
+        """The positions that a window needs; of a window without a limit more than it may show, where there are."""
+        needed, most = bounds.needed, bounds.skip + most_rows + 2
+        stretch = Stretch(values, bounds.start, most if needed is None else min(needed, most), [])
+        self._extend(stretch, stretch.needed or 0, bounds.start or b"", after=False)
+        if needed is None and stretch.end is None:
+            stretch.needed = None
+        return stretch
+
+    def close(self, values: Flat, window: Window) -> None:
+        """Tell it of no more changes."""
+        stretch = window.bucket
+        assert isinstance(stretch, Stretch)
+        stretch.close(window)
+        if stretch.windows:
+            needs = [each.bounds.needed for each in stretch.windows]
+            if None not in needs:
+                stretch.needed = max(need for need in needs if need is not None)
+        else:
+            found = self._stretches[values]
+            found[:] = [each for each in found if each is not stretch]
+            if not found:
+                del self._stretches[values]
+
+    def covers(self, bounds: Bounds) -> bool:
+        """Whether a window can be moved to these bounds without much reading."""
+        needed = bounds.needed
+        return needed is not None and needed <= _MOVED
+
+    def widen(self, window: Window, bounds: Bounds) -> None:
+        """Read the positions that a window needs that will be moved."""
+        stretch, needed = window.bucket, bounds.needed
+        assert isinstance(stretch, Stretch)
+        if not _covers(stretch.needed, needed):
+            stretch.needed = needed
+            self._refill(stretch)
+
+    def held_before(self, bounds: Bounds) -> int:
+        """Those that a window skips are in memory."""
+        return bounds.skip
+
+    def step(self, schedule: Schedule) -> None:
+        """Move positions, and tell the windows of buckets that changed."""
+        for key, old, new in self.source.out:
+            one, before = self._place(key, old)
+            two, after = self._place(key, new)
+            if one != two or before != after:
+                if one is not None:
+                    self._entries.remove(one + before)
+                if two is not None:
+                    self._entries.add(two + after, True)
+            if one is not None:
+                self._change(one, before, after if one == two else None)
+            if two is not None and one != two:
+                self._change(two, None, after)
+        for stretch in self._changed:
+            self._refill(stretch)
+        for stretch, delta in self._changed.items():
+            if delta:
+                stretch.tell(delta, schedule)
+
+    def _place(self, key: Flat, row: Row | None) -> tuple[Flat | None, Flat]:
+        """The bucket of a row, None where it is in none, and its position."""
+        values = None if row is None else self._values(row)
+        return (None, b"") if row is None or values is None else (values, self._order(row) + key)
+
+    def _change(self, values: Flat, before: Flat | None, after: Flat | None) -> None:
+        for stretch in self._stretches.get(values, ()):
+            delta = self._changed.get(stretch)
+            if delta is None:
+                delta = self._changed[stretch] = BucketDelta()
+            stretch.change(before, after, delta)
+
+    def _refill(self, stretch: Stretch) -> None:
+        """Go on with the next positions where there are fewer than are needed."""
+        if stretch.end is not None and stretch.needed is not None and len(stretch) < stretch.needed:
+            self._extend(stretch, stretch.needed, stretch.end, after=True)
+
+    def _extend(self, stretch: Stretch, needed: int, start: Flat, *, after: bool) -> None:
+        """Read positions from `start` on, or after it: those that are needed, and the slack."""
+        room = needed + stretch.slack - len(stretch)
+        entries = list(self._entries.beginning(stretch.values, start, after=after, limit=room + 1))
+        for entry in entries[:room]:
+            stretch.add(entry[len(stretch.values) :])
+        stretch.end = entries[room - 1][len(stretch.values) :] if len(entries) > room else None
+
+    def end(self) -> None:
+        """The batch is over."""
+        super().end()
+        for stretch in self._changed:
+            stretch.trim()
+        self._changed = {}
+
+
+def _covers(one: int | None, other: int | None) -> bool:
+    """Whether one number of positions is as many as another one."""
+    return one is None or (other is not None and one >= other)

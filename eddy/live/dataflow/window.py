@@ -1,0 +1,352 @@
+"""A window over a sorted bucket: the rows from `start`, without the first `skip`, at most `limit`.
+
+    lo, hi    the first and the last position inside; both move with the rows
+    left      − rows inside of the old [lo, hi] that are removed, and those between the old and the new bounds
+    entered   + rows inside of the new [lo, hi] that are added, and those between the new and the old bounds
+
+So a limit, a skip, a start and a window that is moved are one rule, and nothing is read but the rows that cross a
+bound: never a re-query. Cost: O(changes · log n).
+"""
+
+import heapq
+import sys
+from bisect import bisect_left
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from eddy.live.dataflow.dataflow import Schedule
+from eddy.live.dataflow.row_positions import Positions
+from eddy.live.dataflow.values import Flat, key_of
+
+__all__ = ["Bounds", "BucketDelta", "Owner", "SortedBucket", "Window", "WindowDelta", "in_order"]
+
+_SORTED = 50_000
+_FEW = 8
+"""Windows of a bucket up to which they are a tuple, which is small, and beyond which a dictionary, which is fast."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """`start` is a position in the order, of which rows are shown from there on: at it only if `inclusive`."""
+
+    start: Flat | None = None
+    inclusive: bool = False
+    skip: int = 0
+    limit: int | None = None
+
+    @property
+    def needed(self) -> int | None:
+        """The positions from its start on that a window needs, also one that it leaves out; None for all."""
+        if self.limit is None:
+            return None
+        return self.skip + self.limit + (self.start is not None and not self.inclusive)
+
+
+class BucketDelta(msgspec.Struct):
+    """A bucket's changes: positions that go, that come, and whose row is another at the same position.
+
+    Only those that matter to a window: up to the `edge` of the bucket.
+    """
+
+    removed: list[Flat] = []
+    added: list[Flat] = []
+    changed: list[Flat] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.removed or self.added or self.changed)
+
+    def least(self) -> Flat:
+        """The first position in it."""
+        return min([*self.removed, *self.added, *self.changed])
+
+
+class WindowDelta(msgspec.Struct):
+    """Rows that left, with their index before; that entered, and that changed at their positions, with their index now.
+
+    `stayed` are those whose position is another one: their index before and now, and the position now.
+    """
+
+    left: list[tuple[int, Flat]] = []
+    entered: list[tuple[int, Flat]] = []
+    stayed: list[tuple[int, int, Flat]] = []
+    changed: list[tuple[int, Flat]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.left or self.entered or self.stayed or self.changed)
+
+
+def in_order(positions: list[Flat]) -> list[Flat]:
+    """Sorted: many of them in runs, so that other threads go on meanwhile."""
+    if len(positions) <= _SORTED:
+        return sorted(positions)
+    runs = [sorted(positions[begin : begin + _SORTED]) for begin in range(0, len(positions), _SORTED)]
+    return list(heapq.merge(*runs))
+
+
+class Owner(Protocol):
+    """The bucket of a view that a window belongs to."""
+
+    @property
+    def most_rows(self) -> int:
+        """The rows that its view may have."""
+
+    def told(self, delta: WindowDelta, schedule: Schedule) -> None:
+        """The rows of the window have changed."""
+
+    def warned(self, *, is_short: bool, schedule: Schedule) -> None:
+        """The rows that are kept for the window are few, or fewer than it needs: then it is of no use any more."""
+
+
+class SortedBucket(Positions):
+    """The positions of a bucket's rows, in order, and the windows over it.
+
+    `edge` is the last position at which a change matters to one of the windows; None where all do.
+    """
+
+    __slots__ = ("edge", "windows")
+
+    def __init__(self, positions: list[Flat]) -> None:
+        """`positions` are sorted."""
+        super().__init__(positions)
+        self.windows: Collection[Window] = ()
+        self.edge: Flat | None = b""
+
+    def change(self, before: Flat | None, after: Flat | None, delta: BucketDelta) -> None:
+        """A row goes, comes, or changes, and perhaps its position; `delta` is told where it matters."""
+        edge = self.edge
+        if before == after:
+            if before is not None and (edge is None or before <= edge):
+                delta.changed.append(before)
+            return
+        if before is not None:
+            self.remove(before)
+            if edge is None or before <= edge:
+                delta.removed.append(before)
+        if after is not None:
+            self.add(after)
+            if edge is None or after <= edge:
+                delta.added.append(after)
+
+    def open(self, bounds: Bounds, owner: Owner) -> "Window":
+        """A window that is told of changes until it is closed."""
+        window = Window(self, bounds, owner)
+        if isinstance(self.windows, dict):
+            self.windows[window] = None
+        else:
+            windows = (*self.windows, window)
+            self.windows = windows if len(windows) <= _FEW else dict.fromkeys(windows)
+        if self.edge is not None and (window.edge is None or window.edge > self.edge):
+            self.edge = window.edge
+        return window
+
+    def close(self, window: "Window") -> None:
+        """Tell a window of no more changes."""
+        if isinstance(self.windows, dict):
+            del self.windows[window]
+        else:
+            self.windows = tuple(each for each in self.windows if each is not window)
+        if window.edge == self.edge:
+            self.find_edge()
+
+    def find_edge(self) -> None:
+        """Note the last of the windows' edges."""
+        edge = b""
+        for window in self.windows:
+            if window.edge is None:
+                self.edge = None
+                return
+            if window.edge > edge:
+                edge = window.edge
+        self.edge = edge
+
+    def tell(self, delta: BucketDelta, schedule: Schedule) -> None:
+        """Tell the windows of changes."""
+        windows = self.windows
+        least = delta.least() if len(windows) > 1 else b""
+        for window in windows:
+            if window.edge is None or window.edge >= least:
+                found = window.step(delta)
+                if found.left or found.entered or found.stayed or found.changed:
+                    window.owner.told(found, schedule)
+        if len(windows) == 1:
+            self.edge = window.edge
+        elif delta.removed or delta.added:
+            self.find_edge()
+
+
+class Window:
+    """One window of one bucket, for `owner`. `first` is the index of `lo` in the bucket, `size` the rows inside."""
+
+    __slots__ = ("bounds", "bucket", "edge", "first", "hi", "lo", "owner", "size")
+
+    def __init__(self, bucket: SortedBucket, bounds: Bounds, owner: Owner) -> None:
+        self.bucket, self.bounds, self.owner = bucket, bounds, owner
+        self._place()
+
+    def _place(self) -> None:
+        """Find the rows inside."""
+        bounds, bucket = self.bounds, self.bucket
+        first, limit = bounds.skip, bounds.limit
+        if bounds.start is not None:
+            at = bucket.rank(bounds.start)
+            first += at if bounds.inclusive or bucket.at(at) != bounds.start else at + 1
+        hi = bucket.at(first + limit - 1) if limit else None
+        self.first, self.edge = first, hi  # changes after the edge do not matter; all do where it is None
+        if hi is None:
+            size = max(0, len(bucket) - first) if limit != 0 else 0
+            hi = bucket.at(first + size - 1) if size else None
+        else:
+            assert limit is not None
+            size = limit
+        self.size, self.hi = size, hi
+        self.lo = bucket.at(first) if size else None
+
+    def rows(self) -> list[Flat]:
+        """The positions inside."""
+        return self.bucket.between(self.first, self.first + self.size)
+
+    def moved(self, bounds: Bounds) -> WindowDelta:
+        """The same rows through other bounds."""
+        self.bounds = bounds
+        delta = self._moved([], [])
+        self.bucket.find_edge()
+        return WindowDelta(*delta)
+
+    def step(self, delta: BucketDelta) -> WindowDelta:
+        """The rows that left, entered and changed, now that the bucket has its delta."""
+        lo, hi, removed, added, changed = self.lo, self.hi, delta.removed, delta.added, delta.changed
+        if not removed and not added:
+            return WindowDelta(changed=self._changed(changed))
+        is_one = len(removed) < 2 and len(added) < 2 and self.bounds.start is None and self.size
+        found = self._one_moved(removed, added) if is_one else None
+        if found is None:
+            found = _told_apart(*self._moved(sorted(removed), sorted(added)))
+        if changed:
+            found.changed = self._changed(_inside(changed, lo, hi))  # others have entered, as they are now
+        return found
+
+    def _changed(self, positions: list[Flat]) -> list[tuple[int, Flat]]:
+        """Of the rows that changed at their positions, those inside the window, with their indexes."""
+        rank, first = self.bucket.rank, self.first
+        return [(rank(key) - first, key) for key in _inside(positions, self.lo, self.hi)]
+
+    def _moved(self, removed: list[Flat], added: list[Flat]) -> tuple[list[tuple[int, Flat]], list[tuple[int, Flat]]]:
+        """The rows that left, with their index before, and those that entered, with their index now.
+
+        Both lists of positions are sorted.
+        """
+        lo, hi, old_first, bucket = self.lo, self.hi, self.first, self.bucket
+        rank = bucket.rank
+        self._place()
+        first, end = self.first, self.first + self.size
+        kept, stop = self._now(lo, hi)
+        shift = bisect_left  # how many of the changes are before a position
+        left = [
+            (rank(key) - shift(added, key) + shift(removed, key) - old_first, key) for key in _inside(removed, lo, hi)
+        ]
+        entered = [(rank(key) - first, key) for key in _inside(added, self.lo, self.hi)]
+        if kept != first or stop != end:
+            fresh = set(added)
+            for now, key in self._others((kept, min(stop, first)), (max(kept, end), stop), fresh):
+                left.append((now - shift(added, key) + shift(removed, key) - old_first, key))
+            for now, key in self._others((first, min(end, kept)), (max(first, stop), end), fresh):
+                entered.append((now - first, key))
+            left.sort()
+            entered.sort()
+        return left, entered
+
+    def _one_moved(self, removed: list[Flat], added: list[Flat]) -> WindowDelta | None:
+        """The same for one row at most that goes and one that comes, in a window whose first index is fixed.
+
+        Of the others only the row beside a bound crosses it: what one change pulls in at the end the other pushes out.
+        None where the window and the rows beside it are not in one run. Indexes are those in the run.
+        """
+        first, limit = self.first, self.bounds.limit
+        end = sys.maxsize if limit is None else first + limit
+        found = self.bucket.run_with(first - 1 if first else 0, end + 1)
+        if found is None:
+            return None
+        run, begin = found
+        first, end = first - begin, end - begin
+        gone = come = end
+        left = entered = None
+        if added:
+            entered = added[0]
+            come = bisect_left(run, entered)
+        if removed:
+            left = removed[0]
+            gone = bisect_left(run, left)
+            if entered is not None and entered < left:
+                gone -= 1
+        self._place_in(run, first, end)
+        if (gone >= end and come >= end) or (gone < first and come < first):
+            return WindowDelta()
+        if gone >= end:
+            gone, left = end - 1, run[end] if end < len(run) else None
+        elif gone < first:
+            gone, left = first, run[first - 1]
+        if come >= end:
+            come, entered = end - 1, self.edge
+        elif come < first:
+            come, entered = first, self.lo
+        if left is None or entered is None:
+            return WindowDelta(
+                [] if left is None else [(gone - first, left)], [] if entered is None else [(come - first, entered)]
+            )
+        if left.endswith(key_of(entered)):
+            return WindowDelta([], [], [(gone - first, come - first, entered)])
+        return WindowDelta([(gone - first, left)], [(come - first, entered)])
+
+    def _place_in(self, run: list[Flat], first: int, end: int) -> None:
+        """Find the rows inside: those from index `first` to before `end` of the run, as far as there are any."""
+        count = len(run)
+        if count >= end:
+            self.edge = self.hi = run[end - 1]
+            self.size = end - first
+        else:
+            self.edge, self.size = None, max(0, count - first)
+            self.hi = run[-1] if self.size else None
+        self.lo = run[first] if self.size else None
+
+    def _now(self, lo: Flat | None, hi: Flat | None) -> tuple[int, int]:
+        """Where the rows from `lo` to `hi` begin and end in the bucket as it is now."""
+        bucket = self.bucket
+        if lo is None or hi is None:
+            return 0, 0
+        kept = self.first if lo == self.lo else bucket.rank(lo)
+        if hi == self.hi:
+            return kept, self.first + self.size
+        stop = bucket.rank(hi)
+        return kept, stop + (bucket.at(stop) == hi)
+
+    def _others(self, one: tuple[int, int], two: tuple[int, int], fresh: set[Flat]) -> Iterator[tuple[int, Flat]]:
+        """The rows in two stretches of the bucket, with their index in it, that have not come just now."""
+        for begin, end in (one, two):
+            if begin < end:
+                for now, key in enumerate(self.bucket.between(begin, end), begin):
+                    if key not in fresh:
+                        yield now, key
+
+
+def _told_apart(left: list[tuple[int, Flat]], entered: list[tuple[int, Flat]]) -> WindowDelta:
+    """The delta where some rows may have left and entered."""
+    if not left or not entered:
+        return WindowDelta(left, entered)
+    by_key = {key_of(each[1]): each for each in left}
+    found = WindowDelta()
+    for index, position in entered:
+        before = by_key.pop(key_of(position), None)
+        if before is None:
+            found.entered.append((index, position))
+        else:
+            found.stayed.append((before[0], index, position))
+    found.left = list(by_key.values())
+    return found
+
+
+def _inside(positions: list[Flat], lo: Flat | None, hi: Flat | None) -> list[Flat]:
+    """The positions within bounds; none where there are no bounds."""
+    return [] if lo is None or hi is None else [key for key in positions if lo <= key <= hi]

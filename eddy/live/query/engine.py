@@ -1,0 +1,208 @@
+"""Live queries over tables of rows: open one, apply deltas, get patches. In memory, for one thread.
+
+    engine = LiveQueries()
+    engine.load("nodes", rows)
+    view = engine.open(query.syntax)
+    view.operator.snapshot()                          patches that make the view of nothing
+    for view, ops in engine.apply({"nodes": delta}):  and those of each batch
+
+Equal queries share one view, and all queries share what is equal in their plans.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+from eddy.errors import QueryError
+from eddy.live.dataflow.action import Action, unseen
+from eddy.live.dataflow.dataflow import Dataflow, Operator, TableRows
+from eddy.live.dataflow.first_rows import FirstRows, PassingRows
+from eddy.live.dataflow.nest import TooManyRowsError, ViewOperator
+from eddy.live.dataflow.patch import Op
+from eddy.live.dataflow.stored_map import StoredMap
+from eddy.live.dataflow.values import Flat, Row
+from eddy.live.query.planning import MAX_ROWS, View, bounds_of, open_view, plan_view, tables_of
+from eddy.live.query.syntax import Select
+from eddy.state.spaces import Spaces
+
+__all__ = ["Delta", "LiveQueries"]
+
+Delta = Mapping[Flat, Row | None]
+"""By key, the new row of a table, None where it goes."""
+
+
+class LiveQueries:
+    """Tables, and the queries that are kept up to date over them."""
+
+    def __init__(self) -> None:
+        self._dataflow = Dataflow()
+        self._shared: dict[tuple[int, str], View] = {}
+        self._by_operator: dict[ViewOperator, View] = {}
+        self._logged: dict[View, list[TableRows]] = {}
+        self.actions: dict[View, list[Action]] = {}
+        """The actions of the latest batch, by view, of those that are logged."""
+        self.spent: list[View] = []
+        """The views of the latest batch that have to be opened anew, as too few rows are kept for their windows."""
+
+    @property
+    def tables(self) -> dict[str, TableRows]:
+        """The tables that are loaded."""
+        return self._dataflow.tables
+
+    def __len__(self) -> int:
+        return len(self._by_operator)
+
+    def load(self, name: str, rows: dict[Flat, Row]) -> None:
+        """Add a table with its rows by key, in the form of `flat_key` of the key's columns."""
+        self._dataflow.tables[name] = TableRows(rows, name)
+
+    def load_stored(self, name: str, rows: StoredMap[Row], spaces: Spaces, shown: str = "") -> None:
+        """Add a table whose rows are on disk, as those of its queries will be, in `spaces`; `shown` is for readers."""
+        self._dataflow.tables[name] = TableRows(rows, shown or name, spaces)
+
+    def load_passing(self, name: str, scan: Callable[[], Iterable[tuple[Flat, Row]]], shown: str) -> None:
+        """Add a table whose rows are not in memory, with its name for readers. Only windows at the root can read it."""
+        self._dataflow.tables[name] = PassingRows(scan, shown)
+
+    def exhaust(self, name: str) -> list[View]:
+        """The changes of a passing table are not known: its views, which have to be opened anew."""
+        found: list[View] = []
+        table = self._dataflow.tables[name]
+        assert isinstance(table, PassingRows)
+        table.losses += 1
+        for operator in table.dependents:
+            if isinstance(operator, FirstRows):
+                operator.exhaust()
+        for view in self._by_operator.values():
+            if view.operator.is_short:
+                self._part_with(view)
+                found.append(view)
+        return found
+
+    def reading(self, names: set[str]) -> list[View]:
+        """The views that read one of these tables."""
+        return [view for view in self._by_operator.values() if tables_of(view.shape.select) & names]
+
+    def unload(self, name: str) -> None:
+        """Forget a table. Raises: QueryError while a query reads it."""
+        table = self._dataflow.tables[name]
+        if table.dependents:
+            raise QueryError(f"table '{name}': a query reads it; close the query first")
+        del self._dataflow.tables[name]
+        table.discard()
+
+    def open(self, select: Select, *, max_rows: int = MAX_ROWS, shared: bool = True) -> View:
+        """The view of a query; `close` it for each call. One that is not shared has a window of its own to move.
+
+        Raises: QueryError for a table that is not loaded, a query that does not fit, or too many rows.
+        """
+        identity = _identity(select, max_rows)
+        view = self._shared.get(identity) if shared else None
+        if view is None or view.operator.failure is not None or view.operator.is_low:
+            view = open_view(select, self._dataflow, max_rows)
+            self._by_operator[view.operator] = view
+            if shared:
+                self._shared[identity] = view
+        view.users += 1
+        return view
+
+    def open_at_once(self, select: Select, max_rows: int, at_once: int) -> View | None:
+        """The same for a view that is open already, or has at most `at_once` rows; None for others."""
+        view = self._shared.get(_identity(select, max_rows))
+        if (view is not None and not view.operator.is_low) or max_rows <= at_once:
+            return self.open(select, max_rows=max_rows)
+        try:
+            view = open_view(select, self._dataflow, at_once)
+        except TooManyRowsError:
+            return None
+        view.operator.max_rows = max_rows
+        view.users = 1
+        self._by_operator[view.operator] = self._shared[_identity(select, max_rows)] = view
+        return view
+
+    def has_begun(self, select: Select) -> bool:
+        """Whether all operators of a query are there, but for its view. Raises: QueryError where it does not fit."""
+        known = self._shared.get(_identity(select, MAX_ROWS))
+        if known is not None and not known.operator.is_low:
+            return True
+        if not tables_of(select) <= self.tables.keys():
+            return False
+        empty = Dataflow()
+        empty.tables = {name: _empty(table) for name, table in self.tables.items()}
+        return all(operator.identity in self._dataflow for operator in plan_view(select, empty).operators)
+
+    def adopt(self, other: "LiveQueries", view: View, found: Mapping[Operator, Operator]) -> None:
+        """Keep a view of another engine up to date, whose tables `found` maps to the equal ones of this one."""
+        self._dataflow.adopt(other._dataflow, found)
+        view.dataflow = self._dataflow
+        self._by_operator[view.operator] = view
+        self._shared.setdefault(_identity(view.shape.select, view.operator.max_rows), view)
+
+    def close(self, view: View) -> None:
+        """Keep a view up to date no more, once all that opened it have closed it."""
+        view.users -= 1
+        if not view.users:
+            del self._by_operator[view.operator]
+            self._part_with(view)
+            self._logged.pop(view, None)
+            view.close()
+
+    def _part_with(self, view: View) -> None:
+        """Share it with no more queries."""
+        identity = _identity(view.shape.select, view.operator.max_rows)
+        if self._shared.get(identity) is view:
+            del self._shared[identity]
+
+    def log(self, view: View) -> None:
+        """From now on keep the actions of each batch on a view, until it is closed."""
+        if view not in self._logged:
+            self._logged[view] = [self.tables[name] for name in sorted(tables_of(view.shape.select))]
+            view.operator.actions = []
+
+    def apply(self, deltas: Mapping[str, Delta]) -> list[tuple[View, list[Op]]]:
+        """Apply deltas of tables as one batch. Returns the patch of each view that changes.
+
+        A view whose bound is exceeded has an empty patch and an `operator.failure`.
+        """
+        outputs = self._dataflow.step(deltas)
+        if self._logged or self.actions:
+            self.actions = {view: self._actions(view) for view in self._logged}
+        found = []
+        self.spent = []
+        for operator in outputs:
+            assert isinstance(operator, ViewOperator)
+            view = self._by_operator.get(operator)
+            if view is not None and operator.is_low:
+                self._part_with(view)
+                self.spent.append(view)
+            if view is not None and (operator.ops or operator.failure is not None):
+                found.append((view, operator.ops))
+        self._dataflow.end()
+        return found
+
+    def _actions(self, view: View) -> list[Action]:
+        seen = view.operator.actions or []
+        return seen + unseen(seen, self._logged[view])
+
+    def move_window(self, view: View, skip: int, limit: int | None) -> list[Op] | None:
+        """Show other rows of an unshared view: the patch that leads to them; None where it has to be opened anew."""
+        select = msgspec.structs.replace(view.shape.select, skip=skip, limit=limit)
+        bounds = bounds_of(select, view.order)
+        if not view.operator.root.level.ordered.covers(bounds):
+            return None
+        view.shape.select = select
+        view.operator.move_window(bounds, lambda operator: None)
+        view.operator.step(lambda operator: None)
+        ops = view.operator.ops
+        view.operator.end()
+        return ops
+
+
+def _empty(table: TableRows) -> TableRows:
+    """A table of the same kind without rows."""
+    return PassingRows(tuple, table.name) if isinstance(table, PassingRows) else TableRows({}, table.name)
+
+
+def _identity(select: Select, max_rows: int) -> tuple[int, str]:
+    """Equal for equal queries; not by JSON, as a row of `start` may have values that JSON has not."""
+    return max_rows, repr(select)

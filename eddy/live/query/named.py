@@ -1,0 +1,259 @@
+"""Named queries: what clients may ask for, by a name and arguments that are checked.
+
+    queries = eddy.Queries()
+
+    @queries.query
+    def tree(root: str, claims: eddy.Claims) -> eddy.Query:
+        return folders.where((folders.id == root) & (folders.owner == claims["user"])).nest(children=children)
+
+A client sends the name and the arguments, never a query of its own. Arguments have the types of their annotations, as
+msgspec converts them. A parameter of the type `Claims` is no argument: it gets the claims of the caller, that is, of
+the request, as `Queries(claims=)` finds them.
+"""
+
+import inspect
+import logging
+import re
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from eddy.errors import EddyError, QueryBuildError, QueryError
+from eddy.live.query.query import Query
+from eddy.live.query.refusals import (
+    ForbiddenError,
+    QueryArgumentError,
+    QueryFailedError,
+    UnknownQueryError,
+)
+
+__all__ = ["Argument", "Claims", "NamedQuery", "Queries"]
+
+_log = logging.getLogger("eddy.live")
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,99}")
+_RESERVED = frozenset({"at_least", "wait"})
+_MAX_SHOWN = 80
+Function = typing.TypeVar("Function", bound=Callable[..., Query])
+_required: Any = inspect.Parameter.empty
+
+
+class Claims(dict[str, Any]):
+    """What is known of a caller, by name: a user, roles. Empty where `Queries` was not told how to find it."""
+
+
+FindClaims = Callable[[Mapping[str, str]], "Mapping[str, Any] | None"]
+"""From the headers of a request, by names in lower case, to the caller's claims; None refuses the request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An argument of a query. `default` is `inspect.Parameter.empty` where there is none."""
+
+    name: str
+    type: Any
+    default: Any = _required
+
+    @property
+    def is_required(self) -> bool:
+        """Whether it has to be given."""
+        return self.default is _required
+
+    @property
+    def type_name(self) -> str:
+        """The type as its annotation is written."""
+        return inspect.formatannotation(self.type)
+
+    def convert(self, value: Any) -> Any:
+        """A value from JSON, as the type. Raises: msgspec.ValidationError."""
+        return msgspec.convert(value, self.type)
+
+    def parse(self, text: str) -> Any:
+        """A value from text: plain, or JSON for lists and objects. Raises: msgspec.ValidationError."""
+        try:
+            return msgspec.convert(text, self.type, strict=False)
+        except msgspec.ValidationError:
+            try:
+                return msgspec.convert(msgspec.json.decode(text), self.type)
+            except msgspec.MsgspecError:
+                pass
+            raise
+
+
+class NamedQuery:
+    """A function that makes a query of arguments.
+
+    Raises: QueryBuildError for a name, or for parameters, that clients cannot give.
+    """
+
+    def __init__(self, name: str, function: Callable[..., Query]) -> None:
+        self.name, self._function = name, function
+        self.description = inspect.getdoc(function) or ""
+        if not _NAME.fullmatch(name):
+            raise QueryBuildError(f"query '{name}': no name for clients; up to 100 letters, digits, _ or - are needed")
+        self.arguments: dict[str, Argument] = {}
+        self._claims: list[str] = []
+        for argument in _arguments(name, function):
+            if argument.type is Claims:
+                self._claims.append(argument.name)
+            else:
+                self.arguments[argument.name] = argument
+
+    def described(self) -> dict[str, Any]:
+        """Name, description and arguments, as data for JSON."""
+        arguments = [
+            {
+                "name": a.name,
+                "type": a.type_name,
+                "required": a.is_required,
+                "default": None if a.is_required else msgspec.to_builtins(a.default, enc_hook=repr, str_keys=True),
+            }
+            for a in self.arguments.values()
+        ]
+        return {"name": self.name, "description": self.description, "arguments": arguments}
+
+    def bind(self, given: Mapping[str, Any], claims: Claims, *, as_text: bool = False) -> Query:
+        """The query of these arguments, for a caller.
+
+        `as_text` says that arguments are text, as in a URL; else they are data of JSON.
+        Raises: QueryArgumentError, ForbiddenError, QueryFailedError; a QueryError of the function's own.
+        """
+        if unknown := sorted(given.keys() - self.arguments.keys()):
+            known = f"its arguments are {', '.join(self.arguments)}" if self.arguments else "it takes none"
+            raise QueryArgumentError(f"query '{self.name}': there is no argument '{unknown[0][:_MAX_SHOWN]}'; {known}")
+        bound: dict[str, Any] = dict.fromkeys(self._claims, claims)
+        for name, argument in self.arguments.items():
+            if name in given:
+                bound[name] = self._value(argument, given[name], as_text)
+            elif argument.is_required:
+                raise QueryArgumentError(f"query '{self.name}': argument '{name}' ({argument.type_name}) is needed")
+        return self._call(bound)
+
+    def _value(self, argument: Argument, value: Any, as_text: bool) -> Any:
+        try:
+            return argument.parse(value) if as_text else argument.convert(value)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            shown = repr(value)[:_MAX_SHOWN]
+            raise QueryArgumentError(
+                f"query '{self.name}', argument '{argument.name}': {shown} is no {argument.type_name}: {error}"
+            ) from error
+
+    def _call(self, bound: dict[str, Any]) -> Query:
+        try:
+            made = self._function(**bound)
+            if not isinstance(made, Query):
+                raise TypeError(f"it returned {made!r}, and no Query")
+            made.syntax  # noqa: B018 - raises where it depends on another row
+        except PermissionError as error:
+            raise ForbiddenError(f"query '{self.name}': {error or 'it may not be asked'}") from error
+        except ValueError as error:
+            raise QueryArgumentError(f"query '{self.name}': {error}") from error
+        except QueryBuildError as error:
+            raise QueryArgumentError(f"query '{self.name}': {error}") from error
+        except EddyError as error:
+            raise error if isinstance(error, QueryError) else self._failed(error) from error
+        except Exception as error:
+            raise self._failed(error) from error
+        return made
+
+    def _failed(self, error: Exception) -> QueryFailedError:
+        _log.error("query '%s' has failed", self.name, exc_info=error)
+        return QueryFailedError(f"query '{self.name}': its function has failed; the log of the server says how")
+
+
+def _arguments(name: str, function: Callable[..., Query]) -> Iterator[Argument]:
+    try:
+        types = typing.get_type_hints(function)
+    except NameError as error:
+        raise QueryBuildError(f"query '{name}': its annotations name something unknown: {error}") from error
+    for parameter in inspect.signature(function).parameters.values():
+        where = f"query '{name}', parameter '{parameter.name}'"
+        if parameter.kind not in {parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY}:
+            raise QueryBuildError(f"{where}: clients give arguments by name; a parameter with a name is needed")
+        if parameter.name in _RESERVED:
+            raise QueryBuildError(f"{where}: requests have a meaning of their own for it; another name is needed")
+        kind = types.get(parameter.name)
+        if kind is None:
+            raise QueryBuildError(f"{where}: it has no type; one is needed, as in {parameter.name}: str")
+        if kind is not Claims:
+            try:
+                msgspec.json.Decoder(kind)
+            except TypeError as error:
+                raise QueryBuildError(f"{where}: its type cannot be read from JSON: {error}") from error
+        yield Argument(parameter.name, kind, parameter.default)
+
+
+class Queries:
+    """The named queries of an application: those that its view server gives to clients.
+
+    Args:
+        claims: finds the claims of a caller from the headers of a request, by names in lower case; None refuses the
+            request. Without it, claims are empty.
+
+    >>> import eddy
+    >>> queries = eddy.Queries()
+    >>> issues = eddy.live_table("issues", key="id")
+    >>> @queries.query
+    ... def newest(project: str, top: int = 20) -> eddy.Query:
+    ...     return issues.where(issues.project == project).order_by(-issues.created).limit(top)
+    >>> queries.bind("newest", {"project": "eddy"})
+    issues.where(issues.project == 'eddy').order_by(-issues.created).limit(20)
+    """
+
+    def __init__(self, claims: FindClaims | None = None) -> None:
+        self._find_claims = claims
+        self._queries: dict[str, NamedQuery] = {}
+
+    @typing.overload
+    def query(self, function: Function) -> Function: ...
+
+    @typing.overload
+    def query(self, *, name: str) -> Callable[[Function], Function]: ...
+
+    def query(self, function: Function | None = None, *, name: str | None = None) -> Any:
+        """Let clients ask for the query that the function makes, by the function's name or by another one.
+
+        The function stays as it is. Raises: QueryBuildError.
+        """
+        if function is None:
+            return lambda function: self._add(function, name)
+        return self._add(function, name)
+
+    def _add(self, function: Function, name: str | None) -> Function:
+        made = NamedQuery(name or function.__name__, function)
+        if made.name in self._queries:
+            raise QueryBuildError(f"query '{made.name}': there is one of that name; another name is needed")
+        self._queries[made.name] = made
+        return function
+
+    def __iter__(self) -> Iterator[NamedQuery]:
+        return iter(self._queries.values())
+
+    def __getitem__(self, name: str) -> NamedQuery:
+        """A query by name. Raises: UnknownQueryError."""
+        found = self._queries.get(name)
+        if found is None:
+            known = f"one of {', '.join(self._queries)} is needed" if self._queries else "this server has none"
+            raise UnknownQueryError(f"query '{name[:_MAX_SHOWN]}': there is no such query; {known}")
+        return found
+
+    def bind(self, name: str, arguments: Mapping[str, Any], claims: Claims | None = None) -> Query:
+        """The query of this name with these arguments, as a client gets it. Raises: QueryError."""
+        return self[name].bind(arguments, Claims() if claims is None else claims)
+
+    def claims(self, headers: Mapping[str, str]) -> Claims:
+        """The claims of a caller. Raises: ForbiddenError; QueryFailedError where the application's function fails."""
+        if self._find_claims is None:
+            return Claims()
+        try:
+            found = self._find_claims(headers)
+        except PermissionError as error:
+            raise ForbiddenError(f"caller: {error or 'queries may not be asked'}") from error
+        except Exception as error:
+            _log.error("the claims of a caller could not be found", exc_info=error)
+            raise QueryFailedError("caller: the application could not tell who it is; its log says why") from error
+        if found is None:
+            raise ForbiddenError("caller: unknown; queries may not be asked")
+        return Claims(found)

@@ -1,0 +1,115 @@
+"""A query that begins beside the others: its operators are made over copies of tables, while others go on.
+
+    aside = Aside(engine, select)    with the lock: copies of the tables' rows, and a journal of keys that change
+    aside.open(max_rows)             without it: filters, sorted tables, buckets, for as long as it takes
+    aside.join()                     with it: takes in the journal as one batch, and hands the operators over
+
+Operators that another query has begun meanwhile are not shared with that one. Nothing is changed before `join`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol
+
+from eddy.errors import NotReadyError
+from eddy.live.dataflow.dataflow import Operator, TableRows
+from eddy.live.dataflow.first_rows import PassingRows
+from eddy.live.dataflow.patch import Op
+from eddy.live.dataflow.values import Flat, Row
+from eddy.live.query.engine import LiveQueries
+from eddy.live.query.planning import View, tables_of
+from eddy.live.query.syntax import Select
+
+__all__ = ["Aside", "is_long"]
+
+_LONG = 20_000
+"""Rows of its tables from which on a query begins aside."""
+
+
+def is_long(engine: LiveQueries, select: Select) -> bool:
+    """Whether operators of a query over many rows are still to be made."""
+    tables = [engine.tables[name] for name in tables_of(select)]
+    is_passing = any(isinstance(table, PassingRows) for table in tables)
+    return (is_passing or sum(len(table.rows) for table in tables) >= _LONG) and not engine.has_begun(select)
+
+
+class Scan(Protocol):
+    """Reads the rows of a table that is not in memory, once."""
+
+    def rows(self) -> Iterator[tuple[Flat, Row]]:
+        """The rows by key."""
+
+    def close(self) -> None:
+        """Read no more."""
+
+
+class Aside:
+    """One query on its way. `close` it in the end, with the lock."""
+
+    def __init__(self, engine: LiveQueries, select: Select, scans: "Mapping[str, Scan] | None" = None) -> None:
+        """`scans` of passing tables read their rows, as they are now or will be before `join`."""
+        self._main, self._select = engine, select
+        self._tables = {name: engine.tables[name] for name in sorted(tables_of(select))}
+        self._journals: dict[str, dict[Flat, Row | None]] = {name: {} for name in self._tables}
+        self._scans = scans or {}
+        self._losses = {name: _losses(table) for name, table in self._tables.items()}
+        self._own = LiveQueries()
+        self._view: View | None = None
+        for name, table in self._tables.items():
+            if isinstance(table, PassingRows):
+                self._own.load_passing(name, self._scans[name].rows, table.name)
+            elif table.spaces is not None:
+                self._own.load_stored(name, table.stored.snapshot(), table.spaces, table.name)
+            else:
+                self._own.load(name, dict(table.rows))
+        for name, table in self._tables.items():
+            table.journals.append(self._journals[name])
+
+    @property
+    def tables(self) -> Iterable[str]:
+        """The names of the tables that it reads."""
+        return self._tables
+
+    @property
+    def engine(self) -> LiveQueries:
+        """The engine that the view is for."""
+        return self._main
+
+    def open(self, max_rows: int) -> View:
+        """Make the operators. Raises: QueryError."""
+        self._view = self.view = self._own.open(self._select, max_rows=max_rows)
+        return self.view
+
+    def join(self) -> list[Op]:
+        """Let the engine keep the view up to date. Returns the patch of all changes since the beginning.
+
+        Raises: NotReadyError where a table was read anew, or too few rows are left for a window; QueryError where the
+        view has too many rows.
+        """
+        for name, table in self._tables.items():
+            if self._main.tables.get(name) is not table or _losses(table) != self._losses[name]:
+                raise NotReadyError(f"live query: table '{name}' has to be read anew. Try again")
+        patches = dict(self._own.apply({name: journal for name, journal in self._journals.items() if journal}))
+        if self.view.operator.is_short:
+            raise NotReadyError("live query: too many of its rows have gone meanwhile. Try again")
+        if self.view.operator.failure is not None:
+            raise self.view.operator.failure
+        found: dict[Operator, Operator] = {self._own.tables[name]: table for name, table in self._tables.items()}
+        self._main.adopt(self._own, self.view, found)
+        self._view = None
+        return patches.get(self.view, [])
+
+    def close(self) -> None:
+        """Keep no journal any more."""
+        for name, table in self._tables.items():
+            table.journals = [journal for journal in table.journals if journal is not self._journals[name]]
+        for scan in self._scans.values():
+            scan.close()
+        if self._view is not None:  # it has not joined
+            self._own.close(self._view)
+        for table in self._own.tables.values():
+            table.discard()
+
+
+def _losses(table: TableRows) -> int:
+    """How often the journal of a table has missed changes."""
+    return table.losses if isinstance(table, PassingRows) else 0

@@ -1,0 +1,85 @@
+"""The shape of a view as data: how a client that knows the buckets alone makes nested rows of them.
+
+A list of levels; the first is the root's. A level names the levels of its nests by their index, so that a recursion is
+a level that leads back to itself. The conditions and the tables of a query are no part of it.
+"""
+
+from typing import Any
+
+import msgspec
+
+from eddy.live.dataflow.values import Row
+from eddy.live.query.planning import Shape
+from eddy.live.query.syntax import Aggregate, Select, Table
+
+__all__ = ["LevelShape", "levels_of", "shape_of"]
+
+
+class LevelShape(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One level. `nests` has the index of the level below, by name.
+
+    Args:
+        one: the rows are shown as the first of them, or None.
+        empty: of aggregates without groups, the row over no rows; None for all other queries.
+        value: the column whose value stands for the row.
+        columns: those that are shown of a row of aggregates.
+        pluck: the nest whose rows are shown instead, each once.
+        key: the columns of the key of its table.
+        is_plucked: whether its rows have the column `$at`, text that orders as the rows do, and that is not shown.
+            Where a nest is plucked, its rows are those of all its buckets in this order, each `$at` once.
+    """
+
+    nests: dict[str, int] = {}
+    one: bool = False
+    empty: Row | None = None
+    value: str | None = None
+    columns: tuple[str, ...] | None = None
+    pluck: str | None = None
+    key: tuple[str, ...] = ()
+    is_plucked: bool = False
+
+
+def levels_of(shape: Shape) -> list[LevelShape]:
+    """The levels of a view, each once."""
+    found: dict[Shape, int] = {shape: 0}
+    todo = [shape]
+    for each in todo:  # grows meanwhile
+        for below in each.nests.values():
+            if below not in found:
+                found[below] = len(found)
+                todo.append(below)
+    return [_level(each, found) for each in todo]
+
+
+def _level(shape: Shape, found: dict[Shape, int]) -> LevelShape:
+    select = shape.select
+    return LevelShape(
+        {name: found[below] for name, below in shape.nests.items()},
+        select.one,
+        shape.empty,
+        select.aggregates[0].name if select.scalar else None,
+        select.columns,
+        select.pluck,
+        select.table.key,
+        shape.is_plucked,
+    )
+
+
+def shape_of(levels: list[LevelShape]) -> Shape:
+    """The shape that these levels are of, for `nested`; its tables have no names."""
+    shapes = [Shape(_select(level), empty=level.empty, is_plucked=level.is_plucked) for level in levels]
+    for level, shape in zip(levels, shapes, strict=True):
+        shape.nests.update((name, shapes[index]) for name, index in level.nests.items())
+    return shapes[0]
+
+
+def _select(level: LevelShape) -> Select:
+    value: Any = level.value
+    return Select(
+        Table("", level.key),
+        one=level.one,
+        columns=level.columns,
+        pluck=level.pluck,
+        aggregates=() if value is None else (Aggregate(value, "count"),),
+        scalar=value is not None,
+    )

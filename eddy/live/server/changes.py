@@ -1,0 +1,68 @@
+"""The changes of tables that a view server has taken in and that live queries have not seen yet.
+
+The reader of tables puts changes, under the lock of the rows; later ones of a row take the place of earlier ones, so
+that the feed is bounded by the number of rows, however late its reader is.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from eddy.tables.served_rows import Changes, Rows, Snapshot
+from eddy.tables.version import Version
+
+__all__ = ["Feed"]
+
+
+class Feed:
+    """Changes by name, and the version that they lead to. A table may be watched under several names."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._pending: dict[str, dict[bytes, bytes | None]] = {}
+        self._watched: dict[str, str] = {}
+        self.stale: set[str] = set()
+        """Names of tables that are read anew: what has changed is not known until they are whole again."""
+        rows.attach(self)
+
+    def put(self, changes: Changes) -> None:
+        """Keep the changes of a version. The caller holds the lock of the rows."""
+        for name, table in self._watched.items():
+            if table in changes:
+                self._pending.setdefault(name, {}).update(changes[table])
+
+    def lost(self, table: str) -> None:
+        """All rows of a table have gone, to be read anew. The caller holds the lock of the rows."""
+        for name in [name for name, watched in self._watched.items() if watched == table]:
+            self.miss(name)
+
+    def miss(self, name: str) -> None:
+        """The rows by this name have to be read anew."""
+        with self._rows.changed:
+            self._watched.pop(name, None)
+            self._pending.pop(name, None)
+            self.stale.add(name)
+
+    def watch(self, name: str, table: str) -> Snapshot:
+        """Keep changes of a table from now on, by this name; the rows as they are now. Raises: NotReadyError."""
+        with self._rows.changed:
+            snapshot = self._rows.snapshot()
+            self._watched[name] = table
+            self._pending.pop(name, None)
+            self.stale.discard(name)
+            return snapshot
+
+    def unwatch(self, name: str) -> None:
+        """Keep no changes by this name."""
+        with self._rows.changed:
+            self._watched.pop(name, None)
+            self._pending.pop(name, None)
+            self.stale.discard(name)
+
+    def take(self, names: Iterable[str]) -> tuple[Mapping[str, Mapping[bytes, bytes | None]], Version]:
+        """The changes by these names since the last call, and the version that they lead to."""
+        with self._rows.changed:
+            taken = {name: self._pending.pop(name) for name in names if name in self._pending}
+            return taken, self._rows.version
+
+    def close(self) -> None:
+        """Keep nothing any more."""
+        self._rows.detach(self)

@@ -1,0 +1,34 @@
+"""The patch that leads from the buckets of one moment to those of another, for a reader that is too late for each step.
+
+Cost: O(rows of both). Rows of a bucket are told apart by their contents: what is equal at the beginning and at the end
+stays, the middle is replaced.
+"""
+
+from collections.abc import Mapping
+
+from eddy.live.dataflow.patch import Drop, Entry, Insert, Op, Remove
+from eddy.live.dataflow.values import same_row
+
+__all__ = ["difference"]
+
+
+def difference(old: Mapping[str, list[Entry]], new: Mapping[str, list[Entry]]) -> list[Op]:
+    """One patch from the old buckets to the new ones."""
+    ops: list[Op] = [Drop(bucket) for bucket in old if bucket not in new]
+    for bucket, rows in new.items():
+        before = old.get(bucket, [])
+        if before is rows:
+            continue
+        start, shorter = 0, min(len(before), len(rows))
+        while start < shorter and _same(before[start], rows[start]):
+            start += 1
+        end = 0
+        while end < shorter - start and _same(before[-1 - end], rows[-1 - end]):
+            end += 1
+        ops += [Remove(bucket, index) for index in range(start, len(before) - end)]
+        ops += [Insert(bucket, index, *rows[index]) for index in range(start, len(rows) - end)]
+    return ops
+
+
+def _same(one: Entry, other: Entry) -> bool:
+    return same_row(one[0], other[0]) and one[1] == other[1]

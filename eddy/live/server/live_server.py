@@ -1,0 +1,459 @@
+"""The live queries of a view server: one thread takes changes in as the tables move from version to version.
+
+    reader of tables ─put─▶ Feed ─take─▶ deltas ─▶ LiveQueries ─▶ patches ─▶ each LiveView
+
+A table is read whole when the first query needs it, from a snapshot, while its changes wait in the feed; others go on
+meanwhile. Locks: `lock` first, then that of the rows. All views are at one version, that of the changes taken last.
+
+Where a change cannot be applied to its end, nothing of the operators is used again: all queries begin anew over the
+tables as they are, and their readers get the difference.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Literal
+
+from msgspec.structs import replace
+
+from eddy.errors import NotReadyError, QueryError, StateError
+from eddy.live.dataflow.action import Action
+from eddy.live.dataflow.patch import Buckets, Op
+from eddy.live.query.engine import LiveQueries
+from eddy.live.query.explain import QueryPlan, explain
+from eddy.live.query.planning import View, tables_of
+from eddy.live.query.pluck_aside import Aside, is_long
+from eddy.live.query.syntax import Select
+from eddy.live.server.check import check_answer
+from eddy.live.server.difference import difference
+from eddy.live.server.live_view import LiveView
+from eddy.live.server.loading import TABLE_ROWS, Deltas, LoadedTables, StoredTableLostError
+from eddy.live.server.readers import Readers, as_shown
+from eddy.live.server.renewals import Renewals, Restarts
+from eddy.live.server.version_follower import Follower
+from eddy.state.spaces import Spaces
+from eddy.tables.catalog import Catalog
+from eddy.tables.served_rows import Rows
+from eddy.tables.version import Version, Wanted
+
+__all__ = ["LiveServer"]
+
+_log = logging.getLogger("eddy.live")
+
+_LOOK_S = 0.5
+_PATIENCE_S, _AGAIN_S = 30.0, 0.05
+_AT_ONCE = 20_000
+"""Rows of a view that are read at a time, while others wait; a view of more begins aside."""
+_ANEW = "live query: all queries have begun anew meanwhile. Try again"
+_RESTARTS, _WITHIN_S = 3, 600.0
+"""So often within so many seconds all queries begin anew after an unexpected error; then they end."""
+
+
+class LiveServer:
+    """Live queries over the rows of a catalog's tables. Tables that a query has read stay loaded until it is closed."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        rows: Rows,
+        wanted: Callable[[Any], Wanted],
+        table_rows: int = TABLE_ROWS,
+        spaces: Spaces | None = None,
+    ) -> None:
+        """Tables of more than `table_rows` rows are not held in memory, but in `spaces`."""
+        self._rows, self._wanted = rows, wanted
+        self.lock = threading.RLock()
+        self._moved = threading.Condition(self.lock)
+        self._beginning = threading.Lock()  # held by a query that begins aside: equal ones wait, and share it
+        self.tables = LoadedTables(catalog, rows, self.lock, table_rows, Spaces() if spaces is None else spaces)
+        self._followers: list[Follower] = []
+        self._readers = Readers(ended=self.close)
+        self._state: Literal["unknown", "complete"] = "complete"
+        self.version = rows.version
+        self._stop = False
+        self._failure: Exception | None = None
+        self.restarts = Restarts(_RESTARTS, _WITHIN_S)
+        self._renewals = Renewals(self.lock, self._renew)
+        self._thread = threading.Thread(target=self._run, name="eddy-live", daemon=True)
+        self._thread.start()
+
+    @property
+    def _engine(self) -> LiveQueries:
+        return self.tables.engine
+
+    @property
+    def state(self) -> Literal["unknown", "complete"]:
+        """Whether the rows of all views are those of `version`: "unknown" while some are read or computed anew."""
+        return self._state
+
+    @property
+    def failure(self) -> Exception | None:
+        """The error that has ended all queries, for good; None while they go on."""
+        return self._failure
+
+    def open(self, live: LiveView) -> None:
+        """Load the tables that the query needs, and show its rows. Raises: QueryError, NotReadyError."""
+        if self._readers.in_listener:
+            raise QueryError("live query: a listener opens one; another thread is needed, as all queries wait for it")
+        self.check()
+        self.tables.check(live.select)
+        end = time.monotonic() + _PATIENCE_S
+        while True:
+            self._rows.wait(lambda version: True, max(0.0, end - time.monotonic()), "a version")
+            try:
+                return self._open(live)
+            except NotReadyError:  # a table has to be read anew, once its rows are whole
+                self.check()
+                if time.monotonic() >= end:
+                    raise
+                time.sleep(_AGAIN_S)
+
+    def _open(self, live: LiveView) -> None:
+        """The same, once. Raises: NotReadyError where a table was not whole, or has gone meanwhile."""
+        engine = self._engine
+        try:
+            if not self._open_now(live, begin_long=False):
+                with self._beginning:
+                    self._open_now(live, begin_long=True)
+        except StateError as error:
+            with self.lock:
+                self.check()
+                if engine is not self._engine:
+                    raise NotReadyError(_ANEW) from error
+            raise QueryError(f"live query: its rows cannot be kept on disk: {error}") from error
+
+    def _open_now(self, live: LiveView, *, begin_long: bool) -> bool:
+        """Open a query; one that takes long only if it may begin now. Returns whether it is open."""
+        with self.tables.loading:  # to the end: another query must not load a table under other names meanwhile
+            select = self.tables.chosen(live.select, may_pass=live.checks.every is None)
+            try:
+                self.tables.load_all(select)
+                with self.lock:
+                    self._take_whole()
+                    self.check()
+                    self.tables.check_loaded(select)
+                    view = self._open_at_once(select, live.max_rows)
+                    if view is not None:
+                        self._begin(live, view, self._readers.rows_of(view))
+                        return True
+                    if not begin_long:
+                        return False
+                    aside = Aside(self._engine, select, self.tables.scans(select))
+            except BaseException:
+                with self.lock:
+                    self.tables.leave(tables_of(select))
+                raise
+        self._open_aside(live, aside)
+        return True
+
+    def _open_at_once(self, select: Select, max_rows: int) -> View | None:
+        """The view of a query, where that is short work; others wait meanwhile."""
+        return None if is_long(self._engine, select) else self._engine.open_at_once(select, max_rows, _AT_ONCE)
+
+    def _open_aside(self, live: LiveView, aside: Aside) -> None:
+        """Make the rows of a query without the lock, so that others go on meanwhile."""
+        try:
+            view = aside.open(live.max_rows)
+            buckets = view.filled()
+            with self.lock:
+                self._take_whole()  # its tables were read at the version that was the latest then
+                self.check()
+                if aside.engine is not self._engine:
+                    raise NotReadyError(_ANEW)
+                buckets.apply(aside.join())
+                self._begin(live, view, buckets)
+                if view.operator.is_low:
+                    self._renewals.add(live, frozen=False)
+        finally:
+            with self.lock:
+                aside.close()
+                self.tables.leave(aside.tables)  # they are kept while the query reads them
+
+    def _begin(self, live: LiveView, view: View, buckets: Buckets) -> None:
+        """From now on a view is kept up to date; these are its rows. The caller has the lock."""
+        if live.is_closed or live.error is not None:  # perhaps a listener of its failed while it was computed anew
+            self._engine.close(view)
+            raise live.error or QueryError("live query: it was closed while it was opened; an open one is needed")
+        if live in self._renewals:
+            self._replace(live, view, buckets)
+            return
+        live._begin(view, buckets)
+        self._readers.add(live, view)
+        live.state = self._state
+        self._recomputed(live)
+
+    def _replace(self, live: LiveView, view: View, buckets: Buckets) -> None:
+        """The same for a view that has readers: they get the difference to the rows that they have."""
+        if live in self._readers:
+            former = self._readers.remove(live)
+            self._engine.close(former)
+            self.tables.leave(tables_of(former.shape.select))
+        self._readers.add(live, view)
+        ops = difference(live.entries, buckets.entries)
+        if ops:
+            self._show(live, ops, self.version)
+        if live in self._readers:
+            self._recomputed(live)
+        self._renewals.discard(live)  # after its rows have changed: until then nobody takes them for those of now
+        self._tell()
+
+    def _renew(self, live: LiveView) -> None:
+        """Compute the rows of an open view anew. Raises: NotReadyError where that has to be tried again."""
+        try:
+            self.tables.check(live.select)
+            self._open(live)
+        except NotReadyError:
+            if self._stop or self._rows.failure is not None:
+                with self.lock:
+                    self._renewals.discard(live)
+            raise
+        except Exception as error:
+            with self.lock:
+                if live in self._renewals:
+                    _log.error("live query: its rows could not be computed anew: %s", error)
+                    self._end(live, as_shown(error))
+
+    def _all(self) -> list[LiveView]:
+        """All open queries, also those that have no rows yet since all began anew."""
+        return [*self._readers, *(live for live in self._renewals if live not in self._readers)]
+
+    def check_settled(self, live: LiveView) -> None:
+        """Raises: NotReadyError while its rows are computed anew, and are therefore of an earlier version."""
+        if self._renewals.is_frozen(live):
+            raise NotReadyError("live query: its rows are computed anew. Try again later")
+
+    def close(self, live: LiveView) -> None:
+        """Keep it up to date no more."""
+        self._renewals.discard(live)
+        if live in self._readers:
+            self._engine.close(self._readers.remove(live))
+        self.tables.leave(live.tables)
+
+    def follow(self, follower: Follower) -> None:
+        """Tell it of versions from now on. The caller holds the lock."""
+        self._followers.append(follower)
+
+    def _recomputed(self, live: LiveView) -> None:
+        """Its rows were computed from the tables. From now on its actions are kept, where they are asked for."""
+        if live.checks.actions is not None:
+            self._engine.log(self._readers[live])
+            self._readers.call(live, live._act, [Action("recompute")], self.version)
+
+    def check(self) -> None:
+        """Raises: the error that ended all queries; NotReadyError once they were stopped."""
+        failure = self._failure or self._rows.failure
+        if failure is not None:
+            raise failure.with_traceback(None)
+        if self._stop:
+            raise NotReadyError("live queries: the views were closed; open ones are needed")
+
+    def _end(self, live: LiveView, error: Exception) -> None:
+        """A query ends with an error: it is kept up to date no more."""
+        live._fail(error)
+        self.close(live)
+
+    def move_window(self, live: LiveView, skip: int, limit: int | None) -> None:
+        """Show other rows of a view; from then on it is no longer shared with equal queries."""
+        if self._readers.called not in {None, live}:
+            raise QueryError("window: the listener of another query moves it; its own one, or a thread, is needed")
+        self.check_settled(live)
+        live.select = replace(live.select, skip=skip, limit=limit)
+        try:
+            own = self._engine.open(self._readers[live].shape.select, max_rows=live.max_rows, shared=False)
+        except (NotReadyError, StateError):  # too few rows are kept, or the disk failed: they are read from the table
+            self._renewals.add(live, frozen=True)
+            return
+        try:
+            ops = self._engine.move_window(own, skip, limit)
+        except StateError:
+            ops = None
+        if ops is None:  # these rows are not kept
+            self._engine.close(own)
+            self._renewals.add(live, frozen=True)
+            return
+        self._engine.close(self._readers.remove(live))
+        self._readers.add(live, own)
+        if own.operator.failure is not None:
+            self._end(live, own.operator.failure)
+        elif ops:
+            self._show(live, ops, self.version)
+        if live in self._readers:
+            self._recomputed(live)
+
+    def settle(self, live: LiveView) -> None:
+        """Wait until the rows of a view are those of now; a listener does not. Raises: NotReadyError."""
+        if not self._readers.in_listener:
+            self.wait(None, False, _PATIENCE_S, live)
+
+    def explain(self, live: LiveView) -> QueryPlan:
+        """The plan of an open view. Raises: NotReadyError."""
+        self.check_settled(live)
+        return explain(self._readers[live])
+
+    def wait(self, at_least: Any, exact: bool, timeout_s: float, live: LiveView | None = None) -> Version:
+        """Wait until all views, or the rows of this one, are of a version. Raises: NotReadyError."""
+        wanted = None if at_least is None else self._wanted(at_least)
+        end = time.monotonic() + timeout_s
+
+        def reached() -> bool:
+            return (
+                (live is None or not self._renewals.is_frozen(live))
+                and (self.version.exact or not exact)
+                and (wanted is None or self.version.covers(wanted))
+            )
+
+        with self._moved:
+            while not reached():
+                self.check()
+                if not self._moved.wait(max(0.0, end - time.monotonic())):
+                    raise NotReadyError(f"live query: the version has not come within {timeout_s:g} s")
+            return self.version
+
+    def stop(self) -> None:
+        """End all queries."""
+        self._stop = True
+        with self._rows.changed:
+            self._rows.changed.notify_all()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+        with self.lock:
+            lives = self._all()
+            renewing = self._renewals.stop()
+            self._moved.notify_all()
+        if renewing is not None and renewing is not threading.current_thread():
+            renewing.join()
+        for live in lives:
+            live.close()
+        for follower in self._followers:
+            follower.stopped()
+        self.tables.close()
+
+    def _run(self) -> None:
+        while not self._stop and self._failure is None:
+            with self._rows.changed:
+                self._rows.changed.wait_for(self._is_due, _LOOK_S)
+            if self._rows.failure is not None:
+                self._fail(self._rows.failure)
+                return
+            with self.lock:
+                self._take_whole()
+
+    def _take_whole(self) -> None:
+        """Take changes in; after an unexpected error all queries begin anew. The caller has the lock."""
+        try:
+            self._take()
+        except StoredTableLostError as error:
+            _log.info("live queries begin anew: %s", error)
+            self._begin_anew()
+        except Exception as error:
+            self._break(error)
+
+    def _break(self, error: Exception) -> None:
+        """A batch that could not be applied to its end: all queries begin anew; they end where that is too often."""
+        if not self.restarts.admits(time.monotonic()):
+            _log.error("live queries have ended, after %d new beginnings: %s", self.restarts.most, error)
+            self._fail(as_shown(error))
+            return
+        _log.error("live queries begin anew, as a change could not be applied", exc_info=error)
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        lives = self._all()
+        self._forget_all()
+        self._state = "unknown"
+        for live in lives:
+            self._renewals.add(live, frozen=True)
+            live.state = "unknown"
+
+    def _forget_all(self) -> None:
+        """Nothing of the operators is used again, perhaps in the middle of a batch."""
+        self.tables.unload_all()
+        self._readers.clear()
+
+    def _is_due(self) -> bool:
+        """Whether there is a version that is not taken, or nothing to wait for. The caller holds the rows' lock."""
+        return self._stop or self._rows.failure is not None or self._rows.version is not self.version
+
+    def _fail(self, error: Exception, table: str | None = None) -> None:
+        """End the queries that read a table, or all for good, with an error."""
+        with self.lock:
+            for live in self._all():
+                if table is None:
+                    self._renewals.discard(live)
+                    live._fail(error)
+                elif table in live.tables:
+                    self._end(live, error)
+            if table is None:
+                self._failure = error
+                self._forget_all()
+            self._moved.notify_all()
+
+    def _take(self) -> None:
+        """Apply all changes since the last time, of all tables at once: those that were read anew too."""
+        deltas, failed, version = self.tables.take()
+        for name, error in failed.items():  # its queries end, and the next one reads it anew
+            self._fail(error, name)
+            self.tables.unload(name)
+        self._renew_all(self.tables.renewed)
+        self.tables.renewed = []
+        self._publish(deltas, version)
+        self._check_answers()
+        self._tell()
+        self.tables.tidy()
+
+    def _tell(self) -> None:
+        """Tell all views their state, and followers the version. The caller has the lock."""
+        is_whole = not self._renewals.any_frozen() and not self.tables.is_stale()
+        state: Literal["unknown", "complete"] = "complete" if is_whole else "unknown"
+        if state != self._state:
+            self._state = state
+            for live in self._readers:
+                live.state = state
+        self._moved.notify_all()
+        for follower in self._followers:
+            follower.moved(self.version, state)
+
+    def _publish(self, deltas: Deltas, version: Version) -> None:
+        found = self._engine.apply(deltas) if deltas else []
+        self.version = version
+        if deltas:
+            self._renew_all(self._engine.spent)
+        for view, ops in found:
+            for live in self._readers.of(view):
+                if view.operator.failure is not None:
+                    self._end(live, view.operator.failure)
+                else:
+                    self._show(live, ops, version)
+        self._moved.notify_all()
+        if deltas:
+            self._tell_actions(version)
+
+    def _renew_all(self, views: list[View]) -> None:
+        """Open views anew, for whose windows too few rows are kept: the other rows are in the table."""
+        for view in views:
+            for live in self._readers.of(view):
+                self._renewals.add(live, frozen=view.operator.is_short)
+
+    def _tell_actions(self, version: Version) -> None:
+        """Tell the actions of a batch to those that asked for them."""
+        for view, actions in self._engine.actions.items():
+            for live in self._readers.of(view):
+                self._readers.call(live, live._act, actions, version)
+
+    def _check_answers(self) -> None:
+        """Compare rows with the answer from scratch, where that is asked for and due. One that differs ends."""
+        for live in self._readers.checked():
+            live.versions += 1
+            if live.checks.every is not None and live.versions % live.checks.every == 0:
+                try:
+                    check_answer(
+                        live._plain_rows(), self._readers[live].shape.select, self._engine.tables, self.version
+                    )
+                except QueryError as error:
+                    _log.error("live query: %s", error)
+                    self._end(live, error)
+
+    def _show(self, live: LiveView, ops: list[Op], version: Version) -> None:
+        """Give a view its patch."""
+        self._readers.call(live, live._take, ops, version)

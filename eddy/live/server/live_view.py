@@ -1,0 +1,388 @@
+"""A live query in a program: its rows at any moment, and its patches one after the other.
+
+    with views.live(query) as view:           async with views.live(query) as view:
+        view.rows                                 view.rows
+        for patch in view: …                      async for patch in view: …
+
+Patches begin where the view was opened. A reader that is more than `_MAX_OPS` changes late gets one patch in their
+place: the difference between the rows that it has seen and those that there are.
+"""
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, Protocol
+
+import msgspec
+
+from eddy.errors import NotReadyError, QueryError
+from eddy.live.dataflow.action import Action
+from eddy.live.dataflow.patch import Buckets, Entry, Op
+from eddy.live.query.explain import QueryPlan
+from eddy.live.query.nested import nested
+from eddy.live.query.planning import View, tables_of
+from eddy.live.query.query import Query, R, kind_of
+from eddy.live.query.syntax import Select
+from eddy.live.query.typed import typed
+from eddy.live.server.difference import difference
+from eddy.live.server.notebook import frame_of, html_of, keep_shown
+from eddy.tables.version import Version
+
+__all__ = ["Checks", "LiveView", "Patch", "Server"]
+
+_MAX_OPS = 10_000
+
+
+class Patch(msgspec.Struct, frozen=True):
+    """The changes of a view that lead to a version. See `eddy.live.dataflow.patch` for how to apply them."""
+
+    ops: tuple[Op, ...]
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class Checks:
+    """The means to look into a view.
+
+    Attributes:
+        actions: called with the actions of each batch on the view, as `listen` calls with patches.
+        every: after so many versions compare the rows with the answer from scratch; None never does.
+    """
+
+    actions: Callable[[list[Action], Version], object] | None = None
+    every: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.every is not None and (type(self.every) is not int or self.every < 1):
+            raise QueryError(f"live query: check_every={self.every!r}; a number of versions of at least 1 is needed")
+
+
+class Server(Protocol):
+    """Keeps views up to date."""
+
+    lock: threading.RLock
+
+    def open(self, view: "LiveView[Any]") -> None:
+        """Begin. Raises: QueryError."""
+
+    def close(self, view: "LiveView[Any]") -> None:
+        """End."""
+
+    def move_window(self, view: "LiveView[Any]", skip: int, limit: int | None) -> None:
+        """Show other rows."""
+
+    def settle(self, live: "LiveView[Any]") -> None:
+        """Wait until the rows of a view are those of now."""
+
+    def explain(self, view: "LiveView[Any]") -> QueryPlan:
+        """The plan of an open view."""
+
+    @property
+    def version(self) -> Version:
+        """The version that all views are at."""
+
+    def wait(self, at_least: Any, exact: bool, timeout_s: float, live: "LiveView[Any] | None" = None) -> Version:
+        """Wait for a version, of the rows of a view."""
+
+
+class LiveView(Generic[R]):
+    """A query that is kept up to date while it is open. Made by `views.live`; for any thread.
+
+    `state` is "unknown" until it is opened, while its tables or rows are read anew, and after it was closed; "error"
+    where `error` says why it has ended.
+    """
+
+    def __init__(self, server: Server, query: Query[R], max_rows: int, checks: "Checks | None" = None) -> None:
+        if type(max_rows) is not int or max_rows < 0:
+            raise QueryError(f"live query: max_rows={max_rows!r}; a number of rows of at least 0 is needed")
+        self._server, self.max_rows = server, max_rows
+        self.checks = Checks() if checks is None else checks
+        self.select: Select = query.syntax
+        self._kind = kind_of(query)
+        self.view: View | None = None
+        self.state: Literal["unknown", "complete", "error"] = "unknown"
+        self.error: Exception | None = None
+        self._buckets, self._seen = Buckets(), Buckets()
+        self._queue: deque[Patch] = deque()
+        self._queued = self.versions = 0
+        self._late = False
+        self._opened = self._closed = False
+        self._changed = threading.Condition(server.lock)
+        self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+        self._listeners: list[Callable[[Patch], None]] = []
+        self._rows: Any = None
+        self._number = 0  # of changes of its rows
+
+    @property
+    def tables(self) -> set[str]:
+        """The tables that it reads, by the names that they are loaded by."""
+        return tables_of(self.select if self.view is None else self.view.shape.select)
+
+    @property
+    def version(self) -> Version:
+        """The version of `rows`: a token to come back with, and whether it is exact. See `versioned`."""
+        return self._server.version
+
+    def versioned(self) -> tuple[R, Version]:
+        """`rows` with their version: a patch may come between one reading of `rows` and another of `version`.
+
+        Raises: as `rows`.
+        """
+        return self._current()
+
+    @property
+    def rows(self) -> R:
+        """The result as it is now: rows with their nests, a row or None of `one`, or the value of an aggregate.
+
+        Raises: QueryError where it is closed, has ended with an error, or has a row that is not of its type.
+        """
+        return self._current()[0]
+
+    def _current(self) -> tuple[R, Version]:
+        """The result with its version. It is nested without the lock: others get their patches meanwhile."""
+        with self._server.lock:
+            self._check()
+            view, version, number, found = self.view, self._server.version, self._number, self._rows
+            entries = {} if found is not None else self._copied()
+        if found is None:
+            assert view is not None
+            found = typed(nested(entries, view.shape, view.operator.root.id, self.max_rows), self._kind)
+            with self._server.lock:
+                if self._number == number:
+                    self._rows = found
+        return found, version
+
+    def _copied(self) -> dict[str, list[Entry]]:
+        """Its rows by buckets, in lists of their own. The caller holds the lock."""
+        return {bucket: list(rows) for bucket, rows in self._buckets.entries.items()}
+
+    def _plain_rows(self) -> Any:
+        """The result as plain data. The caller holds the lock."""
+        assert self.view is not None
+        return nested(self._buckets.entries, self.view.shape, self.view.operator.root.id, self.max_rows)
+
+    def _check(self) -> None:
+        if self.error is not None:
+            raise self.error.with_traceback(None)
+        if self.view is None:
+            raise QueryError("live query: it is not open. Write: with views.live(query) as view: ...")
+
+    def wait(self, at_least: Any = None, *, exact: bool = False, timeout_s: float = 30.0) -> Version:
+        """Wait until `rows` are of a version as late as `at_least`, as `Views.wait` does. Raises: NotReadyError."""
+        return self._server.wait(at_least, exact, timeout_s, self)
+
+    def window(self, skip: int = 0, limit: int | None = None) -> None:
+        """Show other rows at the root: the difference comes as a patch. Raises: QueryError."""
+        if type(skip) is not int or skip < 0 or not (limit is None or (type(limit) is int and limit >= 0)):
+            raise QueryError(f"window(skip={skip!r}, limit={limit!r}): numbers of rows are needed")
+        self._server.settle(self)
+        with self._server.lock:
+            self._check()
+            if self.select.aggregates and not self.select.group:
+                raise QueryError("window: a query of one row has no window to move")
+            self._server.move_window(self, skip, limit)
+        self._server.settle(self)
+
+    def explain(self) -> QueryPlan:
+        """How the query is kept up to date: its operators with their rows and costs, and which choices were made.
+
+        Raises: QueryError where it is not open.
+        """
+        with self._server.lock:
+            self._check()
+            return self._server.explain(self)
+
+    def listen(self, function: Callable[[Patch], None]) -> Callable[[], None]:
+        """Call a function with each patch, in the thread that makes it; returns a function that ends it.
+
+        An error that it raises ends this query, with that error.
+        """
+        with self._server.lock:
+            self._listeners.append(function)
+
+        def stop() -> None:
+            with self._server.lock:
+                if function in self._listeners:
+                    self._listeners.remove(function)
+
+        return stop
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed, perhaps before it was open."""
+        return self._closed
+
+    @property
+    def entries(self) -> dict[str, list[Entry]]:
+        """The rows of its buckets; to be read with the lock of the server, and not to be changed."""
+        return self._buckets.entries
+
+    def _begin(self, view: View, buckets: Buckets) -> None:
+        """The server has opened it, with these rows."""
+        self.view, self.state = view, "complete"
+        self._buckets = buckets
+        self._seen.entries = self._copied()
+
+    def _take(self, ops: Sequence[Op], version: Version) -> None:
+        """A patch of the server, which holds its lock."""
+        patch = Patch(tuple(ops), version)
+        self._buckets.apply(ops)
+        self._rows = None
+        self._number += 1
+        self._queued += len(ops)
+        if self._queued > _MAX_OPS:
+            self._queue.clear()
+            self._late = True
+        else:
+            self._queue.append(patch)
+        if all(self._calls(listener, patch) for listener in list(self._listeners)):
+            self._wake()
+
+    def _calls(self, function: Callable[..., object], *arguments: Any) -> bool:
+        """Call a function of the user's: an error that it raises ends this query. Whether it raised none."""
+        try:
+            function(*arguments)
+        except Exception as error:
+            self._fail(error)
+            return False
+        return True
+
+    def _act(self, actions: list[Action], version: Version) -> None:
+        """The actions of a batch. The caller holds the lock."""
+        if actions and self.checks.actions is not None:
+            self._calls(self.checks.actions, actions, version)
+
+    def _fail(self, error: Exception) -> None:
+        """It has ended: readers get the error."""
+        self.state, self.error = "error", error
+        self._wake()
+
+    def _wake(self) -> None:
+        self._changed.notify_all()
+        waiting, self._waiting = self._waiting, []
+        for loop, future in waiting:
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(_resolve, future)
+
+    def _next(self) -> Patch | None:
+        """The next patch, None where there is none yet. The caller holds the lock."""
+        if self._late:
+            ops = difference(self._seen.entries, self._buckets.entries)
+            self._seen.entries = self._copied()
+            self._late, self._queued = False, 0
+            if ops:
+                return Patch(tuple(ops), self._server.version)
+        if self._queue:
+            patch = self._queue.popleft()
+            self._queued -= len(patch.ops)
+            self._seen.apply(patch.ops)
+            return patch
+        if self.error is not None or not (self._opened or self._closed):
+            self._check()
+        return None
+
+    def next(self, timeout_s: float = 30.0) -> Patch:
+        """The next patch. Raises: NotReadyError where none comes in time; QueryError before `open`; its error."""
+        end = time.monotonic() + timeout_s
+        with self._changed:
+            while (patch := self._next()) is None:
+                if self._closed or not self._changed.wait(max(0.0, end - time.monotonic())):
+                    raise NotReadyError(f"live query: no patch has come within {timeout_s:g} s. Try again later")
+            return patch
+
+    def __iter__(self) -> Iterator[Patch]:
+        """Each patch as it comes, until the view is closed."""
+        while True:
+            with self._changed:
+                while not self._closed and (patch := self._next()) is None:
+                    self._changed.wait()
+                if self._closed:
+                    return
+            assert patch is not None
+            yield patch
+
+    async def __aiter__(self) -> AsyncIterator[Patch]:
+        """Each patch as it comes, until the view is closed."""
+        loop = asyncio.get_running_loop()
+        while True:
+            with self._server.lock:
+                if self._closed:
+                    return
+                patch = self._next()
+                if patch is None:
+                    future = loop.create_future()
+                    self._waiting.append((loop, future))
+            if patch is not None:
+                yield patch
+                continue
+            try:
+                await future
+            finally:  # cancelled: nobody waits any more
+                with self._server.lock:
+                    if (loop, future) in self._waiting:
+                        self._waiting.remove((loop, future))
+
+    def to_pandas(self) -> Any:
+        """The rows as a pandas DataFrame, with a column for each of theirs. Raises: ImportError without pandas."""
+        with self._server.lock:
+            self._check()
+            return frame_of(self._plain_rows())
+
+    def _repr_html_(self) -> str:
+        with self._server.lock:
+            if self.view is None or self.error is not None:
+                return html_of([], f"live query: {self.error or 'not open'}")
+            return html_of(self._plain_rows(), "exact" if self.version.exact else "committed, not exact")
+
+    def _ipython_display_(self) -> None:
+        """In a notebook: shows the rows, and keeps showing them while it is open."""
+        is_open = lambda: not self._closed and self.error is None  # noqa: E731
+        keep_shown(self._repr_html_, is_open, self.listen, lambda: self.error is not None)
+
+    def open(self) -> "LiveView[R]":
+        """Begin; `with` does it. Raises: QueryError for a query that does not fit the tables; NotReadyError."""
+        with self._server.lock:
+            if self._opened or self._closed:
+                raise QueryError("live query: it was opened before; views.live makes another one. Open each once")
+            self._opened = True
+        try:
+            self._server.open(self)
+        except BaseException:
+            self._opened = False
+            raise
+        return self
+
+    def close(self) -> None:
+        """End; the second time, do nothing."""
+        with self._server.lock:
+            if not self._closed:
+                self._closed = True
+                self._server.close(self)
+                self.view = None
+                self.state = "error" if self.error is not None else "unknown"
+                self._wake()
+
+    def __enter__(self) -> "LiveView[R]":
+        return self.open()
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> "LiveView[R]":
+        try:
+            return await asyncio.to_thread(self.open)
+        except asyncio.CancelledError:  # the thread goes on opening it
+            asyncio.get_running_loop().run_in_executor(None, self.close)
+            raise
+
+    async def __aexit__(self, *error: object) -> None:
+        await asyncio.to_thread(self.close)
+
+
+def _resolve(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,0 +1,401 @@
+"""The tables that live queries read: loaded into the engine whole, from a snapshot; the feed keeps their changes.
+
+The rows of a large table are loaded onto the disk, into spaces of the queries' own: those of the view server are ahead
+of the queries, and have no former rows.
+
+A table may be loaded several times: once as it is, and once for each function that admits some of its rows. One that
+has outgrown the memory is loaded onto the disk beside that, and its queries are opened anew over it, while the former
+go on.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from eddy.errors import NotReadyError, QueryError
+from eddy.live.dataflow.stored_map import StoredMap
+from eddy.live.dataflow.values import Flat, Row
+from eddy.live.query.columns_read import columns_read
+from eddy.live.query.engine import LiveQueries
+from eddy.live.query.planning import View, is_window, selects_of, tables_of
+from eddy.live.query.pluck_aside import Scan
+from eddy.live.query.renaming import renamed
+from eddy.live.query.syntax import Select, Table
+from eddy.live.server.changes import Feed
+from eddy.live.server.naming import Naming, check_columns
+from eddy.state.spaces import Spaces
+from eddy.tables.catalog import Catalog, ServedTable
+from eddy.tables.served_rows import Rows, Snapshot
+from eddy.tables.version import Version
+
+__all__ = ["TABLE_ROWS", "Deltas", "LoadedTables", "StoredTableLostError"]
+
+Allowed = Callable[[Any, Any], object]
+Deltas = dict[str, dict[Flat, Row | None]]
+
+
+class StoredTableLostError(Exception):
+    """A table that queries have on disk is read anew: how its rows have changed is not known."""
+
+
+TABLE_ROWS = 1_000_000
+"""The rows of a table that are held in memory at most; those of a larger one are on disk."""
+_LARGE, _WINDOWS = 100_000, 8
+"""A table of so many rows is not loaded for a window, unless so many different windows of it are open already."""
+_PASSING, _STORED = "~", "^"
+"""Ends the name of a table whose rows are not in memory, and of one that was loaded onto the disk as it outgrew it."""
+
+
+def _base(name: str) -> str:
+    """The name of the table as queries have it."""
+    return name.removesuffix(_PASSING).removesuffix(_STORED)
+
+
+def _unread() -> Iterator[tuple[Flat, Row]]:
+    """The rows of a passing table are read aside alone."""
+    raise NotReadyError("live query: its rows have to be read from the table. Try again")
+
+
+class _Scan:
+    """The rows of a table at a snapshot."""
+
+    def __init__(self, naming: Naming, snapshot: Snapshot) -> None:
+        self._naming, self._snapshot = naming, snapshot
+
+    def rows(self) -> Iterator[tuple[Flat, Row]]:
+        """The rows by key, read page by page. Raises: as `Naming.rows`."""
+        return self._naming.rows(self._snapshot)
+
+    def close(self) -> None:
+        """Free the snapshot."""
+        self._snapshot.close()
+
+
+@dataclass(slots=True)
+class _Filter:
+    """Rows of a table that a function of key and value admits, and how many callers hold them."""
+
+    table: str
+    allowed: Allowed
+    holders: int = 0
+
+
+class LoadedTables:
+    """The tables of an engine. `lock` is that of the live server; the caller holds it, but for `load` and filters.
+
+    `loading` is held while a table is loaded, by one that needs several tables until it has opened its query.
+    """
+
+    def __init__(self, catalog: Catalog, rows: Rows, lock: threading.RLock, most_rows: int, spaces: Spaces) -> None:
+        self._catalog, self._rows, self._lock = catalog, rows, lock
+        self.most_rows, self._spaces = most_rows, spaces
+        self.renewed: list[View] = []
+        """Views that have to be opened anew, since the last time that the list was emptied."""
+        self.loading = threading.Lock()
+        self.engine = LiveQueries()
+        self.feed = Feed(rows)
+        self._namings: dict[str, Naming] = {}
+        self._filters: dict[str, _Filter] = {}
+        self._unused: set[str] = set()
+        self._outgrown: set[str] = set()  # in memory, with too many rows
+        self._filter_number = 0
+
+    def check(self, select: Select) -> None:
+        """Raises: QueryError for tables and columns that a query cannot have; TableNotServedError."""
+        check_columns(select, {each.name: self.served(each.name) for each in _tables_named(select)})
+
+    def check_loaded(self, select: Select) -> None:
+        """Raises: NotReadyError where a table of a query is not loaded any more."""
+        if missing := tables_of(select) - self._namings.keys():
+            raise NotReadyError(f"live query: table '{min(missing)}' has to be read anew. Try again")
+
+    def load_all(self, select: Select) -> None:
+        """Load the tables of a query. Raises: as `load`."""
+        for table in _tables_named(select):
+            self.load(table)
+
+    def is_stale(self) -> bool:
+        """Whether a table is read anew."""
+        return bool(self.feed.stale & self._namings.keys())
+
+    def served(self, name: str) -> ServedTable:
+        """The served table by a name of queries. Raises: TableNotServedError."""
+        name = _base(name)
+        return self._catalog.table(self._filters[name].table if name in self._filters else name)
+
+    def filtered(self, table: str, allowed: Allowed) -> str:
+        """The name of a table's rows that `allowed` of key and value admits. `unfiltered` lets go of it.
+
+        Equal functions have one name; its rows are kept while a query reads them. Raises: TableNotServedError.
+        """
+        self._catalog.table(table)
+        with self._lock:
+            for name, known in self._filters.items():
+                if known.table == table and known.allowed == allowed:
+                    known.holders += 1
+                    return name
+            self._filter_number += 1
+            name = f"{table}@{self._filter_number}"
+            self._filters[name] = _Filter(table, allowed, 1)
+            return name
+
+    def unfiltered(self, name: str) -> None:
+        """A caller of `filtered` opens no query over it any more."""
+        with self._lock:
+            self._filters[name].holders -= 1
+            self._unused.add(name)
+
+    def leave(self, names: Iterable[str]) -> None:
+        """A query that read these has closed, or could not be opened."""
+        self._unused.update(
+            name for name in names if name.endswith(_PASSING) or name in self._outgrown or _base(name) in self._filters
+        )
+
+    def tidy(self) -> None:
+        """Forget filtered tables that no query reads, and no caller holds."""
+        if not self._unused or not self.loading.acquire(blocking=False):
+            return
+        try:
+            tables = self.engine.tables
+            begins = {name for name in self._unused if name in tables and tables[name].journals}  # a query over it
+            for name in sorted(self._unused - begins, reverse=True):  # passing rows first, then their filter
+                self._tidy_one(name)
+            self._unused = begins
+        finally:
+            self.loading.release()
+
+    def _tidy_one(self, name: str) -> None:
+        loaded, known = self.engine.tables.get(name), self._filters.get(name)
+        if loaded is not None and loaded.dependents:
+            return
+        is_filter = known is not None and (known.holders or {name + _PASSING, name + _STORED} & self._namings.keys())
+        if is_filter and name not in self._outgrown:
+            return  # of rows beside these, and is looked at again once they go
+        if name in self._namings:
+            self.unload(name)
+        if not is_filter:
+            self._filters.pop(name, None)
+        if _base(name) != name and _base(name) in self._filters:
+            self._tidy_one(_base(name))
+
+    def load(self, table: Table) -> None:
+        """Read a table whole, if it is not there. Raises: QueryError where queries name its key otherwise."""
+        name = table.name
+        with self._lock:
+            if self._is_loaded(table):
+                return
+            if name.endswith(_PASSING):
+                self._load_passing(table)
+                return
+            engine = self.engine
+        naming = self._naming(table)
+        try:
+            with closing(self._watch(name)) as snapshot:  # the rows close it only once they have begun
+                found = naming.rows(snapshot)
+                is_large = name.endswith(_STORED) or self._row_count(name) > self.most_rows
+                stored = self._stored(found) if is_large else None
+                rows = {} if stored is not None else dict(found)
+        except BaseException:
+            self.feed.unwatch(name)
+            raise
+        with self._lock:
+            if stored is not None and engine is not self.engine:  # its space went with the former engine
+                self.feed.unwatch(name)
+                raise NotReadyError(f"live query: table '{name}' has to be read anew. Try again")
+            self._namings[name] = naming
+            if stored is None:
+                self.engine.load(name, rows)
+            else:
+                self.engine.load_stored(name, stored, self._spaces, _base(name))
+
+    def _stored(self, rows: Iterable[tuple[Flat, Row]]) -> StoredMap[Row]:
+        """Rows on disk. Raises: StateError."""
+        made: StoredMap[Row] = StoredMap(self._spaces.make())
+        try:
+            made.fill(rows)
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+    def _row_count(self, name: str) -> int:
+        """The rows of a table of the view server, of which this may be a part."""
+        return self._rows.counts[self.served(name).name]
+
+    def _is_stored(self, name: str) -> bool:
+        """Whether a table is loaded, and on disk."""
+        return name in self._namings and self.engine.tables[name].spaces is not None
+
+    def _naming(self, table: Table) -> Naming:
+        known = self._filters.get(_base(table.name))
+        return Naming(self.served(table.name), table, None if known is None else known.allowed)
+
+    def chosen(self, select: Select, *, may_pass: bool) -> Select:
+        """The query over the passing rows of its table, if it may, where that is large and need not be in memory.
+
+        Tables that have outgrown the memory are those on disk.
+
+        Raises: QueryError for a window that skips more than `most_rows` rows of a table that is on disk.
+        """
+        with self._lock:
+            name = select.table.name
+            may_pass = may_pass and (name not in self._namings or self._is_stored(name) or name in self._outgrown)
+            if may_pass and self._is_small_window(select):
+                passing = renamed(select, {name: name + _PASSING})
+                if self._prefers_passing(name, passing):
+                    return passing
+            for each in selects_of(select):
+                self._check_skip(each)
+            outgrown = {each for each in tables_of(select) if each in self._outgrown or each + _STORED in self._namings}
+            return renamed(select, {each: each + _STORED for each in outgrown}) if outgrown else select
+
+    def _check_skip(self, select: Select) -> None:
+        """The rows that a window skips are counted in memory."""
+        name = select.table.name
+        is_loaded = name in self._namings and name not in self._outgrown
+        is_on_disk = self._is_stored(name) or (not is_loaded and self._row_count(name) > self.most_rows)
+        if is_on_disk and select.skip > self.most_rows:
+            raise QueryError(
+                f"table '{name}': its {self._row_count(name):,} rows are on disk, and a skip of {select.skip:,} has to "
+                f"keep the places of so many in memory; at most {self.most_rows:,} (table_rows) are kept. Write a "
+                "start instead of the skip, or raise table_rows"
+            )
+
+    def _is_small_window(self, select: Select) -> bool:
+        """Whether no more rows have to be kept for a query than of a table; those that it skips are kept too."""
+        return is_window(select) and select.skip + (select.bound or 0) <= self.most_rows
+
+    def _prefers_passing(self, name: str, passing: Select) -> bool:
+        count = self._row_count(name)
+        if count > self.most_rows or count < _LARGE:
+            return count > self.most_rows
+        known = self.engine.tables.get(name + _PASSING)
+        return known is None or len(known.dependents) < _WINDOWS or self.engine.has_begun(passing)
+
+    def _load_passing(self, table: Table) -> None:
+        """From now on let a table's changes pass. The caller holds the lock. Raises: as `load`; NotReadyError."""
+        name, naming = table.name, self._naming(table)
+        self._watch(name).close()
+        self._namings[name] = naming
+        self.engine.load_passing(name, _unread, _base(name))
+
+    def scans(self, select: Select) -> dict[str, Scan]:
+        """Of passing tables, the means to read their rows as they are now. Raises: NotReadyError."""
+        return {
+            name: _Scan(self._namings[name], self._rows.snapshot())
+            for name in tables_of(select)
+            if name.endswith(_PASSING)
+        }
+
+    def _watch(self, name: str) -> Snapshot:
+        return self.feed.watch(name, self.served(name).name)
+
+    def _is_loaded(self, table: Table) -> bool:
+        """Whether a table is there; one whose columns are named otherwise is unloaded. Raises: as `load`."""
+        name = table.name
+        if name not in self._namings:
+            return False
+        known = self._namings[name].table
+        if known == table:
+            return True
+        try:
+            self.unload(name)
+        except QueryError as error:
+            raise QueryError(
+                f"table '{name}': an open query names its columns key={known.key!r}, value={known.value!r}, this one "
+                f"key={table.key!r}, value={table.value!r}; the same names are needed, or close that query first"
+            ) from error
+        return False
+
+    def unload(self, name: str) -> None:
+        """Forget a table. Raises: QueryError while a query reads it."""
+        self.engine.unload(name)
+        self._outgrown.discard(name)
+        del self._namings[name]
+        self.feed.unwatch(name)
+
+    def unload_all(self) -> None:
+        """Begin with a new engine."""
+        self.engine = LiveQueries()
+        self._spaces.clear()
+        self.renewed = []
+        self._outgrown.clear()
+        for name in self._namings:
+            self.feed.unwatch(name)
+        self._namings.clear()
+
+    def take(self) -> tuple[Deltas, dict[str, QueryError], Version]:
+        """The changes since the last time, of all tables at once, and those whose rows cannot be read.
+
+        Raises: StoredTableLostError.
+        """
+        for name in sorted(self.feed.stale & self._namings.keys()):
+            if self._is_stored(name):
+                raise StoredTableLostError(f"table '{name}', which is on disk for them, is read anew")
+        self._outgrow()
+        self._watch_again()
+        deltas, failed = self._reload()
+        changes, version = self.feed.take(self._namings.keys() - failed.keys())
+        for name, rows in changes.items():
+            try:
+                deltas[name] = deltas.get(name, {}) | dict(self._namings[name].delta(rows.items()))
+            except QueryError as error:
+                deltas.pop(name, None)
+                failed[name] = error
+        return deltas, failed, version
+
+    def _outgrow(self) -> None:
+        """Tables in memory that have too many rows: their queries are to be opened anew, as `renewed`."""
+        for name, table in self.engine.tables.items():
+            if table.spaces is None and len(table.rows) > self.most_rows and name not in self._outgrown:
+                self._outgrown.add(name)
+                self._unused.add(name)
+        if self._outgrown:
+            self.renewed += self.engine.reading(self._outgrown)
+
+    def _watch_again(self) -> None:
+        """Passing tables that were read anew, and are whole: their queries are to be opened anew, as `renewed`."""
+        for name in sorted(self.feed.stale & self._namings.keys()):
+            if name.endswith(_PASSING):
+                try:
+                    self._watch(name).close()
+                except NotReadyError:
+                    self.feed.miss(name)
+                    return
+                self.renewed += self.engine.exhaust(name)
+
+    def _reload(self) -> tuple[Deltas, dict[str, QueryError]]:
+        """Tables that were read anew, once they are whole: as the difference to the rows that were shown."""
+        found: Deltas = {}
+        failed: dict[str, QueryError] = {}
+        for name in sorted(self.feed.stale & self._namings.keys()):
+            if name.endswith(_PASSING):
+                continue
+            try:
+                rows = dict(self._namings[name].rows(self._watch(name)))
+            except NotReadyError:
+                self.feed.miss(name)
+                break  # it is not whole yet, or is read anew once more
+            except QueryError as error:
+                failed[name] = error
+                continue
+            gone: dict[Flat, Row | None] = {key: None for key in self.engine.tables[name].rows if key not in rows}
+            found[name] = {**gone, **rows}
+        return found, failed
+
+    def close(self) -> None:
+        """Keep no changes any more, and nothing on disk."""
+        self.feed.close()
+        self._spaces.clear()
+
+
+def _tables_named(select: Select) -> list[Table]:
+    """The tables of a query, each once. Raises: QueryError for one that is named in two ways."""
+    found = sorted(columns_read(select), key=lambda table: table.name)
+    for one, two in pairwise(found):
+        if one.name == two.name:
+            raise QueryError(f"table '{one.name}': it is named by key={one.key!r} and key={two.key!r}; one is needed")
+    return found

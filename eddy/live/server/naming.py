@@ -1,0 +1,165 @@
+"""From the rows of a served table to rows of queries: the key by the names that the query gives it, values by member.
+
+    key        its column; a tuple's items one by one
+    value      the fields of a struct, the members of a JSON object; any other value is the column `value`, or the one
+               that the query names
+
+Rows are plain data, as JSON has it: dates are text. Bytes and decimals stay as they are. A string with a lone surrogate
+is none: UTF-8 does not have it.
+"""
+
+import decimal
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from eddy.errors import NotReadyError, QueryError
+from eddy.live.dataflow.values import Flat, Row, flat_key
+from eddy.live.query.columns import is_text
+from eddy.live.query.columns_read import columns_read
+from eddy.live.query.syntax import Select, Table
+from eddy.state.pages import pages
+from eddy.tables.catalog import ServedTable
+from eddy.tables.intake import table_prefix
+from eddy.tables.ordering import decode_key
+from eddy.tables.served_rows import Snapshot
+from eddy.tables.table_view import end_of
+
+__all__ = ["Naming", "check_columns"]
+
+_KEPT = (bytes, decimal.Decimal)
+_PAGE = 5_000
+_NESTED = (dict, list, tuple)
+_MAX_DEPTH = 200
+"""Levels of lists and objects in a value: comparing and encoding deeper ones would end in the middle of a batch."""
+
+
+class Naming:
+    """Names the columns of one table's rows."""
+
+    def __init__(self, served: ServedTable, table: Table, allowed: Callable[[Any, Any], object] | None = None) -> None:
+        """`allowed` of a key and a value says whether the row is there for the queries; None: all are."""
+        self.table, self._served, self._allowed = table, served, allowed
+        self._skip = len(table_prefix(served.name))
+        self._value = table.value or "value"
+        self.key_of = flat_key(table.key)
+
+    def delta(self, changes: Iterable[tuple[bytes, bytes | None]]) -> Iterator[tuple[Flat, Row | None]]:
+        """Stored rows as rows of queries by key, None where a row goes. Raises: QueryError where a key does not fit."""
+        for stored, data in changes:
+            try:
+                yield self._changed(decode_key(self._served.key, stored[self._skip :]), data)
+            except QueryError:
+                raise
+            except Exception as error:
+                raise QueryError(
+                    f"table '{self.table.name}': a record cannot be a row of queries: {error!r}; keys and values that "
+                    "JSON can show are needed"
+                ) from error
+
+    def rows(self, snapshot: Snapshot) -> Iterator[tuple[Flat, Row]]:
+        """All rows at a snapshot, page by page; it is closed at the end.
+
+        Raises: NotReadyError where the snapshot has ended; QueryError as `delta`.
+        """
+        start = table_prefix(self._served.name)
+        stop = end_of(start)
+        try:
+            for page in pages(lambda first, limit: snapshot.between(first, stop, limit), start, _PAGE):
+                for key, row in self.delta(page):
+                    if row is not None:
+                        yield key, row
+        except QueryError as error:
+            if snapshot.ended:
+                raise NotReadyError(f"live query: {snapshot.ended} meanwhile. Try again") from error
+            raise
+        finally:
+            snapshot.close()
+
+    def _changed(self, key: Any, data: bytes | None) -> tuple[Flat, Row | None]:
+        row = self._key(key)
+        if data is None:
+            return self.key_of(row), None
+        value = self._served.value.decode(data)
+        if not self._is_allowed(key, value):
+            return self.key_of(row), None
+        named = row | self._values(value) | row
+        if (flaw := _flaw(named)) is not None:
+            raise QueryError(
+                f"table '{self.table.name}': the row of key {key!r} {flaw}, and queries take no such one; another one "
+                "is needed"
+            )
+        return self.key_of(row), named
+
+    def _is_allowed(self, key: Any, value: Any) -> bool:
+        if self._allowed is None:
+            return True
+        try:
+            return bool(self._allowed(key, value))
+        except Exception as error:
+            raise QueryError(
+                f"table '{self.table.name}': the function of the rows that may be read has failed: {error!r}"
+            ) from error
+
+    def _key(self, key: Any) -> Row:
+        names = self.table.key
+        if len(names) == 1:
+            return {names[0]: _plain(key)}
+        if not isinstance(key, tuple | list) or len(key) != len(names):
+            raise QueryError(
+                f"table '{self.table.name}': its keys, such as {key!r}, are not {len(names)} items, as "
+                f"key={self.table.key!r} says; a name for each item is needed"
+            )
+        return dict(zip(names, map(_plain, key), strict=True))
+
+    def _values(self, value: Any) -> Row:
+        plain = _plain(value)
+        return plain if type(plain) is dict else {self._value: plain}
+
+
+def _plain(value: Any) -> Any:
+    kind = type(value)
+    if kind is str or kind is int or kind is float or value is None:
+        return value
+    return msgspec.to_builtins(value, builtin_types=_KEPT, str_keys=True)
+
+
+def _flaw(row: Row) -> str | None:
+    """Why a row cannot be one of queries: lists and objects in too many levels, or a string that is not UTF-8."""
+    level: list[Any] = [row]
+    for _ in range(_MAX_DEPTH + 1):
+        nested, texts = [], []
+        for each in level:
+            if type(each) is dict:
+                texts += [name for name in each if not name.isascii()]
+                each = each.values()
+            for item in each:
+                kind = type(item)
+                if kind is str:
+                    if not item.isascii():
+                        texts.append(item)
+                elif kind in _NESTED:
+                    nested.append(item)
+        if texts and not is_text("".join(texts)):
+            return "has a string with a lone surrogate"
+        if not nested:
+            return None
+        level = nested
+    return f"is nested more than {_MAX_DEPTH} levels deep"
+
+
+def check_columns(select: Select, served: dict[str, ServedTable]) -> None:
+    """Raises: QueryError for a column that no row of its table can have, because its values are structs or plain."""
+    for table, columns in columns_read(select).items():
+        kind = served[table.name].value.type
+        if isinstance(kind, msgspec.StructMeta):
+            known = {*kind.__struct_encode_fields__, *table.key}
+        elif kind in {str, int, float, bytes}:
+            known = {table.value or "value", *table.key}
+        else:
+            continue
+        if missing := sorted(columns - known):
+            raise QueryError(
+                f"table '{table.name}': there is no column '{missing[0]}'; one of {', '.join(sorted(known))} is needed"
+            )

@@ -1,0 +1,109 @@
+"""The readers of the views of live queries: who reads which view, and the calls of their listeners.
+
+Equal queries share one view, and each has a `LiveView`, its reader. The caller has the lock of the live server.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from eddy.errors import EddyError, QueryError
+from eddy.live.dataflow.patch import Buckets
+from eddy.live.query.planning import View
+from eddy.live.server.live_view import LiveView
+from eddy.tables.version import Version
+
+__all__ = ["Readers", "as_shown"]
+
+_log = logging.getLogger("eddy.live")
+
+
+class Readers:
+    """The open readers; `ended` is called for one whose listener has failed, or that its listener has ended."""
+
+    def __init__(self, ended: Callable[[LiveView], None]) -> None:
+        self._ended = ended
+        self._views: dict[LiveView, View] = {}
+        self._readers: dict[View, dict[LiveView, None]] = {}
+        self._checked: dict[LiveView, None] = {}
+        self._thread: int | None = None
+        self.called: LiveView | None = None
+        """The reader whose listener is called at this moment."""
+
+    def __contains__(self, live: LiveView) -> bool:
+        return live in self._views
+
+    def __getitem__(self, live: LiveView) -> View:
+        return self._views[live]
+
+    def __iter__(self) -> Iterator[LiveView]:
+        return iter(list(self._views))
+
+    def __len__(self) -> int:
+        return len(self._views)
+
+    def of(self, view: View) -> Iterator[LiveView]:
+        """The readers of a view, without those that a listener closes or moves to another view meanwhile."""
+        for live in list(self._readers.get(view, ())):
+            if self._views.get(live) is view:
+                yield live
+
+    def checked(self) -> list[LiveView]:
+        """Those whose rows are compared with the answer from scratch."""
+        return list(self._checked)
+
+    def rows_of(self, view: View) -> Buckets:
+        """The rows of a view: a copy of those that a reader has, or where it has none those of the view itself."""
+        for other in self._readers.get(view, ()):
+            buckets = Buckets()
+            buckets.entries = {bucket: list(rows) for bucket, rows in other.entries.items()}
+            return buckets
+        return view.filled()
+
+    def add(self, live: LiveView, view: View) -> None:
+        """From now on it gets the patches of a view."""
+        self._views[live] = live.view = view
+        self._readers.setdefault(view, {})[live] = None
+        if live.checks.every is not None:
+            self._checked[live] = None
+
+    def remove(self, live: LiveView) -> View:
+        """It gets no more patches. Returns the view that it had."""
+        view = self._views.pop(live)
+        self._checked.pop(live, None)
+        readers = self._readers[view]
+        del readers[live]
+        if not readers:
+            del self._readers[view]
+        return view
+
+    def clear(self) -> None:
+        """None of them gets patches any more."""
+        self._views.clear()
+        self._readers.clear()
+        self._checked.clear()
+
+    @property
+    def in_listener(self) -> bool:
+        """Whether the thread that asks is calling a listener."""
+        return self._thread == threading.get_ident()
+
+    def call(self, live: LiveView, function: Callable[[Any, Version], None], found: Any, version: Version) -> None:
+        """Call listeners of a reader. One whose listener fails ends."""
+        outer = self._thread, self.called
+        self._thread, self.called = threading.get_ident(), live
+        try:
+            function(found, version)
+        except Exception as error:
+            _log.error("live query: it has ended, and others go on", exc_info=error)
+            live._fail(as_shown(error, "live query: its patch failed"))
+        finally:
+            self._thread, self.called = outer
+        if live.error is not None:
+            self._ended(live)
+
+
+def as_shown(error: Exception, where: str = "live queries") -> Exception:
+    """An error as readers get it."""
+    return error if isinstance(error, EddyError) else QueryError(f"{where}: {error!r}")

@@ -1,0 +1,95 @@
+"""Live views whose rows are computed anew, while their readers keep the rows that they have.
+
+A view is renewed one at a time, in a thread of its own, which is begun by the first one. Where it cannot be renewed
+yet, because its tables are not whole, its turn comes again.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from eddy.errors import NotReadyError
+from eddy.live.server.live_view import LiveView
+
+__all__ = ["Renewals", "Restarts"]
+
+_AGAIN_S = 0.05
+
+
+class Renewals:
+    """The views that wait. All but `run` is called with `lock` held, that of the live server."""
+
+    def __init__(self, lock: threading.RLock, renew: Callable[[LiveView], None]) -> None:
+        """`renew` is called without the lock, and raises only NotReadyError: then it is called again later."""
+        self._changed = threading.Condition(lock)
+        self._renew = renew
+        self._waiting: dict[LiveView, bool] = {}
+        self._is_stopped = False
+        self._thread: threading.Thread | None = None
+
+    def __contains__(self, live: LiveView) -> bool:
+        return live in self._waiting
+
+    def is_frozen(self, live: LiveView) -> bool:
+        """Whether a view waits, and keeps the rows that it has until then."""
+        return self._waiting.get(live, False)
+
+    def any_frozen(self) -> bool:
+        """Whether there is such a view."""
+        return any(self._waiting.values())
+
+    def __iter__(self) -> Iterator[LiveView]:
+        return iter(list(self._waiting))
+
+    def add(self, live: LiveView, *, frozen: bool) -> None:
+        """Renew a view; one that is not frozen is still kept up to date until then."""
+        self._waiting[live] = frozen or self._waiting.get(live, False)
+        if self._thread is None and not self._is_stopped:
+            self._thread = threading.Thread(target=self._run, name="eddy-live-renewals", daemon=True)
+            self._thread.start()
+        self._changed.notify_all()
+
+    def discard(self, live: LiveView) -> None:
+        """It is renewed, or not to be renewed any more."""
+        self._waiting.pop(live, None)
+
+    def stop(self) -> threading.Thread | None:
+        """Renew nothing any more. Returns the thread that ends, to be joined without the lock."""
+        self._is_stopped = True
+        self._waiting.clear()
+        self._changed.notify_all()
+        return self._thread
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._is_stopped or self._waiting)
+                if self._is_stopped:
+                    return
+                live = next(iter(self._waiting))
+            try:
+                self._renew(live)
+            except NotReadyError:
+                with self._changed:
+                    if live in self._waiting:
+                        self._waiting[live] = self._waiting.pop(live)  # the last one: others are not held up
+                    self._changed.wait_for(lambda: self._is_stopped, _AGAIN_S)
+
+
+class Restarts:
+    """How often all queries may begin anew: `most` times within `within_s` seconds."""
+
+    def __init__(self, most: int, within_s: float) -> None:
+        self.most, self.within_s = most, within_s
+        self.count = 0
+        self._times: deque[float] = deque()
+
+    def admits(self, now: float) -> bool:
+        """Whether they may at this time, which is noted then."""
+        while self._times and self._times[0] <= now - self.within_s:
+            self._times.popleft()
+        if len(self._times) >= self.most:
+            return False
+        self._times.append(now)
+        self.count += 1
+        return True

@@ -1,0 +1,17 @@
+"""Followers of a live server, which are called at each version, such as the publisher of the streams over HTTP."""
+
+from typing import Any, Protocol
+
+from eddy.tables.version import Version
+
+__all__ = ["Follower"]
+
+
+class Follower(Protocol):
+    """Its methods are called with the lock of the live server held."""
+
+    def moved(self, version: Version, state: Any) -> None:
+        """All views are at this version. `state` is "complete", or "unknown" while tables are read anew."""
+
+    def stopped(self) -> None:
+        """The live server has stopped: there are no more versions."""

@@ -1,0 +1,110 @@
+"""A caller of queries: the rows that it may read, and the queries of its questions."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from eddy.errors import QueryError
+from eddy.live.query.named import Claims, Queries
+from eddy.live.query.planning import tables_of
+from eddy.live.query.query import Query
+from eddy.live.query.refusals import ForbiddenError, QueryArgumentError, QueryFailedError
+from eddy.live.query.renaming import renamed
+from eddy.live.server.live_server import LiveServer
+from eddy.live.streams.events import Asked
+
+__all__ = ["Caller", "Headers", "MayRead", "rows_allowed"]
+
+_log = logging.getLogger("eddy.live")
+MayRead = Callable[[str], "bool | Callable[[Any, Any], bool]"]
+"""For a table: False refuses, True allows all rows, a function (key, value) allows some."""
+
+
+def rows_allowed(may_read: MayRead, table: str) -> Callable[[Any, Any], Any] | None:
+    """The function (key, value) that says which rows of a table may be read; None where all may be.
+
+    Raises: ForbiddenError, also where nothing was answered; QueryFailedError where the application's function fails.
+    """
+    try:
+        allowed: object = may_read(table)
+    except PermissionError as error:
+        raise ForbiddenError(f"table '{table}': {error or 'it may not be read'}") from error
+    except Exception as error:
+        _log.error("authorize has failed for table '%s'", table, exc_info=error)
+        raise QueryFailedError(f"table '{table}': authorize has failed; the log of the server says how") from error
+    if allowed is True:
+        return None
+    if callable(allowed):
+        return allowed
+    if allowed:
+        _log.error("authorize returned %r for table '%s'; a bool or a function (key, value) is needed", allowed, table)
+    raise ForbiddenError(f"table '{table}': it may not be read")
+
+
+class Headers(Mapping[str, str]):
+    """The headers of a request, by names in lower case. `read` are the names that were asked for, `*` for all."""
+
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        self._headers = {name.lower(): value for name, value in headers.items()}
+        self.read: dict[str, None] = {}
+
+    def __getitem__(self, name: str) -> str:
+        self.read[name] = None
+        return self._headers[name]
+
+    def __iter__(self) -> Iterator[str]:
+        self.read["*"] = None
+        return iter(self._headers)
+
+    def __len__(self) -> int:
+        return len(self._headers)
+
+
+class Caller:
+    """One caller, for one request or stream. `close` it."""
+
+    def __init__(self, queries: Queries, claims: Claims, may_read: MayRead, server: LiveServer) -> None:
+        self._queries, self._claims, self._may_read, self._server = queries, claims, may_read, server
+        self._names: dict[str, str] = {}
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    def query(self, asked: Asked) -> Query:
+        """The query of a question. Raises: QueryError."""
+        query = self._queries[asked.name].bind(asked.args, self._claims)
+        if asked.skip is not None or asked.limit is not None:
+            if query.syntax.aggregates and not query.syntax.group:
+                raise QueryArgumentError(f"query '{asked.name}': it has one row, and no window to move")
+            query = query if asked.skip is None else query.skip(asked.skip)
+            query = query if asked.limit is None else query.limit(asked.limit)
+        return self._allowed(query)
+
+    def of_text(self, name: str, given: Mapping[str, str]) -> Query:
+        """The query of this name with arguments as text. Raises: QueryError."""
+        return self._allowed(self._queries[name].bind(given, self._claims, as_text=True))
+
+    def _allowed(self, query: Query) -> Query:
+        """The query over the rows that the caller may read, of each table that it names. Raises: ForbiddenError."""
+        select = query.syntax
+        with self._lock:
+            if self._is_closed:
+                raise QueryError("live query: its caller has gone")
+            for table in sorted(tables_of(select)):
+                if table not in self._names:
+                    self._names[table] = self._name(table)
+        filtered = {table: name for table, name in self._names.items() if name != table}
+        return Query(renamed(select, filtered)) if filtered else query
+
+    def _name(self, table: str) -> str:
+        allowed = rows_allowed(self._may_read, table)
+        return table if allowed is None else self._server.tables.filtered(table, allowed)
+
+    def close(self) -> None:
+        """Hold no rows for it any more."""
+        with self._lock:
+            self._is_closed = True
+            names, self._names = self._names, {}
+        for table, name in names.items():
+            if name != table:
+                self._server.tables.unfiltered(name)

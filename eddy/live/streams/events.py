@@ -1,0 +1,131 @@
+"""The events of a stream of live queries, as server-sent events; and the requests that change its queries.
+
+    id: TOKEN.SERVER.STREAM.NUMBER.SEQ       a client sends the last one that came when it connects again
+    event: hello | snapshot | patch | state | error | bye
+    data: one line of JSON
+
+TOKEN is the version's; NUMBER counts the steps of this SERVER, SEQ the events of the STREAM.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+
+from eddy.json_text import encode
+from eddy.live.dataflow.patch import Buckets, Entry, Insert, Op
+from eddy.live.query.shapes import LevelShape
+
+__all__ = ["HEARTBEAT", "Asked", "Change", "LastEvent", "Page", "Snapshot", "Stamp", "Window", "encode", "event"]
+
+HEARTBEAT = b":\n\n"
+_PAGE_BYTES = 64 << 10
+
+_Id = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+_Rows = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)] | None
+
+
+class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A query that a client asks for, by an id that it chooses. `skip` and `limit` None are as the query has them."""
+
+    id: _Id
+    name: str
+    args: dict[str, Any] = {}
+    skip: _Rows = None
+    limit: _Rows = None
+
+
+class Window(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Other rows of a query, at its root."""
+
+    id: _Id
+    skip: _Rows = None
+    limit: _Rows = None
+
+
+class Change(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of a request that changes the queries of a stream."""
+
+    open: list[Asked] = []
+    close: list[_Id] = []
+    window: list[Window] = []
+
+
+class LastEvent(NamedTuple):
+    """The id of the last event that a client has got."""
+
+    token: str
+    server: str
+    stream: str
+    number: int
+    seq: int
+
+    @classmethod
+    def of(cls, text: str) -> "LastEvent | None":
+        """None where it is none."""
+        parts = text.split(".")
+        if len(parts) != len(cls._fields) or not all(part.isdecimal() and len(part) < 16 for part in parts[3:]):
+            return None
+        return cls(parts[0], parts[1], parts[2], int(parts[3]), int(parts[4]))
+
+
+class Stamp:
+    """A step of all queries together: its number, and the version that it leads to, as events name it."""
+
+    __slots__ = ("data", "exact", "number", "token")
+
+    def __init__(self, number: int, token: str, *, exact: bool) -> None:
+        self.number, self.token, self.exact = number, token, exact
+        self.data = encode({"token": token, "exact": exact})
+
+
+def event(kind: str, data: bytes, id_: str) -> bytes:
+    """One event."""
+    return b"event: %b\nid: %b\ndata: %b\n\n" % (kind.encode(), id_.encode(), data)
+
+
+class Page(NamedTuple):
+    """Operations that are sent at a time, to make a view of nothing. The first page has root and shape in `first`."""
+
+    query: str
+    first: bytes
+    ops: bytes
+    is_last: bool
+
+    def more(self) -> bytes:
+        """The data of its event where others follow."""
+        return b'{"query":%b%b,"more":true,"ops":%b}' % (encode(self.query), self.first, self.ops)
+
+    def last(self, stamp: Stamp) -> bytes:
+        """The same of the last one, which leads to a version."""
+        return b'{"query":%b,"version":%b%b,"ops":%b}' % (encode(self.query), stamp.data, self.first, self.ops)
+
+
+class Snapshot:
+    """The rows of a query, page by page; at least one. They may be changed until the first is made."""
+
+    def __init__(self, query: str, root: str, shape: list[LevelShape], rows: dict[str, list[Entry]]) -> None:
+        self._buckets = Buckets()
+        self._buckets.entries = rows
+        self._query, self._first = query, b',"root":%b,"shape":%b' % (encode(root), encode(shape))
+        self._pages = self._made()
+        self.is_begun = False
+
+    def apply(self, ops: Iterable[Op]) -> None:
+        """Change the rows."""
+        self._buckets.apply(ops)
+
+    def __next__(self) -> Page:
+        self.is_begun = True
+        return next(self._pages)
+
+    def _made(self) -> Iterator[Page]:
+        first, found, size = self._first, list[bytes](), 0
+        for bucket, entries in self._buckets.entries.items():
+            for index, (row, below) in enumerate(entries):
+                if size > _PAGE_BYTES:
+                    yield Page(self._query, first, b"[%b]" % b",".join(found), is_last=False)
+                    first, found, size = b"", [], 0
+                found.append(encode(Insert(bucket, index, row, below)))
+                size += len(found[-1])
+        yield Page(self._query, first, b"[%b]" % b",".join(found), is_last=True)

@@ -1,0 +1,117 @@
+"""The bounds of live queries over HTTP: so much and no more for one caller, and for all."""
+
+import threading
+from collections import Counter
+
+import msgspec
+
+from eddy.live.query.refusals import QueryLimitError
+from eddy.live.server.loading import TABLE_ROWS
+
+__all__ = ["MAX_LINGER_S", "Limits", "Quota"]
+
+MAX_LINGER_S = 600.0
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """Bounds of what clients may ask for, and of what is kept for them. `eddy serve` alone has those of requests.
+
+    Args:
+        retain_s: seconds that patches are kept for clients that come back.
+        retain_ops, retain_bytes: the most of them: operations of one query, bytes of all.
+        linger_s: seconds that a query is kept up to date without a client; at least `retain_s`, at most 600.
+        read_linger_s: the same for a query that was only read once, and never carried by a stream; at most `linger_s`.
+        idle: queries without a client at a time; beyond it those go that wait longest.
+        idle_bytes: about the memory of them and of tables that only they read, without the latest; beyond it likewise.
+        requests, request_s: requests at a time beside the streams, and the seconds that one may take to come whole.
+        connections, client_connections: streams at a time, of all and of one client.
+        connection_queries, client_queries, queries: queries of one stream, of one client, of all.
+        rows: rows of one query, with its nests.
+        table_rows: rows of a table that queries have in memory; those of a larger one are on disk.
+        heartbeat_s: seconds without an event after which a comment is sent.
+        slow_s: seconds that one event may take to be sent; then the stream ends.
+    """
+
+    retain_s: float = 60.0
+    retain_ops: int = 10_000
+    retain_bytes: int = 64 << 20
+    linger_s: float = 300.0
+    read_linger_s: float = 10.0
+    idle: int = 1_000
+    idle_bytes: int = 128 << 20
+    requests: int = 56
+    request_s: float = 5.0
+    connections: int = 200
+    client_connections: int = 100
+    connection_queries: int = 1_000
+    client_queries: int = 10_000
+    queries: int = 50_000
+    rows: int = 100_000
+    table_rows: int = TABLE_ROWS
+    heartbeat_s: float = 15.0
+    slow_s: float = 30.0
+
+    @property
+    def lingers_s(self) -> float:
+        """`linger_s` within its bounds."""
+        return min(MAX_LINGER_S, max(self.linger_s, self.retain_s))
+
+
+class Quota:
+    """The streams and queries of each client, within the limits. For any thread."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._lock = threading.Lock()
+        self._streams: Counter[str] = Counter()
+        self._queries: Counter[str] = Counter()
+
+    @property
+    def streams(self) -> int:
+        """The number of streams."""
+        return self._streams.total()
+
+    def add_stream(self, client: str) -> None:
+        """Raises: QueryLimitError."""
+        limits = self._limits
+        with self._lock:
+            if self.streams >= limits.connections:
+                raise QueryLimitError(
+                    f"live queries: {limits.connections:,} streams are open, and no more are. Try later"
+                )
+            if self._streams[client] >= limits.client_connections:
+                raise QueryLimitError(
+                    f"live queries: this client has {limits.client_connections:,} streams open, and gets no more; one "
+                    "stream carries many queries"
+                )
+            self._streams[client] += 1
+
+    def add_queries(self, client: str, already: int, more: int) -> None:
+        """`already` are those of the stream. Raises: QueryLimitError, and adds none."""
+        limits = self._limits
+        with self._lock:
+            if already + more > limits.connection_queries:
+                raise QueryLimitError(
+                    f"live queries: {already + more:,} on one stream; at most {limits.connection_queries:,} are "
+                    "allowed. Close some, or open another stream"
+                )
+            if self._queries[client] + more > limits.client_queries:
+                raise QueryLimitError(
+                    f"live queries: {self._queries[client] + more:,} by one client; at most "
+                    f"{limits.client_queries:,} are allowed. Close some"
+                )
+            self._queries[client] += more
+
+    def remove_queries(self, client: str, fewer: int) -> None:
+        """They have ended."""
+        with self._lock:
+            self._queries[client] -= fewer
+            if not self._queries[client]:
+                del self._queries[client]
+
+    def remove_stream(self, client: str) -> None:
+        """It has ended."""
+        with self._lock:
+            self._streams[client] -= 1
+            if not self._streams[client]:
+                del self._streams[client]

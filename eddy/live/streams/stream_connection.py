@@ -1,0 +1,499 @@
+"""One stream of events: the queries that it carries, how far each has come, and the events that are due.
+
+What is due is made when the client has taken what was sent before, of the patches that are kept for all: so a slow
+client costs no memory, and gets sums of patches.
+
+    open ──▶ snapshot, page by page, the last with the patches since ──▶ whole: moves with the others
+
+Invariant: after each event all queries that are whole, and not told to be unknown, are at the version told last.
+
+The reader's thread calls `events`; threads that open queries, and that of the live server, put in what is new.
+
+Invariant: each query that is acquired is released once, whenever the stream closes. A query is either among the
+subscriptions, and then whoever takes it out releases it, or it is released by whoever could not put it there; which of
+both is decided within one hold of the lock.
+"""
+
+import logging
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator
+
+from eddy.errors import EddyError, NotReadyError, QueryError
+from eddy.live.query.query import Query
+from eddy.live.query.refusals import QueryFailedError
+from eddy.live.query.shapes import levels_of
+from eddy.live.server.difference import difference
+from eddy.live.streams.events import HEARTBEAT, Asked, LastEvent, Page, Snapshot, Stamp, Window, encode, event
+from eddy.live.streams.publisher import Published, Publisher, State
+from eddy.live.streams.retained import Kept, data_of, with_last
+
+__all__ = ["Connection", "Record", "Subscription"]
+
+_log = logging.getLogger("eddy.live")
+_STEPS = 8
+"""Versions that are sent one by one; a reader that is later gets their sum."""
+_MAX_EVENT_BYTES = 8 << 20
+_VERSION_S, _LOOK_S = 0.5, 0.05
+"""Seconds between versions without changes, and the shortest sleep."""
+Record = dict[str, tuple[Hashable, int]]
+"""By the id of a query that has come whole: its identity, which tells callers apart that ask the same and have other
+rows, and the number of the event since which it is whole."""
+
+
+class Subscription:
+    """A query of a stream. `at` is the number of its rows' version until it is whole; then it moves with the stream.
+
+    `first` is the question that it was opened by, `asked` that of its window now. `due` are the patches up to `at` that
+    lead from the window that the client has to the one that it asked for.
+    """
+
+    __slots__ = ("asked", "at", "connection", "due", "first", "is_whole", "published", "since")
+
+    def __init__(self, connection: "Connection", asked: Asked, published: Published) -> None:
+        self.connection, self.asked, self.published = connection, asked, published
+        self.first = asked
+        self.is_whole, self.at, self.since = False, 0, 0
+        self.due: list[Kept] = []
+
+    def after(self, number: int, up_to: int) -> list[Kept] | None:
+        """Its patches of the steps from after `number` to `up_to`; None where some of them are kept no more."""
+        kept = self.published.retained.after(max(number, self.at), up_to)
+        return None if kept is None else [*self.due, *kept]
+
+    def touch(self) -> Callable[[], None]:
+        """There is a patch."""
+        self.connection.dirty[self] = None
+        return self.connection.wake
+
+    def fail(self, error: Exception) -> Callable[[], None]:
+        """The query has ended."""
+        self.connection.failed.append((self.first, error))
+        return self.connection.wake
+
+
+class Connection:
+    """A stream. `wake` is called, from any thread, when there may be events; `query_of` makes queries of questions."""
+
+    def __init__(
+        self, publisher: Publisher, server: str, query_of: Callable[[Asked], Query], wake: Callable[[], None]
+    ) -> None:
+        self._publisher, self._server, self._query_of, self.wake = publisher, server, query_of, wake
+        self.id = secrets.token_urlsafe(12)
+        self.asked: dict[str, Asked] = {}
+        self.again: deque[Subscription] = deque()
+        """Queries whose patches are not kept any more: they need their rows anew."""
+        self.dirty: dict[Subscription, None] = {}
+        self.failed: list[tuple[Asked, Exception]] = []
+        self.ended = 0
+        """Queries that have ended by an error, and that nobody has counted yet."""
+        self.unknown: list[str] = []
+        """Queries that the client may have rows of, which are not those of the version that it is told next."""
+        self.is_closed = False
+        self._subscriptions: dict[str, Subscription] = {}
+        self._pages: deque[tuple[Subscription, Snapshot]] = deque()
+        self._seq = 0
+        self._sent_at = self._told_at = time.monotonic()
+        self._state: State | None = "complete"  # as the client was told of queries that are whole; None: not known
+        self._at = publisher.now
+        self._until: Stamp | None = None  # while a window moves, the version at which the stream waits for it
+        self._said: Stamp | None = None  # the version to be told, once nothing else is due
+
+    @property
+    def waiting(self) -> int:
+        """The number of queries whose rows are being sent."""
+        return len(self._pages)
+
+    # Called by threads that open queries.
+
+    def resume(self, last: LastEvent, record: Record, asked: Iterable[Asked]) -> list[Asked]:
+        """Go on from the version of the last event. Returns the queries that need their rows anew."""
+        found: list[Subscription] = []
+        left: list[Asked] = []
+        for each in asked:
+            subscription = self._resumed(each, last, record)
+            if subscription is None:
+                left.append(each)
+            else:
+                found.append(subscription)
+        if found:
+            with self._publisher.lock:
+                self._at = Stamp(last.number, last.token, exact=False)
+                self._state = None  # it may have been told "unknown" last, and has to know when that is over
+                for subscription in found:
+                    subscription.is_whole = True
+                    self.dirty[subscription] = None
+                self._publisher.figures.resumed += len(found)
+        return left
+
+    def _resumed(self, asked: Asked, last: LastEvent, record: Record) -> Subscription | None:
+        identity, since = record.get(asked.id, (None, 0))
+        if identity is None or since > last.seq:
+            return None
+        try:
+            query = self._query_of(asked)
+            published = self._publisher.find(query)
+        except EddyError:
+            return None  # it is told when the query is opened
+        if published is None:
+            return None
+        subscription = Subscription(self, asked, published)
+        with self._publisher.lock:
+            is_same = published.identity == identity
+            is_there = is_same and published.error is None and last.number >= published.retained.floor
+            is_kept = is_there and self._keep(subscription)
+            if is_kept:
+                published.subscribers[subscription] = None
+        if not is_kept:
+            self._publisher.release(published)
+            return None
+        return subscription
+
+    def open(self, asked: Asked) -> bool:
+        """Open a query, and put its rows among what is to be sent. A failure becomes an event.
+
+        Returns whether that is done; False where tables are not whole, and it has to be tried again.
+        """
+        try:
+            published = self._acquired(asked, asked)
+        except NotReadyError:
+            return False
+        if published is None:
+            return True
+        subscription = Subscription(self, asked, published)
+        with self._publisher.lock:
+            is_kept = self._keep(subscription)
+        if is_kept:
+            self._show(subscription)
+        else:
+            self._publisher.release(published)
+        return True
+
+    def _keep(self, subscription: Subscription) -> bool:
+        """Let `close` release the subscription's query; False where it has closed. The caller holds the lock."""
+        if not self.is_closed:
+            self._subscriptions[subscription.asked.id] = subscription
+        return not self.is_closed
+
+    def _acquired(self, asked: Asked, first: Asked) -> Published | None:
+        """The query that is asked for; None where it failed, which becomes an event of the query `first`.
+
+        Raises: NotReadyError where tables are not whole, and it has to be tried again.
+        """
+        try:
+            return self._publisher.acquire(self._query_of(asked))
+        except Exception as error:
+            if isinstance(error, NotReadyError) and not self._publisher.is_stopped:
+                raise
+            self._fail(first, error)
+            return None
+
+    def show_again(self, subscription: Subscription) -> None:
+        """Put a query's rows anew among what is to be sent."""
+        if self._subscriptions.get(subscription.asked.id) is subscription:
+            self._show(subscription)
+
+    def _show(self, subscription: Subscription) -> None:
+        publisher, published, id_ = self._publisher, subscription.published, subscription.asked.id
+        try:
+            rows, stamp, view = publisher.subscribe(published, subscription)
+        except EddyError as error:
+            self._fail(subscription.first, error)
+            return
+        subscription.at = stamp.number
+        found = Snapshot(id_, view.operator.root.id, levels_of(view.shape), rows)
+        publisher.figures.snapshots += 1
+        with publisher.lock:
+            if self._subscriptions.get(subscription.asked.id) is subscription:
+                self._pages.append((subscription, found))
+            else:  # it was closed meanwhile
+                subscription.published.subscribers.pop(subscription, None)
+        self.wake()
+
+    def move(self, window: Window) -> bool:
+        """Show other rows of a query: the difference is put among what is to be sent. Returns as `open` does."""
+        subscription = self._subscriptions.get(window.id)
+        if subscription is None:
+            return True  # it has ended, which the client is told
+        asked = Asked(window.id, subscription.asked.name, subscription.asked.args, window.skip, window.limit)
+        try:
+            published = self._acquired(asked, subscription.first)
+        except NotReadyError:
+            return False
+        if published is not None:
+            self._exchange(subscription, asked, published)
+        return True
+
+    def _exchange(self, subscription: Subscription, asked: Asked, published: Published) -> None:
+        """From one query to another: first the patches that are left of the former, then the difference.
+
+        The stream waits at the version of the difference until it is due, so that it is told with that version.
+        """
+        publisher, former = self._publisher, subscription.published
+        try:
+            with publisher.server.lock:
+                before, rows = former.copied(), published.copied()
+                with publisher.lock:
+                    stamp = self._until = publisher.now
+            moved = difference(before, rows)
+            sizes = {op.bucket: len(before.get(op.bucket, ())) for op in moved}
+            with publisher.lock:
+                if self._subscriptions.get(asked.id) is not subscription:
+                    raise QueryError("live query: it was closed while its window moved")
+                kept = subscription.after(self._at.number, stamp.number) if subscription.is_whole else None
+                former.subscribers.pop(subscription, None)
+                published.subscribers[subscription] = None
+                subscription.asked, subscription.published, subscription.at = asked, published, stamp.number
+                if kept is None:
+                    self.unknown += [asked.id] if subscription.is_whole else []
+                    self._leave(subscription)
+                else:
+                    subscription.due = with_last(kept, Kept(stamp.number, tuple(moved), sizes, time.monotonic()))
+                    self.dirty[subscription] = None
+        except EddyError as error:
+            publisher.release(published)
+            self._fail(subscription.first, error)
+            return
+        finally:
+            self._until = None
+        publisher.release(former)
+        if kept is None:
+            self._show(subscription)
+        self.wake()
+
+    def _leave(self, subscription: Subscription) -> None:
+        """It is not whole, and nothing is to be sent of it. The caller holds the lock."""
+        subscription.is_whole, subscription.due = False, []
+        self.dirty.pop(subscription, None)
+        self._pages = deque(pair for pair in self._pages if pair[0] is not subscription)
+
+    def _fail(self, first: Asked, error: Exception) -> None:
+        if not isinstance(error, EddyError):
+            _log.error("query '%s' has failed", first.name, exc_info=error)
+            error = QueryFailedError(f"query '{first.name}': it has failed; the log of the server says how")
+        with self._publisher.lock:
+            self.failed.append((first, error))
+        self.wake()
+
+    # Called by the reader's thread.
+
+    def drop(self, id_: str) -> None:
+        """A query is not wanted any more."""
+        subscription = self._subscriptions.get(id_)
+        if subscription is not None:
+            self._drop(subscription)
+
+    def _drop(self, subscription: Subscription) -> None:
+        with self._publisher.lock:
+            if self._subscriptions.get(subscription.asked.id) is not subscription:
+                return
+            del self._subscriptions[subscription.asked.id]
+            subscription.published.subscribers.pop(subscription, None)
+            self._leave(subscription)
+        self._publisher.release(subscription.published)
+
+    def close(self) -> Record:
+        """It has ended. Returns how to go on from it."""
+        with self._publisher.lock:
+            self.is_closed = True
+            left = list(self._subscriptions.values())
+        record = self.record()
+        for subscription in left:
+            self._drop(subscription)
+        return record
+
+    def record(self) -> Record:
+        """How a client that connects again goes on from here."""
+        with self._publisher.lock:
+            whole = {id_: each for id_, each in self._subscriptions.items() if each.is_whole and not each.due}
+            return {id_: (each.published.identity, each.since) for id_, each in whole.items()}
+
+    def hello(self) -> bytes:
+        """The first event."""
+        heartbeat_s = self._publisher.limits.heartbeat_s
+        data = {"connection": self.id, "server": self._server, "heartbeat_s": heartbeat_s}
+        return event("hello", encode(data), self._id())
+
+    def bye(self, reason: str) -> bytes:
+        """The last event."""
+        return event("bye", encode({"reason": reason}), self._id())
+
+    def _id(self, at: Stamp | None = None) -> str:
+        at = at or self._at
+        return f"{at.token}.{self._server}.{self.id}.{at.number}.{self._seq}"
+
+    def _event(self, kind: str, data: bytes, at: Stamp | None = None) -> bytes:
+        self._seq += 1
+        return event(kind, data, self._id(at))
+
+    def events(self) -> bytes:
+        """The events that are due, with at most one page of rows; empty where there are none."""
+        now = time.monotonic()
+        # Pages last: the last one of a query leads to the version that patches have led the others to.
+        found = [*self._failures(), *self._patches(), *self._news(now), *self._page()]
+        if not found and now - self._sent_at >= self._publisher.limits.heartbeat_s:
+            found = [HEARTBEAT]
+        if found:
+            self._sent_at = now
+            self._publisher.figures.events += len(found)
+        return b"".join(found)
+
+    def due_s(self) -> float:
+        """Seconds after which an event may be due though nobody calls `wake`."""
+        now = time.monotonic()
+        if self._publisher.rests(self.wake, self._said):
+            return max(_LOOK_S, self._publisher.limits.heartbeat_s - (now - self._sent_at))
+        return max(_LOOK_S, _VERSION_S - (now - self._told_at))
+
+    def _news(self, now: float) -> Iterator[bytes]:
+        """A version without changes: when all rows have come, when it is exact again, and some time after the last."""
+        said, at = self._said, self._at
+        if said is None:
+            is_due = len(self.asked) == len(self._subscriptions) and not self._pages
+        else:
+            is_due = at.exact and not said.exact
+        if is_due or (at is not said and now - self._told_at >= _VERSION_S):
+            yield self._told(at, {})
+
+    def _told(self, stamp: Stamp, queries: dict[str, bytes]) -> bytes:
+        self._said, self._told_at = stamp, time.monotonic()
+        return self._event("patch", _patch(stamp, queries), stamp)
+
+    def _failures(self) -> Iterator[bytes]:
+        with self._publisher.lock:
+            failed, self.failed = self.failed, []
+        for first, error in failed:
+            if self.asked.get(first.id) is not first:
+                continue  # it was closed meanwhile, and perhaps another one has its id
+            self.drop(first.id)
+            del self.asked[first.id]
+            self.ended += 1
+            told = {"code": getattr(error, "code", QueryError.code), "message": str(error)}
+            yield self._event("error", encode({"query": first.id, "error": told}))
+
+    def _patches(self) -> Iterator[bytes]:
+        """The patches of all queries that are whole, up to the latest version; before them the states that are new."""
+        publisher, was = self._publisher, self._at
+        with publisher.lock:
+            target, state = self._until or publisher.now, publisher.state
+            found = self._taken(was.number, target.number)
+            moved = [each for each, _ in found if each.due]
+            for each in moved:
+                each.due = []
+            self._at = target
+            unknown, self.unknown = self.unknown, []
+        yield from self._states(state, unknown, was)
+        if found:
+            yield from self._composed([(each.asked.id, kept) for each, kept in found])
+        for each in moved:
+            each.since = self._seq
+
+    def _taken(self, was: int, target: int) -> list[tuple[Subscription, list[Kept]]]:
+        """Patches of queries; those that are too late for them get their rows anew. The caller holds the lock."""
+        found: list[tuple[Subscription, list[Kept]]] = []
+        size = 0
+        for each in [each for each in self.dirty if each.is_whole]:
+            kept = each.after(was, target)
+            size += sum(len(patch.data) for patch in kept or ())
+            if kept is None or size > _MAX_EVENT_BYTES:
+                self._leave(each)
+                self.again.append(each)
+                self.unknown.append(each.asked.id)
+                continue
+            if kept:
+                found.append((each, kept))
+            if each.published.retained.latest <= target:
+                del self.dirty[each]
+        return found
+
+    def _states(self, state: State, unknown: list[str], was: Stamp) -> Iterator[bytes]:
+        """A client that goes on from one of these events needs the patches since `was`."""
+        if state != self._state:
+            self._state = state
+            for id_, subscription in list(self._subscriptions.items()):
+                if subscription.is_whole:
+                    yield self._event("state", encode({"query": id_, "state": state}), was)
+        for id_ in unknown:
+            yield self._event("state", encode({"query": id_, "state": "unknown"}), was)
+
+    def _composed(self, found: list[tuple[str, list[Kept]]]) -> Iterator[bytes]:
+        """A version an event; of more than a few versions their sum."""
+        numbers = sorted({patch.number for _, kept in found for patch in kept})
+        with self._publisher.lock:
+            stamps = [self._publisher.stamp(number) for number in numbers[-_STEPS - 1 :]]
+        if len(numbers) > _STEPS or None in stamps:
+            self._publisher.figures.summed += 1
+            yield self._told(self._at, {id_: data_of(kept) for id_, kept in found})
+            return
+        for stamp in stamps:
+            assert stamp is not None
+            patches = {id_: patch for id_, kept in found for patch in kept if patch.number == stamp.number}
+            yield self._told(stamp, {id_: patch.data for id_, patch in patches.items()})
+
+    def _page(self) -> Iterator[bytes]:
+        """One page of the first query whose rows are to be sent, if they are of no later version than was told."""
+        pages = self._pages
+        if not pages or pages[0][0].at > self._at.number:
+            return
+        pair = subscription, snapshot = pages[0]
+        if not snapshot.is_begun:
+            kept = self._caught_up(pair)
+            if kept is None:
+                return
+            for patch in kept:
+                snapshot.apply(patch.ops)
+        try:
+            page = next(snapshot)
+        except Exception as error:  # a row that JSON has not
+            with self._publisher.lock:
+                self._leave(subscription)
+            self._fail(subscription.first, error)
+            return
+        if page.is_last:
+            yield from self._last_page(pair, page)
+        else:
+            yield self._event("snapshot", page.more())
+
+    def _caught_up(self, pair: tuple[Subscription, Snapshot], *, whole: bool = False) -> list[Kept] | None:
+        """The patches that lead rows that are being sent to the version that was told last; then they are at it.
+
+        None where they are not to be sent any more: some patches are kept no more, or the window has moved meanwhile.
+        """
+        subscription = pair[0]
+        with self._publisher.lock:
+            if not self._pages or self._pages[0] is not pair:
+                return None
+            kept = subscription.published.retained.after(subscription.at, self._at.number)
+            subscription.at = self._at.number
+            if kept is None:
+                self._leave(subscription)
+                self.again.append(subscription)
+            elif whole:
+                self._pages.popleft()
+                subscription.is_whole = True
+                self.dirty[subscription] = None
+            return kept
+
+    def _last_page(self, pair: tuple[Subscription, Snapshot], page: Page) -> Iterator[bytes]:
+        """With what has changed since the first: from now on the query moves with the others."""
+        subscription = pair[0]
+        kept = self._caught_up(pair, whole=True)
+        if kept is None:
+            return
+        if kept:
+            yield self._event("snapshot", page.more())
+            page = Page(page.query, b"", data_of(kept), is_last=True)
+        yield self._event("snapshot", page.last(self._at))
+        if self._state != "complete":
+            yield self._event("state", encode({"query": subscription.asked.id, "state": self._state}))
+        subscription.since = self._seq
+        self._said = None
+
+
+def _patch(stamp: Stamp, queries: dict[str, bytes]) -> bytes:
+    """The data of a patch: operations in JSON by the ids of queries."""
+    return b'{"version":%b,"queries":{%b}}' % (
+        stamp.data,
+        b",".join(b"%b:%b" % (encode(id_), ops) for id_, ops in queries.items()),
+    )

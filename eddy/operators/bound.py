@@ -1,0 +1,69 @@
+"""The bound of a recursion: a depth that is part of the answer, or a guard against data without a finite answer."""
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from eddy.operators.batch import Row
+
+__all__ = ["Bound", "Words", "columns_of"]
+
+
+class Words(NamedTuple):
+    """Texts for errors of a recursion that is not written as `recursively(…)`: its place, and the advice."""
+
+    where: str
+    advice: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The bound of a recursion. `depth` counts the applications of op that led to a row.
+
+    With `max_depth` expansion stops at that depth, as part of the answer. Otherwise `limit` is a guard: `hold` holds
+    what has no finite answer; `error`, of streams, rejects the record; `return` and `dead-letter` stop as `max_depth`
+    does and report the rows that were cut; `rows`, in nested time alone, stops and reports them as rows of errors.
+    By waves, and with `hold`, `limit` counts stale steps (`operators/waves/survey.py`), else iterations.
+    With `stops` the worker ends if rows are held and no unread input could mend them.
+    """
+
+    max_depth: int | None = None
+    limit: int = 10_000
+    on_limit: Literal["hold", "error", "return", "dead-letter", "rows"] = "hold"
+    words: Words | None = None
+    stops: bool = False
+
+    @classmethod
+    def asked(cls, max_depth: int | None, limit: int, on_limit: str) -> "Bound":
+        """The bound for the author's arguments:
+
+        `stop` is `hold` that stops the worker. The choice itself is not checked.
+        """
+        said: Any = "hold" if on_limit == "stop" else on_limit
+        return cls(max_depth, limit, said, stops=on_limit == "stop")
+
+    def where(self, name: str) -> str:
+        """The name of the recursion `name` in errors."""
+        return self.words.where if self.words else f"recursively '{name}'"
+
+    def subject(self, name: str, row: Row) -> str:
+        """The name of a row of the recursion `name` in errors."""
+        return f"{self.where(name)}: {f'row {columns_of(row)}' if self.words else f'key {row[0]!r}'}"
+
+    def advice(self, otherwise: str) -> str:
+        """The advice in errors; `otherwise` if the recursion is written as `recursively(…)`."""
+        return self.words.advice if self.words else otherwise
+
+    @property
+    def by_depth(self) -> bool:
+        """Whether the answer depends on the depth of rows, so that depth has to be stored."""
+        return self.max_depth is not None or self.on_limit not in ("hold", "error")
+
+    @property
+    def depth(self) -> int:
+        """The depth at which expansion stops."""
+        return self.limit if self.max_depth is None else self.max_depth
+
+
+def columns_of(row: Row) -> Any:
+    """A row of SQL as its author knows it: its columns, in the value, or for a set in the key."""
+    return row[1] or row[0]

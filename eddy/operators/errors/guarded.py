@@ -1,0 +1,50 @@
+"""Guarded operators: they set rows aside on which the author's function fails, see `set_aside`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from eddy.operators.batch import Batch
+from eddy.operators.context import Context
+from eddy.operators.errors.set_aside import Aside
+from eddy.operators.operator import Operator
+
+__all__ = ["Guarded", "unguarded"]
+
+
+class Guarded(Operator):
+    """An operator that sets rows aside on which its function fails, where the epoch asks for it."""
+
+    def __init__(self, operator: Operator, aside: Aside) -> None:
+        self.name, self.operator, self.aside = operator.name, operator, aside
+        self._care = aside.care
+
+    def step(self, context: Context, *inputs: Batch) -> Batch:
+        """As the operator, or without the rows that fail."""
+        if self._care.on or self.aside.kept:
+            return self.operator.step_apart(context, self.aside, *inputs)
+        return self.operator.step(context, *inputs)
+
+    def explore(self, *inputs: Batch) -> Batch:
+        """As the operator, without rows that are set aside."""
+        batch, *others = inputs
+        if self.aside.kept:
+            batch = batch.select([not self.aside.reason_of(row) for row in batch.rows])
+        return self.operator.explore(batch, *others)
+
+    def states(self) -> Sequence[Any]:
+        """Those of the operator."""
+        return self.operator.states()
+
+    @property
+    def tells_failures(self) -> bool:
+        """As the operator."""
+        return self.operator.tells_failures
+
+    def failures(self, *inputs: Batch) -> Mapping[int, Exception]:
+        """As the operator."""
+        return self.operator.failures(*inputs)
+
+
+def unguarded(operator: Operator) -> Operator:
+    """The operator itself, where it is guarded."""
+    return operator.operator if isinstance(operator, Guarded) else operator

@@ -1,0 +1,146 @@
+"""The limit of a block as rows of errors: in an outermost block, and in one inside another loop.
+
+`LimitBarrier`, outermost: the errors are the rows with which the loop would have continued after its last iteration, a
+function of the present data, so that mending the data removes them. While there is one, the loop withholds all its rows
+(`operators/nested/outermost.py`).
+
+`InnerLimit`, inside a loop: each iteration of the enclosing loop runs the block again, and its errors in that iteration
+are the rows that its own last iteration has changed. They are a collection by iteration, like any other inside. Nothing
+is withheld there: the iteration continues with the block's current rows. Instead the outermost block withholds all its
+results:
+
+    errors of the outermost block = its own, and each row that is an error in any iteration of the enclosing loops
+
+since results computed from an interrupted inner block are not correct. A row is an error in some iteration if and only
+if its differences by iteration are not all 0: the earliest one is its weight. So the outermost block only counts a
+row's non-zero differences.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from eddy.operators.batch import Batch, Row, ZSet, merge_into
+from eddy.operators.context import Context
+from eddy.operators.nested.operators import NestedWeights
+from eddy.operators.operator import State
+from eddy.state.arrangement import Arrangement
+from eddy.state.trace import Trace
+
+__all__ = ["InnerErrors", "InnerLimit", "LimitBarrier", "numbered"]
+
+
+class InnerLimit:
+    """Replaces `LimitBarrier` inside a loop: it sends all rows, then the numbered changes beyond the last iteration."""
+
+    def states(self) -> Sequence[State]:
+        """None: `InnerErrors` keeps the rows."""
+        return ()
+
+    def step(self, batches: list[Batch], over: Sequence[tuple[int, Batch]], time: int) -> list[Batch]:
+        """Return the batches, and the rows that the last iteration changed."""
+        return [*batches, Batch.of(numbered(over), time)]
+
+
+class InnerErrors(NestedWeights):
+    """Changes of rows in a block's last iterations in, each changed row once out."""
+
+    _made: Trace[Row, Row]
+
+    def __init__(self, name: str, over: Trace[Row, Row], errors: Trace[Row, Row]) -> None:
+        super().__init__(name, over, errors, _once)
+        self._moves: ZSet = {}
+
+    def step(self, context: Context, *inputs: Batch) -> Batch:
+        """Return the delta of the errors in this iteration."""
+        made = super().step(context, *inputs)
+        for (key, value), weight in zip(made.rows, made.weights, strict=True):
+            now = self._made.weight(key, value, context.iteration)
+            moved = (now != 0) - (now != weight)
+            self._moves[key, value] = self._moves.get((key, value), 0) + moved
+        return made
+
+    def forget_wave(self) -> None:
+        """Undo the epoch."""
+        super().forget_wave()
+        self._moves = {}
+
+    def taken_moves(self) -> ZSet:
+        """By row, the increase of the number of non-zero differences since the last call."""
+        moves, self._moves = self._moves, {}
+        return {row: move for row, move in moves.items() if move}
+
+
+def _once(weight: int) -> int:
+    return int(weight != 0)
+
+
+def numbered(batches: Iterable[tuple[int, Batch]]) -> ZSet:
+    """The rows of several bindings in one batch, with the number of the binding in both key and value."""
+    zset: ZSet = {}
+    for index, batch in batches:
+        merge_into(zset, [((index, key), (index, value)) for key, value in batch.rows], batch.weights)
+    return zset
+
+
+class LimitBarrier:
+    """Two arrangements of rows, with the number of the binding in both key and value.
+
+    `bindings` are the loop's, then those of the blocks inside whose errors count, each with the number of its first.
+    `deltas` holds what an earlier release held back since the error came; nothing is added to it.
+    """
+
+    def __init__(
+        self,
+        bindings: Sequence[str],
+        errors: Arrangement[Any, Any],
+        deltas: Arrangement[Any, Any],
+        inside: Sequence[tuple[int, InnerErrors]] = (),
+    ) -> None:
+        self._bindings, self._errors, self._deltas, self._inside = bindings, errors, deltas, inside
+
+    def states(self) -> Sequence[State]:
+        """The errors, and the withheld rows."""
+        return (self._errors, self._deltas)
+
+    def __bool__(self) -> bool:
+        return next(self._errors.items(), None) is not None
+
+    def rows(self) -> ZSet:
+        """The errors that there are."""
+        return {(self._bindings[index], (key, value)): 1 for ((index, key), (_, value)), _ in self._errors.items()}
+
+    def least(self) -> str:
+        """The binding of one of the errors, and its row: always the same one of the same errors."""
+        return min(
+            f"binding '{name}' still changed in its last iteration, e.g. by row {row!r}" for name, row in self.rows()
+        )
+
+    def taken_back(self, count: int) -> list[ZSet]:
+        """What an earlier release held back of so many bindings; it is held back no longer."""
+        zsets: list[ZSet] = [{} for _ in range(count)]
+        held = dict(self._deltas.items())
+        for ((index, key), (_, value)), weight in held.items():
+            zsets[index][key, value] = weight
+        if held:
+            self._deltas.integrate({row: -weight for row, weight in held.items()})
+        return zsets
+
+    def take(self, over: Sequence[tuple[int, Batch]]) -> ZSet:
+        """Take in the changes beyond the last iteration: each changed row is an error. Returns the errors' delta."""
+        changed = {**numbered(over), **self._of_blocks_inside()}
+        if not changed:
+            return {}
+        olds = self._errors.weights(list(changed))
+        self._errors.integrate(changed)
+        moves = {
+            (self._bindings[index], (key, value)): (old + move != 0) - (old != 0)
+            for (((index, key), (_, value)), move), old in zip(changed.items(), olds, strict=True)
+        }
+        return {row: move for row, move in moves.items() if move}
+
+    def _of_blocks_inside(self) -> ZSet:
+        return {
+            ((first + index, key), (first + index, value)): move
+            for first, errors in self._inside
+            for ((index, key), (_, value)), move in errors.taken_moves().items()
+        }

@@ -1,0 +1,427 @@
+"""Operators of nested time: joins and reductions of differences by iteration.
+
+A *time* is the number of an iteration, from 0; in nested loops it is a tuple of them, outermost first. A collection
+at time t is the sum of its differences at all s ≤ t, in every component. So
+
+    join     a difference at s meets one at t in iteration lub(s, t)
+    reduce   a key's results can change in any iteration that is an lub of the key's times
+
+Both store their inputs, and reductions also their results, as traces, so that a change of an earlier epoch's input is
+applied at exactly the affected iterations; rows of a later iteration wait in `later`.
+
+Sources: McSherry et al., "Differential Dataflow", CIDR 2013; Budiu et al., "DBSP", VLDB 2023.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from eddy.errors import DataError
+from eddy.operators.batch import Batch, Row, concat, keys_of, unhashable
+from eddy.operators.context import Context
+from eddy.operators.endless import EndlessError
+from eddy.operators.exchange import Budget
+from eddy.operators.join import Lookup, matches, merged_matches
+from eddy.operators.keyed import Keyed, keyed
+from eddy.operators.operator import Operator, State
+from eddy.operators.reduce import Function
+from eddy.operators.stateless import check_rows
+from eddy.operators.weight_functions import one_if_positive
+from eddy.state.trace import History, Trace
+
+__all__ = [
+    "NestedJoin",
+    "NestedLookupJoin",
+    "NestedOperator",
+    "NestedReduce",
+    "NestedWeights",
+    "Time",
+    "lub",
+]
+
+Time = Any
+"""An int in a loop, a tuple of ints in a loop within a loop."""
+
+
+def lub(one: Time, other: Time) -> Time:
+    """The least upper bound of two times."""
+    if type(one) is int:
+        return max(one, other)
+    return tuple(map(max, one, other))
+
+
+_SLICE = 1_000  # rows of one side after whose matches the bounds are checked
+_FEW = 32  # rows up to which merging equal ones costs more than it saves
+_MOST_READS, _READ_SHARE = 500, 10  # a key may be read so often, and a share of the rows beyond
+
+
+class NestedOperator(Operator):
+    """An operator whose context has the time as its iteration, and that may have rows waiting for a later one.
+
+    Invariant: at the end of an epoch nothing waits.
+    """
+
+    def __init__(self) -> None:
+        self.later: dict[Time, Any] = {}
+
+    def due(self, time: Time) -> bool:
+        """Whether it has to run at this time without input."""
+        return time in self.later
+
+    def waiting(self) -> Iterable[Time]:
+        """The times at which it is due."""
+        return self.later
+
+    def forget_wave(self) -> None:
+        """Undo the epoch."""
+        self.later = {}
+
+    def begin(self) -> None:
+        """The iterations of an epoch begin."""
+
+
+_NO_GUARD = Budget(2**62)
+
+
+class _Pairs:
+    """Matches by their times."""
+
+    def __init__(self) -> None:
+        self.by_time: dict[Time, tuple[list[Row], list[int]]] = {}
+
+    def add(self, time: Time, row: Row, weight: int) -> None:
+        """Add one match."""
+        columns = self.by_time.get(time)
+        if columns is None:
+            columns = self.by_time[time] = ([], [])
+        columns[0].append(row)
+        columns[1].append(weight)
+
+
+class _Join(NestedOperator):
+    """Common parts of the two joins: current matches are returned, those of later iterations wait.
+
+    A join of many rows with many checks the bounds while it runs, since one step may exceed the epoch's rows.
+    """
+
+    later: dict[Time, list[Batch]]
+    name: str
+
+    def __init__(self, guard: Budget) -> None:
+        super().__init__()
+        self._guard = guard
+
+    def _check(self, time: Time, matched: int, of: Batch) -> None:
+        """Raises: EndlessError where so many matches of these rows are too many."""
+        if self._guard.exceeded(matched):
+            raise EndlessError(
+                f"join '{self.name}': {matched:,} matches in iteration {time}, and the epoch's rows or seconds "
+                "were spent; a recursion that grows without end has no answer. Mend the data, bound it (max_depth=, or "
+                "limit= with on_limit='return'), or raise max_nested_rows, max_nested_s",
+                of.rows,
+                of_work=True,
+            )
+
+    def _leave(self, time: Time, pairs: _Pairs, now: list[Batch], event_time: int) -> Batch:
+        for at, (rows, weights) in pairs.by_time.items():
+            batch = Batch(rows, weights, event_time)
+            if at == time:
+                now.append(batch)
+            else:
+                self.later.setdefault(at, []).append(batch)
+        result = concat([*self.later.pop(time, ()), *now])
+        check_rows(result.rows, self.name)
+        return result.consolidated(self.name) if len(result.rows) > _FEW else result
+
+
+class NestedLookupJoin(_Join):
+    """The join of rows inside the loop with a collection outside, which is read from its own state.
+
+    The state outside already contains its delta when the loop begins, so L before the epoch is joined with the delta,
+    and ΔL with the new state: `ΔL ⋈ R + L ⋈ ΔR`.
+    """
+
+    follows_rows = True
+
+    def __init__(
+        self,
+        name: str,
+        left: Trace[Any, Any],
+        right: Lookup,
+        merge: Callable[[Any, Any, Any], Row],
+        guard: Budget = _NO_GUARD,
+    ) -> None:
+        super().__init__(guard)
+        self.name, self._left, self._right, self._merge = name, left, right, merge
+
+    def states(self) -> Sequence[State]:
+        """The rows inside, by iteration."""
+        return (self._left,)
+
+    def step(self, context: Context, *inputs: Batch) -> Batch:
+        """Return the matches of this iteration."""
+        left, right = map(keyed, inputs)
+        pairs, now = _Pairs(), []
+        if right.rows:
+            self._look_back(right, pairs)
+        if left.rows:
+            now += self._matches(context.iteration, left)
+            self._left.integrate(left.rows, left.weights, context.iteration)
+        return self._leave(context.iteration, pairs, now, max(left.time, right.time))
+
+    def explore(self, *inputs: Batch) -> Batch:
+        """The matches of rows inside; a pair on which the author's function raises makes none."""
+        return merged_matches(inputs[0], self._right, self._merge, self.name)
+
+    @property
+    def outside(self) -> Lookup:
+        """The state on the right."""
+        return self._right
+
+    def met(self, keys: Iterable[Any]) -> bool:
+        """Whether a row inside, of any iteration, has one of these keys."""
+        return any(self._left.get_many(list(keys)))
+
+    def changed_keys(self) -> set[Any]:
+        """The keys of rows inside that the current epoch has changed."""
+        return self._left.changed_keys()
+
+    def _matches(self, time: Time, left: Batch) -> list[Batch]:
+        """ΔL ⋈ R, a slice at a time if L is large."""
+        if len(left.rows) <= _SLICE:
+            return [matches(left, self._right, self._merge)]
+        found, count = [], 0
+        for start in range(0, len(left.rows), _SLICE):
+            part = slice(start, start + _SLICE)
+            found.append(matches(Batch(left.rows[part], left.weights[part], left.time), self._right, self._merge))
+            count += len(found[-1].rows)
+            self._check(time, count, left)
+        return found
+
+    def _look_back(self, right: Batch, pairs: _Pairs) -> None:
+        merge, add = self._merge, pairs.add
+        cells = self._left.get_many(list(keys_of(right.rows)))
+        for (key, other), weight, cell in zip(right.rows, right.weights, cells, strict=True):
+            if cell:
+                for value, history in cell.items():
+                    row = merge(key, value, other)
+                    for at, factor in history:
+                        add(at, row, weight * factor)
+
+
+class NestedJoin(_Join):
+    """The join of two collections inside the loop. Each pair of differences is joined once: at the later arrival."""
+
+    def __init__(
+        self,
+        name: str,
+        left: Trace[Any, Any],
+        right: Trace[Any, Any],
+        merge: Callable[[Any, Any, Any], Row],
+        guard: Budget = _NO_GUARD,
+    ) -> None:
+        super().__init__(guard)
+        self.name, self._left, self._right, self._merge = name, left, right, merge
+
+    def states(self) -> Sequence[State]:
+        """Both sides, by iteration."""
+        return (self._left, self._right)
+
+    def step(self, context: Context, *inputs: Batch) -> Batch:
+        """Return the matches of this iteration."""
+        left, right = map(keyed, inputs)
+        merge, time = self._merge, context.iteration
+        pairs = _Pairs()
+        if left.rows:
+            self._left.integrate(left.rows, left.weights, time)
+            self._meet(time, left, self._right, merge, pairs)
+        if right.rows:
+            self._right.integrate(right.rows, right.weights, time)
+            self._meet(time, right, self._left, lambda key, right, left: merge(key, left, right), pairs)
+        return self._leave(time, pairs, [], max(left.time, right.time))
+
+    def _meet(
+        self,
+        time: Time,
+        batch: Batch,
+        others: Trace[Any, Any],
+        merge: Callable[[Any, Any, Any], Row],
+        pairs: _Pairs,
+    ) -> None:
+        add = pairs.add
+        cells = others.get_many(list(keys_of(batch.rows)))
+        count, looked = 0, _SLICE
+        for (key, value), weight, cell in zip(batch.rows, batch.weights, cells, strict=True):
+            if cell:
+                count += len(cell)
+                if count >= looked:
+                    self._check(time, count, batch)
+                    looked = count + _SLICE
+                for other, history in cell.items():
+                    row = merge(key, value, other)
+                    for at, factor in history:
+                        add(lub(time, at), row, weight * factor)
+
+
+class _Traced(NestedOperator, Keyed):
+    """One input, and a result; both are kept by iteration."""
+
+    def __init__(self, name: str, taken: Trace[Any, Any], made: Trace[Any, Any]) -> None:
+        super().__init__()
+        self.name, self._taken, self._made = name, taken, made
+
+    def states(self) -> Sequence[State]:
+        """The input rows and the results, by iteration."""
+        return (self._taken, self._made)
+
+    def _take(self, time: Time, batch: Batch) -> Batch:
+        """Add the input at this time; return its rows with their keys."""
+        batch = self.with_keys(batch)
+        try:
+            self._taken.integrate(batch.rows, batch.weights, time)
+        except TypeError as error:
+            raise unhashable(batch.rows, self.name) from error
+        return batch
+
+
+class NestedReduce(_Traced):
+    """Rows in; for each key the rows that `function` returns for all its values out. Counts, least values …
+
+    A weight below 0 is an error.
+    Cost: a key changed in an iteration reads all its rows, at that iteration and at each of its later ones.
+    """
+
+    later: dict[Time, dict[Any, None]]
+
+    def __init__(
+        self,
+        name: str,
+        taken: Trace[Any, Any],
+        made: Trace[Any, Any],
+        function: Function,
+        guard: Budget = _NO_GUARD,
+    ) -> None:
+        super().__init__(name, taken, made)
+        self._function, self._guard = function, guard
+        self._read: dict[Any, int] = {}
+
+    def begin(self) -> None:
+        """No key was read yet."""
+        self._read = {}
+
+    def step(self, context: Context, *inputs: Batch) -> Batch:
+        """Return the changes of the results in this iteration."""
+        time, function = context.iteration, self._function
+        batch = self._take(time, inputs[0])
+        keys = list(dict.fromkeys((*self.later.pop(time, ()), *keys_of(batch.rows))))
+        rows: list[Row] = []
+        weights: list[int] = []
+        as_of = _as_of_iteration if type(time) is int else _as_of
+        for key, taken, made in zip(keys, self._taken.get_many(keys), self._made.get_many(keys), strict=True):
+            late: list[Time] = []
+            bag = as_of(taken, time, late) if taken else None
+            if bag and min(bag.values()) < 0:
+                raise self._negative(time, key, bag)
+            if bag and len(bag) > _FEW:
+                self._check_reads(time, key, len(bag))
+            difference = function(key, bag) if bag else {}
+            if made:
+                for value, weight in as_of(made, time, late).items():
+                    difference[value] = difference.get(value, 0) - weight
+            for value, weight in difference.items():
+                if weight:
+                    rows.append((key, value))
+                    weights.append(weight)
+            for at in late:
+                self.later.setdefault(at, {})[key] = None
+        self._made.integrate(rows, weights, time)
+        return Batch(rows, weights, batch.time)
+
+    def _check_reads(self, time: Time, key: Any, values: int) -> None:
+        """Raises: EndlessError where the values of one key were read over and over."""
+        self._read[key] = read = self._read.get(key, 0) + values
+        if read > self._guard.max_rows // _READ_SHARE + _MOST_READS * values:
+            raise EndlessError(
+                f"'{self.name}': in iteration {time} key {key!r} has {values:,} values, and {read:,} were read, since "
+                "they change again and again; a recursion that grows without end has no answer. Mend the data, bound "
+                "it (max_depth=, or limit= with on_limit='return'), or raise max_nested_rows",
+                [(key, None)],
+                of_work=True,
+                is_sure=True,
+            )
+
+    def _negative(self, time: Time, key: Any, bag: Mapping[Any, int]) -> DataError:
+        value, weight = min(bag.items(), key=lambda item: item[1])
+        return DataError(
+            f"'{self.name}': row {(key, value)!r} is there {weight} times in iteration {time}; a recursion may "
+            "only take back what is there. Use minus() for a difference"
+        )
+
+
+class NestedWeights(_Traced):
+    """Rows in; each with a function of its weight out. Distinct, minus. Cost: O(1) for a changed row."""
+
+    later: dict[Time, dict[Row, None]]
+
+    def __init__(
+        self, name: str, taken: Trace[Any, Any], made: Trace[Any, Any], of_weight: Callable[[int], int]
+    ) -> None:
+        super().__init__(name, taken, made)
+        self._of_weight = of_weight
+        self.follows_rows = of_weight is one_if_positive
+
+    def explore(self, *inputs: Batch) -> Batch:
+        """The rows as they are: each is there once."""
+        return inputs[0]
+
+    def step(self, context: Context, *inputs: Batch) -> Batch:
+        """Return the changes of the results in this iteration."""
+        time, of_weight = context.iteration, self._of_weight
+        batch = self._take(time, inputs[0])
+        touched = list(dict.fromkeys((*self.later.pop(time, ()), *batch.rows)))
+        keys = list(keys_of(touched))
+        rows: list[Row] = []
+        weights: list[int] = []
+        for row, taken, made in zip(touched, self._taken.get_many(keys), self._made.get_many(keys), strict=True):
+            late: list[Time] = []
+            value = row[1]
+            is_there = _weight_as_of(taken.get(value, ()), time, late) if taken else 0
+            was_made = _weight_as_of(made.get(value, ()), time, late) if made else 0
+            if difference := of_weight(is_there) - was_made:
+                rows.append(row)
+                weights.append(difference)
+            for at in late:
+                self.later.setdefault(at, {})[row] = None
+        self._made.integrate(rows, weights, time)
+        return Batch(rows, weights, batch.time)
+
+
+def _weight_as_of(history: History, time: Time, late: list[Time]) -> int:
+    """A row's weight at a time; later times with another one are added to `late`."""
+    weight = 0
+    for at, difference in history:
+        if (both := lub(time, at)) == time:
+            weight += difference
+        else:
+            late.append(both)
+    return weight
+
+
+def _as_of_iteration(cell: dict[Any, History], time: int, late: list[Time]) -> dict[Any, int]:
+    """The values with their weights at an iteration; later iterations with other values are added to `late`."""
+    bag = {}
+    for value, history in cell.items():
+        weight = 0
+        for at, difference in history:
+            if at <= time:
+                weight += difference
+            else:
+                late.append(at)
+        if weight:
+            bag[value] = weight
+    return bag
+
+
+def _as_of(cell: dict[Any, History], time: tuple[int, ...], late: list[Time]) -> dict[Any, int]:
+    """The same for nested loops, whose times are only partially ordered."""
+    weights = ((value, _weight_as_of(history, time, late)) for value, history in cell.items())
+    return {value: weight for value, weight in weights if weight}

@@ -1,0 +1,347 @@
+"""An outermost loop by nested time, and its treatment of bounds (docs/adr/0029-bounds.md).
+
+    states inside   those of the input up to the last epoch that ended
+    queue           the sum of the later input
+    downstream      the rows of the bindings; none while a bound is met
+
+If the iterations of an epoch meet a bound, they are undone, the epoch's input is queued, and all rows downstream are
+retracted. The next input is processed together with the queue. If that ends, the bindings' rows are sent again: from
+then on all is as if no bound had been met.
+
+A loop that keeps all keys is one loop for each key, so each key is queued and withheld separately.
+
+Queued input on which the author's function raises stays queued, too: it has no record any more that could be left out.
+
+Invariant: the rows downstream are a function of the input, however it was cut into epochs, except for owed tries: a
+unit whose last try ran out of rows or seconds, or was postponed, is tried again when there is no input.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from eddy.errors import DataError, EddyError
+from eddy.operators.batch import EMPTY, Batch, Row, ZSet, merge_into
+from eddy.operators.context import Context, Wake
+from eddy.operators.endless import EndlessError
+from eddy.operators.exchange import Ownership
+from eddy.operators.nested.fixpoint import Fixpoint, Results
+from eddy.operators.nested.limits import LimitBarrier, numbered
+from eddy.operators.nested.operators import NestedLookupJoin
+from eddy.operators.nested.outermost_states import Given, Note, Queue
+from eddy.operators.operator import State
+from eddy.source_lines import describe_exception
+
+__all__ = ["RESTLESS", "Outermost"]
+
+_TIME = attrgetter("time")
+RESTLESS = "does not come to rest"
+"""The value of the row in a block's `errors` while a bound is met that makes no rows itself."""
+
+_CHEAP_ROWS = 20_000  # a try that takes no more is made in every epoch
+_LONGEST_WAIT = 64  # epochs with input that may pass before another try
+_ROWS_A_BUDGET = 50_000  # so many queued rows are worth an epoch's budget
+
+
+class Outermost(Fixpoint):
+    """Deltas from outside in; the deltas of the bindings out, and last those of a block's errors."""
+
+    queue: Queue
+    given: Given
+    limits: LimitBarrier | None = None
+    ownership: Ownership
+
+    def keep(self, queue: Queue, given: Given, limits: LimitBarrier | None, ownership: Ownership) -> "Outermost":
+        """Set the states of queued input, of the bindings' rows and of the limit's errors."""
+        self.queue, self.given, self.limits, self.ownership = queue, given, limits, ownership
+        self._wait = self._waited = 0
+        self._most: int | None = None
+        self._ahead = self.body.ahead() if self._seeded else None
+        self._lookups = [self.body.lookups(external) for external in range(queue.inputs)]
+        self._asked: dict[NestedLookupJoin, set[Any]] | None = None
+        return self
+
+    def _known(self, total: ZSet) -> Callable[[Sequence[Row]], Sequence[bool]]:
+        def known(rows: Sequence[Row]) -> list[bool]:
+            before = self.given.known(0, rows)
+            return [was or total.get(row, 0) > 0 for row, was in zip(rows, before, strict=True)]
+
+        return known
+
+    def own_states(self) -> Sequence[State]:
+        """The queue, the errors, and the bindings' rows."""
+        limits = self.limits.states() if self.limits is not None else ()
+        return [*limits, self.queue.state, *self.given.states()]
+
+    def forget_waves(self) -> None:
+        """The epoch is undone, or the states are others."""
+        super().forget_waves()
+        self.queue.forget()
+
+    forget_wave = forget_waves
+
+    def wakes_at(self) -> Wake | None:
+        """At once if a try is owed, here."""
+        return Wake.AT_ONCE if any(note.owed for note in self._owned().values()) else None
+
+    def held(self) -> Mapping[int, str]:
+        """The least message of each partition."""
+        found: dict[int, str] = {}
+        notes = self._owned()
+        for note, partition in zip(notes.values(), self.queue.partitions(list(notes)), strict=True):
+            found[partition] = min(note.why, found.get(partition, note.why))
+        return found
+
+    def _owned(self) -> Mapping[Any, Note]:
+        notes = self.queue.notes()
+        if not notes:
+            return notes
+        count = self.queue.state.spec.partitions
+        homes = self.queue.partitions(list(notes))
+        return {unit: notes[unit] for unit, home in zip(notes, homes, strict=True) if self.ownership.owns(home, count)}
+
+    def step(self, context: Context, *inputs: Batch) -> Batch:
+        """Process the input together with the queued input of its units, or queue it."""
+        queued = {unit for unit, note in self.queue.notes().items() if note.queued}
+        time = max(map(_TIME, inputs), default=0)
+        if queued:
+            delta = numbered(enumerate(inputs))
+            tried = self._units(delta) & queued if delta else self._owed()
+            if tried and delta and not self._touched(inputs):
+                return self._work(delta, queued, set(), time, idle=True)
+            if delta and self._waited < self._wait:
+                self._waited += 1
+                tried = set()
+            return self._work(delta, queued, tried, time)
+        try:
+            totals, over = self.run_iterations(inputs)
+        except EndlessError as error:
+            if context.divisible and error.of_work:
+                raise
+            self._note_asked(error)
+            self._undo()
+            delta = numbered(enumerate(inputs))
+            alone = error.is_sure and not context.divisible
+            return self._work(delta, queued, set(), time, self._blamed(error, self._units(delta), time, alone))
+        return self._leave(_Worked(totals, over, queued, set(), {}), time)
+
+    def _note_asked(self, error: EndlessError) -> None:
+        """A bound was met: note the keys that were looked up on the way; not if more rows or seconds might suffice."""
+        self._asked = None
+        if error.of_work or self.queue.keyed:
+            return
+        ahead: set[Any] = set() if self._ahead is None else set().union(*self._ahead.asked.values())
+        joins = [step.operator for step in self.body.steps if isinstance(step.operator, NestedLookupJoin)]
+        self._asked = {join: join.changed_keys() | ahead for join in joins}
+
+    def _touched(self, inputs: Sequence[Batch]) -> bool:
+        """Whether an epoch's input can have an effect on the iterations that met the bound last."""
+        if self._asked is None:
+            return True
+        for batch, joins in zip(inputs, self._lookups, strict=True):
+            if batch.rows:
+                keys = {key for key, _ in batch.rows}
+                if joins is None or any(self._asked[join] & keys or join.met(keys) for join in joins):
+                    return True
+        return False
+
+    def _units(self, delta: Iterable[Any]) -> set[Any]:
+        return {key for (_, key), _ in delta} if self.queue.keyed else {None}
+
+    def _owed(self) -> set[Any]:
+        owed = [unit for unit, note in self._owned().items() if note.owed]
+        return set(owed[: self._most])
+
+    def _without(self, delta: ZSet, units: set[Any]) -> ZSet:
+        if not units:
+            return delta
+        return {row: weight for row, weight in delta.items() if row[0][1] not in units} if self.queue.keyed else {}
+
+    def _work(
+        self,
+        delta: ZSet,
+        queued: set[Any],
+        tried: set[Any],
+        time: int,
+        failed: dict[Any, Note] | None = None,
+        idle: bool = False,
+    ) -> Batch:
+        """Process `delta` and the queued input of `tried` units; units that meet a bound are queued.
+
+        `idle`: the input of the others has no effect, so that no try is owed for it.
+        """
+        queue, alone = self.queue, not delta
+        back = queue.rows(tried) if tried else {}
+        rows = dict(delta)
+        merge_into(rows, back, back.values())
+        failed = failed or {}
+        dearest = self._budget.rows if failed else 0
+        time = max([time, *(queue.notes()[unit].time for unit in tried)])
+        totals: list[ZSet] = [{} for _ in self.bindings]
+        over: list[tuple[int, Batch]] = []
+        while active := self._without(rows, (queued - tried) | failed.keys()):
+            self._budget.begin(1 + len(active) // _ROWS_A_BUDGET)
+            try:
+                totals, over = self.run_iterations(self._batches(active, time))
+                break
+            except EndlessError as error:
+                self._note_asked(error)
+                self._undo()
+                dearest = max(dearest, self._budget.rows)
+                failed |= self._blamed(error, self._units(active), time, alone)
+            except Exception as error:
+                if not _of_data(error):
+                    raise
+                self._undo()
+                waiting = self._without(back, set(failed))
+                if not waiting or (delta and not self._fails(waiting, time)):
+                    raise
+                failed |= self._refused(error, self._units(waiting), time)
+        self._pace(tried, failed, dearest)
+        out = (queued - tried) | failed.keys()
+        queue.add({row: weight for row, weight in back.items() if not self._is_of(row, out)}, -1)
+        queue.add({row: weight for row, weight in delta.items() if self._is_of(row, out)})
+        put_off = {} if idle else {unit: queue.notes()[unit] for unit in self._units(delta) & (queued - tried)}
+        notes = {unit: note._replace(owed=True, time=max(time, note.time)) for unit, note in put_off.items()}
+        queue.note({**notes, **failed})
+        return self._leave(_Worked(totals, over, queued, tried - failed.keys(), failed), time)
+
+    def _fails(self, rows: ZSet, time: int) -> bool:
+        """Whether queued rows fail without the epoch's own, so that no record of it is to blame."""
+        try:
+            self._budget.begin(1 + len(rows) // _ROWS_A_BUDGET)
+            self.run_iterations(self._batches(rows, time))
+        except EndlessError:
+            return True
+        except Exception as error:
+            if not _of_data(error):
+                raise
+            return True
+        finally:
+            self._undo()
+        return False
+
+    def _refused(self, error: Exception, units: set[Any], time: int) -> dict[Any, Note]:
+        """The units on whose queued rows the author's function raised; of many, the one is found in smaller groups."""
+        why = f"{self.bound.where(self.name)}: the function raised {describe_exception(error)}"
+        if len(units) > 1:
+            self._halve(units)
+        return dict.fromkeys(units, Note(why, len(units) > 1, time))
+
+    def _halve(self, units: set[Any]) -> None:
+        """Try fewer units together from now on."""
+        self._most = max(1, min(len(units), self._most or len(units)) // 2)
+
+    def _is_of(self, row: Any, units: set[Any]) -> bool:
+        return (row[0][1] if self.queue.keyed else None) in units
+
+    def _batches(self, rows: ZSet, time: int) -> list[Batch]:
+        zsets: list[ZSet] = [{} for _ in range(self.queue.inputs)]
+        for ((index, key), (_, value)), weight in rows.items():
+            zsets[index][key, value] = weight
+        return [Batch.of(zset, time) if zset else EMPTY for zset in zsets]
+
+    def _undo(self) -> None:
+        """The states inside are as before the epoch."""
+        self.body.forget_waves()
+        for state in self.body.states():
+            state.rollback()
+
+    def _blamed(self, error: EndlessError, units: set[Any], time: int, alone: bool) -> dict[Any, Note]:
+        """The units that met the bound: the processed ones whose rows were new in the last iteration.
+
+        If many together exceeded the budget, all are tried again, in smaller groups.
+        """
+        if error.of_work and len(units) > 1:
+            self._halve(units)
+            return dict.fromkeys(units, Note(str(error), True, time))
+        owed = error.of_work and not alone
+        notes: dict[Any, Note] = {}
+        for one in (error, *error.others):
+            for unit in {row[0] for row in one.rows} & units - notes.keys() if self.queue.keyed else units:
+                notes.setdefault(unit, Note(str(one), owed, time))
+        return notes or dict.fromkeys(units, Note(str(error), owed, time))
+
+    def _pace(self, tried: set[Any], failed: Mapping[Any, Note], rows: int) -> None:
+        """Set the number of epochs with input before the next try: 0 for cheap tries, else twice the last one."""
+        if failed:
+            dear = rows > _CHEAP_ROWS
+            self._wait, self._waited = min(2 * self._wait or 1, _LONGEST_WAIT) if dear else 0, 0
+        elif tried:
+            self._wait, self._most = 0, self._most and 2 * self._most
+
+    def _leave(self, worked: "_Worked", time: int) -> Batch:
+        """Notes, and what goes downstream."""
+        totals, queued, failed = worked.totals, worked.queued, worked.failed
+        if not failed:
+            self._note_cut(worked.over)
+        self.given.take(totals)
+        if self.limits is not None:
+            return self._leave_limited(worked, self.limits, time)
+        if not (queued or failed):
+            return self._results(totals, {}, time)
+        keyed, done, begun = self.queue.keyed, worked.done, failed.keys() - queued
+        if not keyed:
+            totals = [{} for _ in totals]
+        elif done:
+            totals = [{row: weight for row, weight in total.items() if row[0] not in done} for total in totals]
+        self.queue.note(dict.fromkeys(done))
+        for units, sign in ((done, 1), (begun, -1)):
+            if units:
+                for total, rows in zip(totals, self.given.rows(units if keyed else None), strict=True):
+                    merge_into(total, rows, [sign * weight for weight in rows.values()])
+        errors = {self._restless(unit): 1 for unit in begun} | {self._restless(unit): -1 for unit in done}
+        return self._results(totals, errors, time)
+
+    def _restless(self, unit: Any) -> Any:
+        return self.name, (unit, RESTLESS)
+
+    def _leave_limited(self, worked: "_Worked", limits: LimitBarrier, time: int) -> Batch:
+        """The same for a loop whose own limit can withhold it, too. It is one unit."""
+        was, was_queued, queued = self.queue.notes().get(None), bool(worked.queued), bool(worked.failed)
+        queued = queued or (was_queued and not worked.done)
+        was_withheld = was_queued or (was is not None and not was.queued)
+        errors = {} if queued else limits.take(worked.over if self.bound.on_limit == "rows" else ())
+        back = limits.taken_back(len(self.bindings))
+        if queued and not was_queued:
+            errors = {**dict.fromkeys(limits.rows(), -1), self._restless(None): 1}
+        elif was_queued and not queued:
+            errors = {**limits.rows(), self._restless(None): -1}
+        withheld = queued or bool(limits)
+        if not queued:
+            why = f"{self.bound.where(self.name)}: {limits.least()}. {self.advice('limit=')}" if withheld else ""
+            self.queue.note({None: Note(why, False, time, False) if withheld else None})
+        made: list[ZSet] = [{} for _ in self.bindings]
+        if not (was_withheld or withheld):
+            made = worked.totals
+        elif was_withheld is not withheld:
+            made = self.given.rows(None)
+            if withheld:
+                for total, rows in zip(made, worked.totals, strict=True):
+                    merge_into(total, rows, [-weight for weight in rows.values()])
+                made = [{row: -weight for row, weight in zset.items()} for zset in made]
+        if not was_withheld:
+            for total, rows in zip(made, back, strict=True):
+                merge_into(total, rows, rows.values())
+        return self._results(made, errors, time)
+
+    def _results(self, made: Sequence[ZSet], errors: ZSet, time: int) -> Batch:
+        batches = [Batch.of(zset, time) if zset else EMPTY for zset in made]
+        if errors and not self._seeded:
+            batches.append(Batch.of(errors, time))
+        return Results(batches, time)
+
+
+def _of_data(error: Exception) -> bool:
+    """Whether rows are to blame: a function of the author's raised, or an operator refused them."""
+    return isinstance(error, DataError) or not isinstance(error, EddyError)
+
+
+class _Worked(NamedTuple):
+    """The outcome of an epoch. `done`: queued units that were processed; `failed`: units that are queued now."""
+
+    totals: list[ZSet]
+    over: list[tuple[int, Batch]]
+    queued: set[Any]
+    done: set[Any]
+    failed: Mapping[Any, Note]

@@ -1,0 +1,181 @@
+"""What an outermost loop remembers beside the states of its body: input that waits, and the rows of its bindings.
+
+Input is queued because the loop has met a bound, with the reasons. A *unit* is the smallest part of a loop that can
+wait alone: a key, in a loop that keeps all keys; else the whole loop, unit None. A unit is *queued* while there is a
+note of it. Its rows are summed up, so they are bounded by the data.
+
+    queue     (number of the input, key)   (number, value)                  ->  weight
+              (number of inputs, unit)     (number of inputs, the note)     ->  1
+    given     the bindings' rows as of the last input that was processed, summed over all iterations
+
+Most bindings' rows are in a trace inside the loop: that of the reduction that makes the binding, or of a step that
+reads it. The rows of other bindings are stored in an arrangement of the loop, with the number of the binding.
+In an application that first ran without this arrangement, it has only later rows. If the loop meets a bound there, its
+older rows stay downstream, and they are correct again when the data is mended.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from eddy.operators.batch import Row, ZSet
+from eddy.operators.operator import State
+from eddy.state.arrangement import Arrangement, pairs_of, weight_in
+from eddy.state.trace import Trace
+
+__all__ = ["Given", "Note", "Queue"]
+
+
+Unit = Any
+
+
+class Note(NamedTuple):
+    """Why a unit is withheld, whether it is to be tried again without further input, and the latest time of its rows.
+
+    `queued`: a bound was met, so that rows wait; else the loop's own limit has made rows of an error.
+    """
+
+    why: str
+    owed: bool
+    time: int
+    queued: bool = True
+
+
+class Queue:
+    """Rows and notes in one arrangement. `inputs` is the number of inputs; `keyed`: units are keys."""
+
+    def __init__(self, arrangement: Arrangement[Any, Any], inputs: int, keyed: bool) -> None:
+        self._arrangement, self.inputs, self.keyed = arrangement, inputs, keyed
+        self._notes: dict[Unit, Note] | None = None
+        self._homes: dict[Unit, int] = {}
+        self.moved = 0
+
+    @property
+    def state(self) -> State:
+        """The arrangement."""
+        return self._arrangement
+
+    def forget(self) -> None:
+        """The state has changed otherwise."""
+        self._notes, self._homes = None, {}
+        self.moved = 0
+
+    def notes(self) -> Mapping[Unit, Note]:
+        """The note of each unit that is withheld. Cost: constant where there is none."""
+        if self._notes is None:
+            self._notes = dict(self._stored_notes())
+        return self._notes
+
+    def _stored_notes(self) -> Iterator[tuple[Unit, Note]]:
+        if not self.keyed:
+            for (_, note), _weight in pairs_of(self._arrangement.get((self.inputs, None))):
+                yield None, Note(*note)
+            return
+        for ((index, unit), (_, note)), _ in self._arrangement.items():
+            if index == self.inputs:
+                yield unit, Note(*note)
+
+    def note(self, notes: Mapping[Unit, Note | None]) -> None:
+        """Write notes, and forget those of units that are None."""
+        known, delta = dict(self.notes()), {}
+        for unit, note in notes.items():
+            old = known.pop(unit, None)
+            if old == note:
+                if note is not None:
+                    known[unit] = note
+                continue
+            self.moved += (note is not None and note.owed) - (old is not None and old.owed)
+            if old is not None:
+                delta[(self.inputs, unit), (self.inputs, tuple(old))] = -1
+            if note is not None:
+                delta[(self.inputs, unit), (self.inputs, tuple(note))] = 1
+                known[unit] = note
+            else:
+                self._homes.pop(unit, None)
+        if delta:
+            self._arrangement.integrate(delta)
+        self._notes = known
+
+    def rows(self, units: Iterable[Unit]) -> ZSet:
+        """The rows of units that wait, numbered."""
+        if not self.keyed:
+            return {row: weight for row, weight in self._arrangement.items() if row[0][0] != self.inputs}
+        keys = [(index, unit) for unit in units for index in range(self.inputs)]
+        bags = self._arrangement.get_many(keys)
+        return {(key, value): weight for key, bag in zip(keys, bags, strict=True) for value, weight in pairs_of(bag)}
+
+    def add(self, delta: ZSet, sign: int = 1) -> None:
+        """Let numbered rows wait, or, with sign -1, wait no longer."""
+        if delta:
+            self._arrangement.integrate(delta if sign == 1 else {row: -weight for row, weight in delta.items()})
+
+    def partitions(self, units: Sequence[Unit]) -> list[int]:
+        """The partition of each unit."""
+        spec = self._arrangement.spec
+        if spec.partitions == 1:
+            return [0] * len(units)
+        homes = self._homes
+        if new := [unit for unit in units if unit not in homes]:
+            found = spec.partitions_of(spec.key.identify_many([(self.inputs, unit) for unit in new]))
+            homes.update(zip(new, found, strict=True))
+        return [homes[unit] for unit in units]
+
+
+class Given:
+    """`traces` holds a trace for each binding, None where the arrangement has its rows."""
+
+    def __init__(self, traces: Sequence[Trace[Any, Any] | None], arrangement: Arrangement[Any, Any] | None) -> None:
+        self._traces, self._arrangement = traces, arrangement
+        self.kept = [index for index, trace in enumerate(traces) if trace is None]
+
+    def states(self) -> list[State]:
+        """The loop's own state, if it needs one."""
+        return [] if self._arrangement is None else [self._arrangement]
+
+    def take(self, totals: Sequence[ZSet]) -> None:
+        """Apply the deltas of the bindings that have no trace."""
+        if self._arrangement is not None:
+            delta = {
+                ((index, key), (index, value)): weight
+                for index in self.kept
+                for (key, value), weight in totals[index].items()
+            }
+            if delta:
+                self._arrangement.integrate(delta)
+
+    def known(self, index: int, rows: Sequence[Row]) -> list[bool]:
+        """Which of some rows one binding has; those of the current epoch count if they are in a trace."""
+        trace = self._traces[index]
+        if trace is not None:
+            cells = trace.get_many([key for key, _ in rows])
+            histories = [(cell or {}).get(row[1], ()) for row, cell in zip(rows, cells, strict=True)]
+            return [sum(weight for _, weight in history) > 0 for history in histories]
+        if self._arrangement is None:
+            return [False] * len(rows)
+        bags = self._arrangement.get_many([(index, key) for key, _ in rows])
+        return [weight_in(bag, (index, value)) > 0 for (_, value), bag in zip(rows, bags, strict=True)]
+
+    def rows(self, keys: Iterable[Any] | None) -> list[ZSet]:
+        """The rows of each binding, of these keys or of all. Cost: proportional to the traces' rows of these keys."""
+        chosen = None if keys is None else list(keys)
+        made = [self._traced(trace, chosen) if trace is not None else {} for trace in self._traces]
+        if self._arrangement is not None:
+            if chosen is None:
+                for ((index, key), (_, value)), weight in self._arrangement.items():
+                    made[index][key, value] = weight
+            else:
+                for index in self.kept:
+                    bags = self._arrangement.get_many([(index, key) for key in chosen])
+                    for key, bag in zip(chosen, bags, strict=True):
+                        made[index].update({(key, value): weight for (_, value), weight in pairs_of(bag)})
+        return made
+
+    def _traced(self, trace: Trace[Any, Any], keys: list[Any] | None) -> ZSet:
+        zset: ZSet = {}
+        if keys is None:
+            for (key, _, value), weight in trace.items():
+                zset[key, value] = zset.get((key, value), 0) + weight
+        else:
+            for key, cell in zip(keys, trace.get_many(keys), strict=True):
+                for value, history in (cell or {}).items():
+                    zset[key, value] = sum(weight for _, weight in history)
+        return {row: weight for row, weight in zset.items() if weight}

@@ -1,0 +1,313 @@
+"""The arbiter searches ahead of rows for all workers of a recursion, with rows outside that it borrows from them.
+
+See `operators/waves/agreement.py` for the course of a review.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from eddy.operators.batch import Row
+from eddy.operators.exchange import Gate
+from eddy.operators.waves.body import Asked, Body
+from eddy.operators.waves.explorer import Explorer
+from eddy.operators.waves.messages import (
+    Begin,
+    Borrow,
+    Changed,
+    Holds,
+    Lend,
+    Loan,
+    News,
+    Post,
+    Reached,
+    Release,
+    Review,
+    Stop,
+    chunks,
+)
+from eddy.operators.waves.survey import Survey
+from eddy.state.arrangement import Bag
+
+__all__ = ["Arbiter", "Closings", "Decide"]
+
+_FEW = 4  # rows of one key that are explored to find out which keys have to be borrowed
+_MOST_DISCARDED = 3  # reviews whose result does not count, since something has changed meanwhile
+_QUIET = 64  # epochs for which loans are kept after a review, where nothing is held
+_TERM_BITS = 20
+
+OwnBags = Callable[[int, int, list[Any]], dict[Any, Bag | None]]
+"""The rows outside of this worker: for a review, a join and some keys."""
+Closings = Callable[[Explorer, Sequence[Row]], list[Row]]
+"""Returns a row on each cycle ahead of some rows."""
+Decide = Callable[[Explorer, list[Row]], tuple[Survey, str]]
+"""Searches ahead of rows. Returns what is found, and the message of what is held, empty for nothing."""
+
+
+class _Loans:
+    """Rows outside that others have lent. `missing`: keys that were looked up and are not here."""
+
+    def __init__(self, body: Body) -> None:
+        self._lookups = body.lookups
+        self._parts: dict[Asked, list[Any]] = {}
+        self.bags: dict[Asked, Bag | None] = {}
+        self.missing: set[Asked] = set()
+        self._asked_for: set[Asked] = set()
+
+    def take(self, join: int, loans: Sequence[Loan]) -> None:
+        """What was borrowed has come; a large bag in parts."""
+        spec = self._lookups[join][0].spec
+        for key, values, more in loans:
+            asked = join, spec.key.decode(key)
+            if asked not in self._asked_for or asked in self.bags:
+                continue
+            self._parts.setdefault(asked, []).extend(map(spec.value.decode, values))
+            if not more:
+                self.bags[asked] = dict.fromkeys(self._parts.pop(asked), 1) or None
+
+    def wanted(self, keys: Iterable[Asked]) -> set[Asked]:
+        """Of the keys those that were not asked for yet; they are now."""
+        new = set(keys) - self._asked_for
+        self._asked_for |= new
+        return new
+
+    @property
+    def waits(self) -> bool:
+        """Whether some keys are still to be lent."""
+        return len(self.bags) < len(self._asked_for)
+
+
+class _Search:
+    """The search of a review. `owners`: the partitions whose stops are known.
+
+    `rounds`: how often it has waited for loans. `stopped`: rows at which waves were told to stop already.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.starts: dict[Row, None] = {}
+        self.passed: dict[Row, None] = {}
+        self.owners: set[int] = set()
+        self.rounds = 0
+        self.stopped: set[Row] = set()
+        self._todo: deque[Row] = deque()
+        self._seen: set[Row] = set()
+        self._parked: dict[Asked, list[Row]] = {}
+        self._explored: Counter[Any] = Counter()
+
+    def begin_at(self, rows: Iterable[Row]) -> None:
+        """Search ahead of these rows, too."""
+        for row in rows:
+            self.starts[row] = None
+            self._come_to(row)
+
+    def look_ahead_of(self, passed: Iterable[Row]) -> None:
+        """The same for rows that are not there any more: there may be cycles ahead of them, but nothing is held."""
+        for row in passed:
+            self.passed[row] = None
+            self._come_to(row)
+
+    def _come_to(self, row: Row) -> None:
+        if row not in self._seen:
+            self._seen.add(row)
+            self._todo.append(row)
+
+    def explore(self, explore: Explorer, loans: _Loans) -> set[Asked]:
+        """Find out which keys lie ahead, from a few rows of each. Returns those that are missing."""
+        for asked in loans.bags.keys() & self._parked.keys():
+            for row in self._parked.pop(asked):
+                self._explored[row[0]] -= 1
+                self._todo.append(row)
+        while self._todo:
+            row = self._todo.popleft()
+            self._explored[row[0]] += 1
+            if self._explored[row[0]] > _FEW:
+                continue
+            loans.missing = set()
+            made = explore(row)
+            for asked in loans.missing:
+                self._parked.setdefault(asked, []).append(row)
+            if made.met and not loans.missing:
+                for child in made.rows:
+                    self._come_to(child)
+        return set(self._parked)
+
+
+class _Lookups:
+    """Rows outside, for the arbiter: its own, and those that it has borrowed."""
+
+    def __init__(self, own_bags: OwnBags, number: int, loans: _Loans) -> None:
+        self._own_bags, self._number, self._loans = own_bags, number, loans
+
+    def over(self, join: int, keys: Sequence[Any]) -> "_Bags":
+        """The bags of these keys for a join."""
+        return _Bags(self._own_bags(self._number, join, list(keys)), join, self._loans)
+
+
+class _Bags:
+    def __init__(self, own: dict[Any, Bag | None], join: int, loans: _Loans) -> None:
+        self._own, self._join, self._loans = own, join, loans
+
+    def get_many(self, keys: list[Any]) -> list[Bag | None]:
+        """The bag of each key; None, and the key is noted as missing, where it was not borrowed yet."""
+        found: list[Bag | None] = []
+        for key in keys:
+            asked = self._join, key
+            if key in self._own:
+                found.append(self._own[key])
+            elif asked in self._loans.bags:
+                found.append(self._loans.bags[asked])
+            else:
+                self._loans.missing.add(asked)
+                found.append(None)
+        return found
+
+
+class Arbiter:
+    """The owner of the loop's first partition. `own_bags` are the rows outside of this worker.
+
+    `message`: what is held; None before the first decision.
+    """
+
+    def __init__(
+        self, gate: Gate, body: Body, post: Post, own_bags: OwnBags, closings: Closings, decide: Decide
+    ) -> None:
+        self._gate, self._body, self._post, self._own_bags = gate, body, post, own_bags
+        self._closings, self._decide = closings, decide
+        self._counter = 0
+        self.forget()
+
+    def forget(self) -> None:
+        """The memory is lost: a review is needed."""
+        self.message: str | None = None
+        self._search: _Search | None = None
+        self._news = News.OWNERS
+        self._reached: set[Row] | None = None
+        self._discarded = 0
+        self._forget_loans()
+
+    def _forget_loans(self) -> None:
+        self._loans_changed, self._quiet_epochs = False, 0
+        self._loans = _Loans(self._body)
+        self._since = self._counter + 1
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether this worker is the arbiter."""
+        return self._gate.first == 0
+
+    @property
+    def due(self) -> bool:
+        """Whether a review can begin without any input."""
+        return self.is_mine and self._news > News.NONE and self._search is None
+
+    def take(self, message: Review | Changed | Holds | Lend) -> None:
+        """Take a message in."""
+        search = self._search
+        match message:
+            case Review(news):
+                self._news = max(self._news, news)
+            case Changed():
+                if search is None:
+                    self._forget_loans()
+                else:
+                    self._loans_changed = True
+                if search is not None or self.message != "":
+                    self._news = max(self._news, News.STOPS)
+            case Holds(number, rows, partitions, passed) if search is not None and number == search.number:
+                search.begin_at(map(self._post.decode, rows))
+                search.look_ahead_of(map(self._post.decode, passed))
+                search.owners.update(partitions)
+            case Lend(number, join, loans) if self._is_valid(number):
+                self._loans.take(join, loans)
+
+    def _is_valid(self, number: int) -> bool:
+        """Whether what was lent for a review is still so: since it, nothing was said to have changed."""
+        return self._number(self._since) <= number <= self._number(self._counter)
+
+    def decide(self) -> None:
+        """Begin and continue reviews, as far as the rows at hand allow, at the end of an epoch."""
+        if not self.is_mine:
+            return
+        self._quiet_epochs += 1
+        while self._search is not None or self._news > News.NONE:
+            self._quiet_epochs = 0
+            if self._search is None:
+                self._begin()
+            if not self._go_on():
+                return
+        if self._quiet_epochs == _QUIET and self.message == "":
+            self._forget_loans()
+
+    def _begin(self) -> None:
+        if self._news is News.OWNERS or self._loans_changed:
+            self._forget_loans()
+        if self._news is News.OWNERS:
+            self._reached = None
+        self._news = News.NONE
+        self._counter += 1
+        self._search = _Search(self._number(self._counter))
+        self._post.tell_all(Begin(self._search.number, self._reached is None, self._number(self._since)))
+
+    def _go_on(self) -> bool:
+        """Continue the review; whether it has ended."""
+        search, loans = self._search, self._loans
+        assert search is not None
+        if len(search.owners) < self._gate.partitions:
+            return False
+        explore = Explorer(self._body, _Lookups(self._own_bags, search.number, loans))
+        new = loans.wanted(search.explore(explore, loans))
+        if not new and not loans.waits:
+            loans.missing = set()
+            found, message = self._decide(explore, list(search.starts))
+            closings = self._closings(explore, [*search.starts, *search.passed])
+            chase = bool(search.passed) and self._decide(explore, list(search.passed))[0].endless is not None
+            new = loans.wanted(loans.missing)
+            if not new:
+                self._finish(search, found, closings, message, chase)
+                return True
+        self._borrow(search, new)
+        self._stop_early(search, explore)
+        return False
+
+    def _stop_early(self, search: _Search, explore: Explorer) -> None:
+        """Stop waves at cycles among the rows that are known, after 1, 2, 4, … rounds: they turn meanwhile."""
+        search.rounds += 1
+        if search.rounds & (search.rounds - 1) == 0:
+            closings = self._closings(explore, [*search.starts, *search.passed])
+            closings = [row for row in closings if row not in search.stopped]
+            search.stopped.update(closings)
+            self._post.send_rows(closings, Stop)
+
+    def _finish(self, search: _Search, found: Survey, closings: list[Row], message: str, chase: bool) -> None:
+        """`chase`: ahead of rows that have gone paths are endless; insertions and retractions may chase one another.
+
+        Then waves stop everywhere, where they meet, and the next review lets go.
+        """
+        self._search = None
+        if self._news > News.SUSPECTS and self._discarded < _MOST_DISCARDED:
+            self._discarded += 1
+            return
+        self._discarded = 0
+        self.message = message
+        self._post.send_rows(closings, Stop)
+        before, self._reached = self._reached or set(), found.reached
+        self._post.send_rows(found.reached - before, lambda rows: Reached(search.number, rows))
+        self._post.send_rows(before - found.reached, lambda rows: Reached(search.number, rows, True))
+        self._post.tell_all(Release(search.number, chase or found.endless is not None))
+        if chase:
+            self._news = max(self._news, News.SUSPECTS)
+
+    def _borrow(self, search: _Search, keys: set[Asked]) -> None:
+        places: dict[tuple[int, int], list[bytes]] = {}
+        for join, key in keys:
+            (home,) = self._body.gate_before(join, self._gate).homes_of([(key, None)])
+            places.setdefault((join, home), []).append(self._body.lookups[join][0].spec.key.encode(key))
+        for (join, home), encoded in places.items():
+            gate = self._body.gate_before(join, self._gate)
+            for chunk in chunks(encoded):
+                self._post.send(Borrow(search.number, join, chunk), home, gate)
+
+    def _number(self, counter: int) -> int:
+        """A number that no arbiter has used before."""
+        return (self._gate.term << _TERM_BITS) + counter

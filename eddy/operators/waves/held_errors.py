@@ -1,0 +1,75 @@
+"""The errors of a recursion: its name with the message of what it holds, as rows that go when there is nothing.
+
+    held()    what the recursion holds, by partition
+    state     partition → the message whose row is downstream
+
+The difference of the two goes downstream. The state has a partition's message in that partition, so that it moves to
+another worker together with what the recursion holds there.
+"""
+
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
+
+from eddy.operators.batch import EMPTY, Batch, ZSet, merge_into
+from eddy.operators.context import Context, Wake
+from eddy.operators.exchange import Ownership
+from eddy.operators.operator import Operator, State
+from eddy.operators.waves.withheld import Stops
+
+__all__ = ["HeldErrors", "shortened"]
+
+_TIME = attrgetter("time")
+_LONGEST = 10_000
+
+
+class HeldErrors(Operator):
+    """The deltas of a recursion and of its inputs in, those of its errors out: rows (its name, message).
+
+    `told` holds rows (partition, message), each in its partition. Runs after the recursion in each epoch.
+    """
+
+    def __init__(self, name: str, recursion: Operator, told: Stops, ownership: Ownership) -> None:
+        self.name, self._recursion, self._state, self._ownership = name, recursion, told, ownership
+        self._cached: Mapping[int, str] = {}
+        self._times_changed = -1
+
+    def wakes_at(self) -> Wake | None:
+        """At once if the recursion holds something else than the rows downstream say."""
+        held = self._held()
+        return Wake.AT_ONCE if held is not None and held != self._told() else None
+
+    def states(self) -> Sequence[State]:
+        """What is downstream."""
+        return (self._state,)
+
+    def step(self, context: Context, *inputs: Batch) -> Batch:
+        """Tell the difference."""
+        held, told = self._held(), self._told()
+        if held is None or held == told:
+            return EMPTY
+        delta: ZSet = dict.fromkeys(sorted(told.items() - held.items()), -1)
+        delta |= dict.fromkeys(sorted(held.items() - told.items()), 1)
+        self._state.integrate(delta)
+        self._cached = held
+        rows: ZSet = {}
+        merge_into(rows, [(self._recursion.name, why) for _, why in delta], delta.values())
+        return Batch.of(rows, max(map(_TIME, inputs)))
+
+    def _held(self) -> Mapping[int, str] | None:
+        held = self._recursion.held()
+        return {place: shortened(why) for place, why in held.items() if self._owns(place)} if held else held
+
+    def _told(self) -> Mapping[int, str]:
+        if self._times_changed != self._state.times_changed:
+            self._cached = {place: why for (place, why), _ in self._state.items() if self._owns(place)}
+            self._times_changed = self._state.times_changed
+        return self._cached
+
+    def _owns(self, partition: int) -> bool:
+        return self._ownership.owns(partition, self._state.spec.partitions)
+
+
+def shortened(why: str) -> str:
+    """A message that fits into a record, whatever keys it quotes."""
+    text = why.encode(errors="backslashreplace").decode()
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"

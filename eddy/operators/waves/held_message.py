@@ -1,0 +1,76 @@
+"""The message of what a recursion holds: a function of the rows ahead of its stops, whoever finds it, and when."""
+
+from collections.abc import Sequence
+from operator import itemgetter
+
+from eddy.operators.batch import Row
+from eddy.operators.bound import Bound, columns_of
+from eddy.operators.endless import path_text
+from eddy.operators.errors.row_sizes import RowSizes
+from eddy.operators.waves.body import Explored
+from eddy.operators.waves.explorer import Explorer
+from eddy.operators.waves.survey import Survey, cycle_among, way_around
+
+__all__ = ["ADVICE", "held_message"]
+
+ADVICE = "Mend the data, or bound the recursion: recursively(..., max_depth=16)"
+_DEEPER = ", or raise limit= if the data leads around that often"
+_WIDER = ", or raise max_row_bytes if rows may be that large"
+
+
+def held_message(
+    name: str,
+    bound: Bound,
+    found: Survey,
+    stops: Sequence[Row],
+    explore: Explorer,
+    sizes: RowSizes,
+) -> str:
+    """Why rows ahead of `stops` have no finite answer. Empty where they have one.
+
+    The order of rows by their bytes makes the choice among many cycles.
+    """
+    order = sizes.order
+    part = columns_of if bound.words else itemgetter(0)
+    if found.endless is None:
+        if not found.cyclic:
+            return ""
+        path = cycle_among(found, order)
+        why = f"the path {path_text(map(part, path))} came around"
+        return _told(name, bound, path[0], why, "the keys that it reaches have no row", "")
+    rows, unwritten = found.endless
+    makers: list[Row] = []
+
+    def bounded(row: Row) -> Explored:
+        refusal = sizes.refused(row)
+        if refusal and sizes.is_huge(row):
+            return Explored([], [], [])
+        try:
+            explored = explore(row)
+        except Exception:
+            if not refusal:
+                raise
+            return Explored([], [], [])
+        makers.extend(row for child in explored.rows if sizes.refused(child))
+        return explored
+
+    way = way_around(bounded, sorted(stops, key=order), order)
+    first: Row | None = None
+    more = _DEEPER
+    if way:
+        first, why = way[0].row, f"the path {path_text(stage.label for stage in way)} came around with ever new rows"
+    elif unwritten:
+        first = min(makers, key=order) if makers else rows[-1]
+        refusals = sorted(filter(None, map(sizes.refused, explore(first).rows)))
+        why = f"it makes a row that cannot be written, since {[*refusals, unwritten][0]}"
+        more = _WIDER if "max_row_bytes" in why else ""
+    else:
+        why = "it makes ever new rows"
+    return _told(name, bound, first, why, "nothing of the recursion leaves", more)
+
+
+def _told(name: str, bound: Bound, row: Row | None, why: str, held: str, more: str) -> str:
+    subject = bound.where(name) if row is None else bound.subject(name, row)
+    return f"{subject}: {why}, so that there is no finite answer; {held} until the data is mended. " + bound.advice(
+        ADVICE + more
+    )

@@ -1,0 +1,196 @@
+"""The messages by which workers agree on what a recursion holds, and how they travel; see `agreement.py`.
+
+A message is a record of a loop's topic, or of the topic of an exchange inside op. Its row is empty, its iteration tells
+it from rows, and it is written in a header.
+"""
+
+import enum
+from collections.abc import Callable, Iterable, Iterator
+from itertools import compress
+from typing import Any
+
+import msgspec
+
+from eddy.operators.batch import Batch, Row
+from eddy.operators.exchange import Gate, Outgoing, Received
+from eddy.state.row_layout import row_key, split
+
+__all__ = [
+    *("Begin", "Borrow", "Changed", "Holds", "Lend", "Message", "Reached", "Release", "Review", "Stop"),
+    *("Suspect",),
+    *("Loan", "News", "Post", "chunks", "grouped"),
+]
+
+_ITERATION = -10
+"""The iteration of messages: of rows it is 0 or more, of messages of earlier versions another negative number."""
+_NOTE = "eddy.agreement"
+_MOST_BYTES = 64 << 10
+
+
+class Message(msgspec.Struct, tag=True, array_like=True):
+    """To the owner of a partition of the loop, or of an exchange inside op."""
+
+
+class News(enum.IntEnum):
+    """Why what is held has to be decided anew. Each of them says more than those before it."""
+
+    NONE = 0
+    SUSPECTS = 1
+    """There are new suspects."""
+    STOPS = 2
+    """Stops are others than were told."""
+    OWNERS = 3
+    """Partitions have other owners, who know nothing."""
+
+
+class Review(Message):
+    """To the arbiter: what is held has to be decided anew."""
+
+    news: News = News.OWNERS
+
+
+class Begin(Message):
+    """To all partitions: a review begins.
+
+    `anew`: all reached rows will be told, not those alone that come and go. `since`: what was lent for reviews of lower
+    numbers is needed no more.
+    """
+
+    number: int
+    anew: bool
+    since: int
+
+
+class Holds(Message):
+    """To the arbiter: the suspects of a worker, and its stops at which something waits.
+
+    `passed` are suspects that are not in X any more. `partitions` come with the last rows.
+    """
+
+    number: int
+    rows: list[bytes]
+    partitions: list[int] = []
+    passed: list[bytes] = []
+
+
+class Borrow(Message):
+    """To the owner of some keys: the rows outside that a join finds under them are needed."""
+
+    search: int
+    join: int
+    keys: list[bytes]
+
+
+Loan = tuple[bytes, list[bytes], bool]
+"""A key, values outside that have it, and whether others follow."""
+
+
+class Lend(Message):
+    """To the arbiter: what it has asked to borrow."""
+
+    search: int
+    join: int
+    loans: list[Loan]
+
+
+class Suspect(Message):
+    """To the owner of some rows: cycles may lie ahead of them, or no end."""
+
+    rows: list[bytes]
+
+
+class Stop(Message):
+    """To the owner of some rows: waves stop there."""
+
+    rows: list[bytes]
+
+
+class Reached(Message):
+    """To the owner of some rows: cycles reach them, or `no_more`."""
+
+    number: int
+    rows: list[bytes]
+    no_more: bool = False
+
+
+class Release(Message):
+    """To all partitions: the review has ended; all reached rows were told. `whole`: rows are endless."""
+
+    number: int
+    whole: bool
+
+
+class Changed(Message):
+    """To the arbiter: rows outside that it has borrowed have changed."""
+
+
+_ANY = Review | Begin | Holds | Borrow | Lend | Stop | Reached | Release | Suspect | Changed
+_DECODER = msgspec.msgpack.Decoder(_ANY)
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Post:
+    """Sends messages through the gates of a recursion, and takes them out of the rows that have come."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+
+    def send(self, message: Message, partition: int, gate: Gate | None = None) -> None:
+        """To the owner of a partition, of the loop's gate or of another one."""
+        batch = Batch([(None, None)], [1], headers=[((_NOTE, _encode(message)),)])
+        (gate or self._gate).outbox.append(Outgoing(batch, [partition], _ITERATION))
+
+    def tell_all(self, message: Message) -> None:
+        """To the owners of all partitions."""
+        for partition in range(self._gate.partitions):
+            self.send(message, partition)
+
+    def send_rows(self, rows: Iterable[Row], make: Callable[[list[bytes]], Message]) -> None:
+        """Rows to their owners."""
+        there = list(rows)
+        homes: dict[int, list[bytes]] = {}
+        for row, home in zip(there, self._gate.homes_of(there), strict=True):
+            homes.setdefault(home, []).append(self.encode(row))
+        for home, encoded in homes.items():
+            for chunk in chunks(encoded):
+                self.send(make(chunk), home)
+
+    def encode(self, row: Row) -> bytes:
+        """A row as bytes."""
+        key, value = row
+        return row_key(self._gate.key.encode(key), b"" if value is None else b"\x01" + self._gate.value.encode(value))
+
+    def decode(self, data: bytes) -> Row:
+        """The row of these bytes."""
+        key, value = split(data)
+        return self._gate.key.decode(key), self._gate.value.decode(value[1:]) if value else None
+
+    @staticmethod
+    def opened(received: Batch) -> tuple[Batch, list[Message | None]]:
+        """The rows among records of a topic, and the messages; None for one of an earlier version."""
+        if not isinstance(received, Received) or min(received.iterations, default=0) >= 0:
+            return received, []
+        rows = [iteration >= 0 for iteration in received.iterations]
+        kept = Received(received.select(rows), list(compress(received.iterations, rows)))
+        headers = compress(received.headers_of_rows(), [not row for row in rows])
+        notes = (dict(noted).get(_NOTE) for noted in headers)
+        return kept, [None if note is None else _DECODER.decode(note) for note in notes]
+
+
+def chunks(items: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Groups of items that fit into a message."""
+    return grouped(items, len)
+
+
+def grouped(items: Iterable[Any], size_of: Callable[[Any], int]) -> Iterator[list[Any]]:
+    """The same of items of some size in bytes. A larger item has a group of its own."""
+    group: list[Any] = []
+    size = 0
+    for item in items:
+        size += size_of(item)
+        if group and size > _MOST_BYTES:
+            yield group
+            group, size = [], size_of(item)
+        group.append(item)
+    if group:
+        yield group

@@ -1,0 +1,465 @@
+"""A recursion's rows without a finite answer: how they are found, and when they are let go.
+
+    during the waves    at iteration 64, 128, … a search ahead of the frontier; waves stop at a row of each cycle, and
+                        everywhere if a path is endless. Among several owners rows are suspected from 16 on
+    at rest             a search ahead of the stops tells the reached rows; stops that no cycle reaches are opened
+    several owners      the same by one of them, with rows that it borrows from the others (`agreement.py`)
+
+The keys of reached rows have no row downstream, and no key has one while a path is endless (`withheld.py`).
+
+A cycle may also be closed although the waves end, when insertions and retractions cancel. So in epochs with retractions
+rows of X that op's change derives are searched, too, and rows that only support one another are removed.
+
+Cost: without a cycle or deep data, a comparison in each wave. Epochs that do not touch what is held pay nothing for it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from eddy.errors import DataError, LoopLimitError
+from eddy.operators.batch import EMPTY, Batch, Row, ZSet, concat, keys_of
+from eddy.operators.bound import Bound
+from eddy.operators.context import Wake
+from eddy.operators.endless import FIRST_LOOK
+from eddy.operators.errors.row_sizes import RowSizes
+from eddy.operators.exchange import Gate
+from eddy.operators.operator import State
+from eddy.operators.waves.agreement import Agreement
+from eddy.operators.waves.body import Body, OwnRows
+from eddy.operators.waves.explorer import Explorer
+from eddy.operators.waves.held_message import ADVICE, held_message
+from eddy.operators.waves.messages import Message, News
+from eddy.operators.waves.survey import Survey, comes_to_an_end, survey
+from eddy.operators.waves.total import Total
+from eddy.operators.waves.watch import Watch, Wave
+from eddy.operators.waves.withheld import Withheld
+from eddy.state.arrangement import Arrangement, weight_in
+
+__all__ = ["Quarantine"]
+
+_FIRST_ASKED = 16
+"""The iteration at which a worker first asks for a search among rows of several owners."""
+_ASKED = 64
+"""The number of rows of a frontier from which it asks for one."""
+_USUAL_WEIGHT = 1 << 32
+_LEVELS, _SHARE = 1_024, 4
+"""So many rows, and so many for each row of the waves, are made ahead of heads before each is explored."""
+_MOST_BESIDE = 100_000
+"""So many rows at most are explored to find cycles, where paths may be endless."""
+
+
+RunWaves = Callable[[dict[int, Batch], Total], None]
+
+
+class Quarantine:
+    """What one recursion by waves holds. `x` is the arrangement of X."""
+
+    def __init__(
+        self,
+        name: str,
+        body: Body,
+        gate: Gate,
+        bound: Bound,
+        x: Arrangement[Any, Any],
+        withheld: Withheld,
+        sizes: RowSizes,
+    ) -> None:
+        self._name, self._body, self._gate, self._bound, self._x = name, body, gate, bound, x
+        self._withheld, self._sizes = withheld, sizes
+        self._agreement = Agreement(gate, body, withheld, self._is_there, self._closings, self._found_ahead)
+        self._own = OwnRows(body, gate)
+        self._alone = True
+        self._unverified = True
+        self._found: Survey | None = None
+        self._asked: set[Any] = set()
+        self._message: str | None = None
+        self._messages: list[Message | None] = []
+
+    def states(self) -> Sequence[State]:
+        """P, and the reached rows."""
+        return self._withheld.states()
+
+    def forget(self) -> None:
+        """The epoch is undone."""
+        self._forget_found()
+        self._agreement.forget()
+
+    def _forget_found(self) -> None:
+        self._found, self._message, self._unverified = None, None, True
+        self._asked = set()
+
+    # An epoch
+
+    def begin(self, received: Batch, externals: list[Batch]) -> Batch:
+        """Begin an epoch; take the messages of other workers out of the rows that have come. Returns these rows."""
+        self._read()
+        self._alone = self._agreement.alone
+        self._withheld.begin()
+        self._sizes.begin()
+        received, self._messages = self._agreement.split(received, externals)
+        return received
+
+    @property
+    def limit(self) -> int:
+        """That of the bound."""
+        return self._bound.limit
+
+    def run(self, arrived: dict[int, Batch], inputs: Sequence[Batch], run: RunWaves) -> Total:
+        """Run waves that end at stops, then determine what is held.
+
+        Called without input at a quiescent moment if it `wakes_at` one: then what is held is determined anew.
+        """
+        total = Total()
+        externals = inputs[2:]
+        touched = self._touched(externals)
+        if self._sizes.careful:
+            self._check_arrived(arrived)
+        let_go = EMPTY if self._alone else self._take_messages(arrived, total)
+        frontiers = {iteration: self.admit(batch) for iteration, batch in arrived.items()}
+        if let_go.rows:
+            frontiers[0] = concat((frontiers.get(0, EMPTY), let_go)).consolidated(self._name)
+        heads = self._heads(inputs, frontiers)
+        run(frontiers, total)
+        if heads:
+            self._cut_off(heads, total, run)
+        if self._alone:
+            self._decide(touched or self._unverified, total, run)
+            self._unverified = False
+        else:
+            self._agree(total)
+        return total
+
+    def _take_messages(self, arrived: Mapping[int, Batch], total: Total) -> Batch:
+        """Take in the messages of this epoch. Returns the rows that are let go, and those that are retracted from X."""
+        taken = self._agreement.take(self._messages)
+        self._suspect(taken.suspects)
+        backs = (self._stop(taken.stops, total), *self._stop_arrived(arrived, total))
+        return concat((Batch.of(taken.flows, 0), *backs))
+
+    def _check_arrived(self, arrived: Mapping[int, Batch]) -> None:
+        """Raises: DataError for a row of the seed that cannot be written: no row of X makes it, to be held for it."""
+        for batch in arrived.values():
+            for row in batch.rows:
+                if why := self._sizes.refused(row):
+                    raise DataError(
+                        f"{self._bound.subject(self._name, row)} enters the recursion, and {why}; a row that can be "
+                        "written is needed. Make it smaller before recursively(...), or raise max_row_bytes"
+                    )
+
+    def leaving(self, rows: ZSet) -> ZSet:
+        """The delta of X without the keys that are held; X does not have it yet."""
+        withheld = self._withheld
+        if not withheld.active:
+            return rows
+        leaves = withheld.visible(rows, self._x)
+        withheld.settle(rows, self._x)
+        return leaves
+
+    def _read(self) -> None:
+        """States that have to be read anew may be another worker's, and have to be verified."""
+        if self._withheld.read():
+            self._forget_found()
+            self._agreement.forget()
+
+    def wakes_at(self) -> Wake | None:
+        """When what is held has to be determined without any input."""
+        self._read()
+        if not self._agreement.alone:
+            return Wake.AT_ONCE if self._agreement.due else None
+        return Wake.AT_REST if self._unverified and self._withheld.active else None
+
+    # During the waves
+
+    def admit(self, made: Batch) -> Batch:
+        """The rows that go on; those at stops wait there."""
+        stops = self._withheld.stops
+        if not stops or stops.keys().isdisjoint(made.rows):
+            return made
+        for row, weight in zip(made.rows, made.weights, strict=True):
+            if row in stops:
+                self._withheld.add(row, weight)
+        return made.select([row not in stops for row in made.rows])
+
+    def _stop_arrived(self, arrived: Mapping[int, Batch], total: Total) -> list[Batch]:
+        """Among several workers: stop at rows that have come, where it is not known why they do not end.
+
+        While the recursion is held as a whole these are all that have come far. Returns the retractions from X.
+        """
+        if self._alone:
+            return []
+        far = [] if not self._withheld.whole else [iteration for iteration in arrived if iteration >= _FIRST_ASKED]
+        return [
+            self._stop(batch.rows if iteration in far else self._heavy(batch), total)
+            for iteration, batch in arrived.items()
+        ]
+
+    def _heavy(self, batch: Batch) -> list[Row]:
+        """The rows of this worker whose weight is beyond all usual ones.
+
+        A cycle of many links multiplies weights before the workers know of it, and what is downstream counts them.
+        """
+        if not batch.rows or max(map(abs, batch.weights)) <= _USUAL_WEIGHT:
+            return []
+        return self._gate.mine(
+            [row for row, w in zip(batch.rows, batch.weights, strict=True) if abs(w) > _USUAL_WEIGHT]
+        )
+
+    def without_heavy(self, wave: Wave, total: Total) -> Batch:
+        """The rows of a wave that go on; among several workers the waves stop at those of unusual weight."""
+        heavy = [] if self._alone else self._heavy(wave.made)
+        return self._stop_at(heavy, wave, total) if heavy else wave.made
+
+    def watch(self, waiting: dict[int, Batch], total: Total) -> Watch:
+        """The looks during a run of waves."""
+        first = min((iteration for iteration, batch in waiting.items() if batch.rows), default=0)
+        searched = 1 << (max(first, FIRST_LOOK if self._alone else _FIRST_ASKED) - 1).bit_length()
+        rows = sum(len(batch.rows) for batch in waiting.values())
+        return Watch(self, self._sizes, total, rows, searched, not self._alone)
+
+    def search(self, wave: Wave, budget: int | None, total: Total) -> tuple[bool, Batch]:
+        """Search ahead of a wave. Returns whether the waves will end, and the rows that go on; see `Watch`."""
+        ahead = wave.made.rows if self._alone else wave.frontier.rows
+        found = survey(self._explorer(self._going_on), ahead, self._bound.limit, budget, self._sizes.refused)
+        if not self._alone:
+            self._suspect(wave.frontier.rows[:_ASKED])
+        if found.endless is not None:
+            self._note(found)
+        if found.endless is not None or self._withheld.whole:
+            return False, self.hold_whole(wave, total)
+        if found.closings:
+            return False, self._stop_at(found.closings, wave, total)
+        return found.ended and self._alone, wave.made
+
+    def hold_whole(self, wave: Wave, total: Total) -> Batch:
+        """Stop at every row, since a row cannot be written or a path is endless; it is decided when all is at rest."""
+        self._withheld.whole = True
+        return self._stop_all(wave, total)
+
+    def _without_refused(self, wave: Wave, total: Total) -> Batch:
+        """The rows that a wave has made, without those that cannot be written. The rows that make them are stops."""
+
+        def makes_one(row: Row) -> bool:
+            return any(map(self._sizes.refused, explore(row).rows))
+
+        explore = self._explorer()
+
+        makers = [row for row in wave.frontier.rows if makes_one(row)]
+        if not makers:  # they are of earlier waves, or op has changed and makes them of earlier rows
+            weight = self._weights(total)
+            rows = dict.fromkeys((*total.sum(), *(row for row, _ in self._x.items())))
+            makers = [row for row in rows if weight(row) and makes_one(row)]
+        made = self._stop_at(makers, wave, total)
+        for other, batch in wave.waiting.items():
+            wave.waiting[other] = self._written(batch)
+        return self._written(made)
+
+    def _written(self, batch: Batch) -> Batch:
+        return batch.select([not self._sizes.refused(row) for row in batch.rows])
+
+    def _stop_at(self, rows: Iterable[Row], wave: Wave, total: Total) -> Batch:
+        """Stop at some rows; what was made of them is taken back. Returns the rows of the wave that go on."""
+        backs = self._stop(rows, total)
+        for other, batch in list(wave.waiting.items()):
+            wave.waiting[other] = self.admit(batch)
+        return self.admit(self._taken_back(backs, wave, total))
+
+    def _stop_all(self, wave: Wave, total: Total) -> Batch:
+        """Stop at every row of the wave, and of those that wait for their iteration."""
+        if any(self._sizes.refused(row) for batch in (wave.made, *wave.waiting.values()) for row in batch.rows):
+            wave = wave._replace(made=self._without_refused(wave, total))
+        made = self._gate.own(wave.made, wave.iteration + 1)
+        backs = [self._stop_here(batch, total) for batch in (made, *wave.waiting.values())]
+        wave.waiting.clear()
+        return self.admit(self._taken_back(concat(backs), wave._replace(made=EMPTY), total))
+
+    def _taken_back(self, backs: Batch, wave: Wave, total: Total) -> Batch:
+        if not backs.rows:
+            return wave.made
+        total.add(wave.iteration, backs)
+        return concat((wave.made, self._body.run(backs, wave.iteration))).consolidated(self._name)
+
+    def _stop(self, rows: Iterable[Row], total: Total) -> Batch:
+        """Stop at rows; what X has of them waits there from now on. Returns the retractions from X."""
+        weight_of, withheld = self._weights(total), self._withheld
+        backs: ZSet = {}
+        for row in rows:
+            if row[0] is None:
+                raise self._keyless(row)
+            if row not in withheld.stops:
+                withheld.stop(row, weight := weight_of(row))
+                if weight:
+                    backs[row] = -weight
+        return Batch.of(backs, 0)
+
+    def _stop_here(self, batch: Batch, total: Total) -> Batch:
+        """Let all rows of a batch wait. Returns what is retracted from X therefore."""
+        backs = self._stop(batch.rows, total)
+        for row, weight in zip(batch.rows, batch.weights, strict=True):
+            self._withheld.add(row, weight)
+        return backs
+
+    def _explorer(self, keeps: Callable[[list[Row]], list[Row]] | None = None) -> Explorer:
+        return Explorer(self._body, None if self._alone else self._own, keeps)
+
+    def _going_on(self, rows: list[Row]) -> list[Row]:
+        """Of some rows those of this worker that are no stops."""
+        rows = rows if self._alone else self._gate.mine(rows)
+        stops = self._withheld.stops
+        return [row for row in rows if row not in stops] if stops else rows
+
+    # When the waves have ended
+
+    def _heads(self, inputs: Sequence[Batch], waiting: dict[int, Batch]) -> list[Row]:
+        """The rows that may have closed a cycle although the waves end; see `_cut_off`.
+
+        A cycle is closed by a row that a change of op derives from earlier rows of X; the waves can end in spite of it
+        only if something was retracted. Then the rows that the change of op derives are a frontier of their own.
+        """
+        _, received, *externals = inputs
+        if not any(batch.rows and min(batch.weights) < 0 for batch in inputs):
+            return []
+        heads = [row for row, weight in zip(received.rows, received.weights, strict=True) if weight > 0]
+        if any(weight > 0 for batch in externals for weight in batch.weights):
+            made = self._body.run(EMPTY, 0)
+            heads += [row for row, weight in zip(made.rows, made.weights, strict=True) if weight > 0]
+            made = self._gate.own(self.admit(made.consolidated(self._name)), 1)
+            if made.rows:
+                waiting[1] = concat((made, waiting.get(1, EMPTY))).consolidated(self._name)
+        return list(dict.fromkeys(heads))
+
+    def _cut_off(self, heads: Iterable[Row], total: Total, run: RunWaves) -> None:
+        """Remove rows that only support one another.
+
+        In one epoch, a row may lose its only path from the seed, and op may begin to derive it from one of its own
+        results: then retraction and insertion cancel, the waves end, and the rows of the cycle would stay for ever. So
+        cycles in X are searched for, also ahead of heads that have gone again. At one row of each, arriving rows wait,
+        and op's results for it are retracted. If no path from the seed leads to the cycle, no row is left waiting.
+        """
+        explore, stops = self._explorer(self._going_on), self._withheld.stops
+        ahead = [row for row in heads if row not in stops]
+        if not comes_to_an_end(explore, ahead, _LEVELS + _SHARE * total.count, self._sizes):
+            weight = self._weights(total)
+            if closings := [row for row in self._closings(explore, ahead) if weight(row)]:
+                run({0: self._stop(closings, total)}, total)
+        if not self._alone:
+            self._suspect(ahead)
+
+    def _suspect(self, rows: Sequence[Row]) -> None:
+        """Ahead of these rows there may be a cycle, or no end: the workers find out together."""
+        withheld, mine = self._withheld, self._gate.mine(list(rows))
+        if new := set(mine) - withheld.stops.keys() - withheld.suspects:
+            withheld.suspects |= new
+            self._agreement.change(News.SUSPECTS)
+        if len(mine) < len(rows):
+            self._agreement.suspect_elsewhere(set(rows).difference(mine))
+
+    def _decide(self, touched: bool, total: Total, run: RunWaves) -> None:
+        """Find what cycles reach, and open the other stops, where something has changed."""
+        withheld, known = self._withheld, 0
+        if withheld.suspects:  # of the time when there were several workers
+            self._cut_off(withheld.suspects, total, run)
+            withheld.suspects.clear()
+        while withheld.active and (touched or withheld.changes != known):
+            known = withheld.changes
+            if self._is_still_endless(touched):
+                return
+            touched = False
+            self._note(self._ahead(self._explorer(), withheld.waiting))
+            assert self._found is not None
+            withheld.whole = self._found.endless is not None
+            if withheld.whole:
+                return
+            reached = self._found.reached
+            opened = withheld.open([row for row in withheld.stops if row not in reached])
+            withheld.mark_only(reached)
+            goes = concat((Batch.of(opened, 0), self._stop(self._found.closings, total)))
+            if goes.rows:
+                run({0: goes}, total)
+
+    def _is_still_endless(self, touched: bool) -> bool:
+        """Whether the path that was found endless last is so still: its first row waits, its steps are as they were."""
+        found, stops = self._found, self._withheld.stops
+        if touched or not self._withheld.whole or found is None or found.endless is None:
+            return False
+        return bool(stops.get(found.endless.path[0]))
+
+    def _agree(self, total: Total) -> None:
+        """The same among several workers."""
+        withheld, weight = self._withheld, self._weights(total)
+        if withheld.changes or self._agreement.counts_on(row for row in total.sum() if not weight(row)):
+            self._agreement.change(News.STOPS)
+        self._agreement.report()
+        self._agreement.arbiter.decide()
+
+    def _touched(self, externals: Sequence[Batch]) -> bool:
+        """Whether rows outside have changed on which it depends what is held."""
+        if self._alone and not self._withheld.active:
+            return False
+        received = {slot - 1 for slot in self._body.received}
+        batches = [batch for at, batch in enumerate(externals) if at not in received and batch.rows]
+        if not self._alone:
+            self._agreement.change_outside(key for batch in batches for key in keys_of(batch.rows))
+            return False
+        return any(not self._asked.isdisjoint(keys_of(batch.rows)) for batch in batches)
+
+    def _weights(self, total: Total) -> Callable[[Row], int]:
+        """The current weight of a row in X."""
+        before, come = self._x.get, total.sum
+        return lambda row: weight_in(before(row[0]), row[1]) + come().get(row, 0)
+
+    def _is_there(self, row: Row) -> bool:
+        """Whether a row was in X when the epoch began."""
+        return bool(weight_in(self._x.get(row[0]), row[1]))
+
+    def _ahead(self, explore: Explorer, starts: Sequence[Row]) -> Survey:
+        return survey(explore, starts, self._bound.limit, refused=self._sizes.refused)
+
+    def _closings(self, explore: Explorer, starts: Sequence[Row]) -> list[Row]:
+        """A row on each cycle ahead, also beside endless paths."""
+        sizes, limit = self._sizes, self._bound.limit
+        return survey(explore, starts, limit, _MOST_BESIDE, sizes.refused, beyond=True).closings
+
+    def _note(self, found: Survey) -> None:
+        self._found, self._message = found, None
+        self._asked = {key for _, key in found.asked}
+
+    def _keyless(self, row: Row) -> LoopLimitError:
+        return LoopLimitError(
+            f"{self._bound.subject(self._name, row)}: its rows do not end, and it has no key to be held under; a key "
+            f"is needed. {self._bound.advice(ADVICE)}"
+        )
+
+    # What is told
+
+    @property
+    def holds_all(self) -> bool:
+        """Whether the recursion has no rows downstream, because its rows are endless."""
+        return self._withheld.whole
+
+    def held(self) -> Mapping[int, str] | None:
+        """What is held, at the first partition; None while several workers have not agreed yet. See `Withheld`."""
+        self._read()
+        if not self._agreement.alone:
+            return self._agreed()
+        withheld = self._withheld
+        if not (withheld.stops or withheld.reaches or withheld.whole):
+            return {}
+        if self._found is None:
+            self._note(self._ahead(self._explorer(), withheld.waiting))
+        assert self._found is not None
+        if self._message is None:
+            self._message = self._told(self._found, withheld.waiting, self._explorer())
+        return {0: self._message} if self._message else {}
+
+    def _agreed(self) -> Mapping[int, str] | None:
+        if not self._agreement.arbiter.is_mine:
+            return {}
+        message = self._agreement.arbiter.message
+        return None if message is None else {0: message} if message else {}
+
+    def _found_ahead(self, explore: Explorer, starts: Sequence[Row]) -> tuple[Survey, str]:
+        found = self._ahead(explore, starts)
+        return found, self._told(found, starts, explore)
+
+    def _told(self, found: Survey, stops: Sequence[Row], explore: Explorer) -> str:
+        return held_message(self._name, self._bound, found, stops, explore, self._sizes)

@@ -1,0 +1,295 @@
+"""Recursion by waves: semi-naive evaluation of a linear `op`, consolidated.
+
+    X = seed + op(X)      so      ΔX = Σ F(n),   F(0) = Δseed + Δop(X before),   F(n+1) = op(F(n))
+
+F is the frontier. Between two waves equal rows are merged and their weights added, and rows of
+weight 0 vanish: one step for each distinct row that a batch touches, however many paths lead to it.
+`op` is linear, so retractions take the same paths and undo all effects of their rows, whatever
+the order in which rows arrive, in one epoch or in many, on one worker or on several.
+
+Two forms, which differ in what they remember and emit:
+
+    Waves      a relation; rows are taken back. With a bound on depth X is arranged with each row's depth, where op
+               joins it; without one X is arranged, and a `Quarantine` holds what has no finite answer
+    FactWaves  a KStream (`operators/waves/fact_waves.py`); facts are never taken back, so nothing is arranged
+
+A row's *iteration* is the number of applications of op that led to it. Frontiers go by rising iteration, so rows
+that come from other workers in the middle of a path are counted by their own iteration.
+
+Invariant: while the waves run, the arrangements of X and of what op makes of it are those before
+the epoch; they take the epoch's rows in together, at rest.
+
+Sources: KIP-857; McSherry et al., "Differential Dataflow", CIDR 2013; Materialize's recursion limit.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter, itemgetter
+from typing import Any
+
+from eddy.errors import LoopLimitError
+from eddy.operators.batch import EMPTY, Batch, Row, concat
+from eddy.operators.bound import Bound, columns_of
+from eddy.operators.context import Context, Wake
+from eddy.operators.endless import FIRST_LOOK, path_text
+from eddy.operators.errors.row_sizes import GLANCE, RowSizes
+from eddy.operators.exchange import Budget, Gate, by_iteration
+from eddy.operators.keyed import keyed_rows
+from eddy.operators.operator import Operator, State
+from eddy.operators.waves.body import Body, OwnRows, trace
+from eddy.operators.waves.explorer import Explorer
+from eddy.operators.waves.held_message import ADVICE
+from eddy.operators.waves.quarantine import Quarantine
+from eddy.operators.waves.survey import Endless, survey
+from eddy.operators.waves.total import Total
+from eddy.state.arrangement import Arrangement
+
+__all__ = ["TIME", "LinearRecursion", "Waves"]
+
+
+TIME = attrgetter("time")
+_MANY = 1_000
+_SHARE = 16
+
+
+class LinearRecursion(Operator):
+    """The common parts of `Waves` and `FactWaves`: the seed and the feedback go through the gate to their owners."""
+
+    def __init__(self, name: str, body: Body, gate: Gate, bound: Bound, budget: Budget, sizes: RowSizes) -> None:
+        self.name, self.body, self.gate, self.bound, self.budget = name, body, gate, bound, budget
+        self.sizes = sizes
+        self._own = OwnRows(body, gate)
+        self.waves = self.rows = 0
+        self.cut: list[Batch] = []
+        self.overdue: list[Row] = []
+
+    def states(self) -> Sequence[State]:
+        """The recursion's own states, and those of the body."""
+        return [*self.own_states(), *self.body.states()]
+
+    def own_states(self) -> Sequence[State]:
+        """The states of the recursion itself."""
+        return ()
+
+    def be_careful(self) -> bool:
+        """Look at each row of each wave from now on. Returns False if it has done so before."""
+        was, self.sizes.careful = self.sizes.careful, True
+        return not was
+
+    def forget_waves(self) -> None:
+        """The epoch is undone."""
+        self.body.forget_waves()
+        self.gate.outbox.clear()
+        self.cut.clear()
+        self.overdue.clear()
+
+    @property
+    def _part(self) -> Callable[[Row], Any]:
+        """What errors show of a row."""
+        return columns_of if self.bound.words else itemgetter(0)
+
+    def _look(self, frontier: Batch, iteration: int, rows: int) -> int:
+        """Whether these waves can end, as far as can be told; returns the iteration at which to look again.
+
+        Raises: LoopLimitError where a row leads back to itself, or on without an end.
+        """
+        lookups = None if self.gate.owns_all else self._own
+        found = survey(
+            Explorer(self.body, lookups),
+            frontier.rows,
+            self.bound.limit,
+            max(FIRST_LOOK, rows // _SHARE),
+            self.sizes.refused,
+        )
+        if found.closing_path:
+            way = path_text(map(self._part, found.closing_path))
+            raise self._limit_error(found.closing_path[0], iteration, f"the path {way} came around")
+        if found.endless is not None:
+            raise self._endless_error(found.endless, iteration)
+        return min(2 * iteration, self.bound.limit)
+
+    def _endless_error(self, endless: Endless, iteration: int) -> LoopLimitError:
+        way = path_text(map(self._part, endless.path))
+        why = f"since {endless.unwritten}, and it goes on: {way}" if endless.unwritten else f"it got as far as {way}"
+        return self._limit_error(endless.path[0], iteration, why)
+
+    def _check_sizes(self, made: Batch, iteration: int) -> None:
+        """Raises: LoopLimitError for a row that cannot be written."""
+        for row in self.sizes.refused_rows(made.rows):
+            raise self._limit_error(row, iteration, self.sizes.refused(row))
+
+    def _over_limit(self, row: Row) -> LoopLimitError:
+        path, came_around = trace(self.body, row, self._part)
+        what = f"the path {path_text(path)} came around" if came_around else f"it got as far as {path_text(path)}"
+        return self._limit_error(row, self.bound.limit, what)
+
+    def _limit_error(self, row: Row, iteration: int, what: str) -> LoopLimitError:
+        return LoopLimitError(
+            f"{self.bound.subject(self.name, row)} was not at rest after {iteration} "
+            f"{'iterations' if self.bound.words else 'waves'}: {what}; a cycle in the data has no finite answer. "
+            + self.bound.advice(ADVICE)
+        )
+
+    def _cut(self, batch: Batch) -> None:
+        """Report rows that op would still have made beyond the limit."""
+        there = batch.select([weight > 0 for weight in batch.weights])
+        if self.bound.max_depth is None and there.rows:
+            self.cut.append(there)
+
+
+class Waves(LinearRecursion):
+    """Deltas of the seed in, the delta of X out.
+
+    `arrangement` is X, None where the body does not join it. Without a bound on depth `quarantine` holds what has no
+    finite answer. It is None, too, in an application of an early version that has no state of X: a cycle is an error.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        body: Body,
+        gate: Gate,
+        bound: Bound,
+        budget: Budget,
+        sizes: RowSizes,
+        arrangement: Arrangement[Any, Any] | None,
+        quarantine: Quarantine | None = None,
+    ) -> None:
+        super().__init__(name, body, gate, bound, budget, sizes)
+        self.arrangement, self.quarantine = arrangement, quarantine
+
+    def own_states(self) -> Sequence[State]:
+        """X, where it is kept, and what is held."""
+        x = () if self.arrangement is None else (self.arrangement,)
+        return x if self.quarantine is None else (*x, *self.quarantine.states())
+
+    def forget_waves(self) -> None:
+        """The epoch is undone."""
+        super().forget_waves()
+        if self.quarantine is not None:
+            self.quarantine.forget()
+
+    def held(self) -> Mapping[int, str] | None:
+        """What is held; see `Operator.held`."""
+        return {} if self.quarantine is None else self.quarantine.held()
+
+    def wakes_at(self) -> Wake | None:
+        """When what is held has to be determined without any input."""
+        return None if self.quarantine is None else self.quarantine.wakes_at()
+
+    def step(self, context: Context, *inputs: Batch) -> Batch:
+        """Run waves until no row is left or the budget is spent; what is left then leaves.
+
+        Cost: a step for each distinct row of each frontier.
+        Raises: LoopLimitError where nothing can be held, and rows have no end.
+        """
+        seed, received, *externals = inputs
+        quarantine = self.quarantine
+        if quarantine is None:
+            arrived = self._arrived(seed, received)
+            total = Total(self.bound.by_depth, max(arrived) > 0)
+            self.body.open(externals)
+            self._run(arrived, total)
+        else:
+            received = quarantine.begin(received, externals)
+            arrived = self._arrived(seed, received)
+            self.body.open(externals)
+            total = quarantine.run(arrived, (seed, received, *externals), self._run)
+        return self._at_rest(total, max(map(TIME, inputs)))
+
+    def _run(self, waiting: dict[int, Batch], total: Total) -> None:
+        """Waves until nothing waits here."""
+        body, gate, bound, quarantine = self.body, self.gate, self.bound, self.quarantine
+        shared, by_depth = gate.shared, bound.by_depth
+        watch = Looks(self, total) if quarantine is None else quarantine.watch(waiting, total)
+        width = 1
+        while waiting or body.waiting():
+            iteration = min((*waiting, *body.waiting())) if body.keeps or len(waiting) > 1 else next(iter(waiting))
+            frontier = waiting.pop(iteration, EMPTY)
+            total.add(iteration, frontier)
+            made = body.run(frontier, iteration).consolidated(self.name)
+            if by_depth and iteration >= bound.depth:
+                self._cut(made)
+                continue
+            if quarantine is not None:
+                made = quarantine.admit(made)
+            if iteration >= watch.next or total.count >= watch.crowd:
+                made = watch.look(frontier, made, iteration, waiting)
+                width = self.sizes.share(made) if made.rows else 1
+            rest = gate.own(made, iteration + 1) if shared else made
+            rows = len(rest.rows)
+            if not rows:
+                continue
+            if self.budget.spend(rows * (width if rows < _MANY else self.sizes.share(rest))):
+                gate.spill(watch.spilling(frontier, rest, iteration, waiting), iteration + 1)
+            elif iteration + 1 in waiting:
+                waiting[iteration + 1] = concat((waiting[iteration + 1], rest)).consolidated(self.name)
+            else:
+                waiting[iteration + 1] = rest
+
+    def look_at(self, made: Batch, iteration: int, total: Total) -> tuple[Batch, float]:
+        """Look whether waves can end that nothing holds.
+
+        Returns the rows that go on, and the iteration of the next look. Raises: LoopLimitError.
+        """
+        self._check_sizes(made, iteration)
+        if self.bound.by_depth:
+            return made, iteration + 1 if self.sizes.wide else iteration + GLANCE
+        if iteration < self.bound.limit:
+            return made, self._look(made, iteration, total.count)
+        if made.rows:
+            self._go_on_through_the_topic(made, total.came_back)
+        return EMPTY, iteration
+
+    def _go_on_through_the_topic(self, made: Batch, came_back: bool) -> None:
+        """Rows over the limit: an error that undoes the epoch, unless some of them are of earlier ones.
+
+        What earlier epochs have committed cannot be undone. It keeps coming back, through the topic, so
+        that mending the data still reaches it, and is reported.
+        """
+        if not came_back:
+            raise self._over_limit(made.rows[0])
+        self.overdue.append(made.rows[0])
+        self.gate.spill(made, self.bound.limit)
+
+    def _at_rest(self, total: Total, time: int) -> Batch:
+        """Let what is arranged take the frontiers in, and return their sum."""
+        self.body.settle()
+        rows = total.sum()
+        leaves = rows if self.quarantine is None else self.quarantine.leaving(rows)
+        self.waves += total.waves
+        self.rows += total.count
+        if self.arrangement is not None:
+            self.arrangement.integrate(keyed_rows(rows if total.by_depth is None else total.by_depth))
+        return Batch.of(leaves, time)
+
+    def _arrived(self, seed: Batch, received: Batch) -> dict[int, Batch]:
+        """The first frontiers, by iteration: the seed, and what came through the loop's topic."""
+        own = self.gate.own(seed)
+        if not received.rows:
+            return {0: own.consolidated(self.name)}
+        arrived = by_iteration(received)
+        arrived[0] = concat((own, arrived.get(0, EMPTY)))
+        return {iteration: batch.consolidated(self.name) for iteration, batch in arrived.items()}
+
+
+class Looks:
+    """The looks during a run of waves without quarantine; see `Watch`."""
+
+    crowd = math.inf
+
+    def __init__(self, waves: Waves, total: Total) -> None:
+        self._waves, self._total = waves, total
+        first = FIRST_LOOK if not total.came_back else waves.bound.limit
+        self.next: float = GLANCE if waves.bound.by_depth else min(first, waves.bound.limit)
+        if waves.sizes.careful:
+            self.next = 0
+
+    def look(self, frontier: Batch, made: Batch, iteration: int, waiting: dict[int, Batch]) -> Batch:
+        """Look at a wave. Returns the rows that go on."""
+        made, self.next = self._waves.look_at(made, iteration, self._total)
+        return made
+
+    def spilling(self, frontier: Batch, rest: Batch, iteration: int, waiting: dict[int, Batch]) -> Batch:
+        """Of the rows that go on in a later epoch those that may: all."""
+        return rest

@@ -1,0 +1,94 @@
+"""When the waves of a recursion are looked at: to notice rows that grow, and to search ahead of them.
+
+each eighth wave      some rows are written; each wave, once some are wide
+iteration 64, 128, …  a search ahead, of no more than a share of the rows that the waves have had
+at many rows          a search of a few rows: where paths fork, rows without an end fill the memory in few waves
+before rows leave     for a later epoch: a search of some rows
+"""
+
+import math
+from typing import NamedTuple, Protocol
+
+from eddy.operators.batch import Batch
+from eddy.operators.endless import FIRST_LOOK
+from eddy.operators.errors.row_sizes import GLANCE, RowSizes
+from eddy.operators.waves.total import Total
+
+__all__ = ["Watch", "Wave"]
+
+_SHARE = 16
+"""A search during waves explores at most one row for so many rows of the waves."""
+_CROWD, _GROWN, _FEW = 32_768, 16, 1_024
+"""A few rows are explored when the waves have had so many rows, and so many times those that they began with, and
+whenever they have had twice as many."""
+_SPILLED = 16_384
+"""So many rows at most are explored before rows leave for a later epoch."""
+
+
+class Wave(NamedTuple):
+    """A wave in the middle of a run: `frontier` has made `made`; others wait for their iteration."""
+
+    iteration: int
+    frontier: Batch
+    made: Batch
+    waiting: dict[int, Batch]
+
+
+class Held(Protocol):
+    """What decides where waves end: `Quarantine`."""
+
+    @property
+    def limit(self) -> int:
+        """How often a path may come around."""
+
+    def without_heavy(self, wave: Wave, total: Total) -> Batch:
+        """The rows that go on, without those of unusual weight."""
+
+    def hold_whole(self, wave: Wave, total: Total) -> Batch:
+        """Stop at every row."""
+
+    def search(self, wave: Wave, budget: int | None, total: Total) -> tuple[bool, Batch]:
+        """Search ahead. Returns whether the waves will end, and the rows that go on."""
+
+
+class Watch:
+    """The looks during a run of waves: the next one is at iteration `next`, or once the waves have had `crowd` rows.
+
+    The waves begin with `rows`.
+    At each look some rows are written, to notice those that grow. From `searched` on, some looks search ahead.
+    `always`: each wave is looked at, since there are several workers.
+    """
+
+    def __init__(self, quarantine: Held, sizes: RowSizes, total: Total, rows: int, searched: int, always: bool) -> None:
+        self._quarantine, self._sizes, self._total, self._always = quarantine, sizes, total, always
+        self._searched: float = searched
+        self._sized = -1 if sizes.careful else GLANCE
+        self.next: float = -1 if always else min(self._sized, searched)
+        self.crowd: float = max(_CROWD, _GROWN * rows)
+
+    def look(self, frontier: Batch, made: Batch, iteration: int, waiting: dict[int, Batch]) -> Batch:
+        """Look at a wave in which `frontier` has made `made`; others wait. Returns the rows that go on."""
+        quarantine, sizes, total = self._quarantine, self._sizes, self._total
+        if self._always:
+            made = quarantine.without_heavy(Wave(iteration, frontier, made, waiting), total)
+        if iteration >= self._sized:
+            if sizes.refused_rows(made.rows):
+                made = quarantine.hold_whole(Wave(iteration, frontier, made, waiting), total)
+            self._sized = iteration + 1 if sizes.wide else iteration + GLANCE
+        if iteration >= self._searched and (made.rows or frontier.rows):
+            limit = quarantine.limit
+            budget = None if iteration >= limit else max(FIRST_LOOK, total.count // _SHARE)
+            ends, made = quarantine.search(Wave(iteration, frontier, made, waiting), budget, total)
+            self._searched = math.inf if ends else 2 * iteration
+        elif total.count >= self.crowd and made.rows:
+            ends, made = quarantine.search(Wave(iteration, frontier, made, waiting), _FEW, total)
+            self.crowd = math.inf if ends else 2 * total.count
+        self.next = iteration + 1 if self._always else min(self._sized, self._searched)
+        return made
+
+    def spilling(self, frontier: Batch, rest: Batch, iteration: int, waiting: dict[int, Batch]) -> Batch:
+        """Of the rows that go on in a later epoch those that may: no weight on a cycle grows epoch by epoch."""
+        if self._always or not rest.rows:
+            return rest
+        budget = max(FIRST_LOOK, min(self._total.count, _SPILLED))
+        return self._quarantine.search(Wave(iteration, frontier, rest, waiting), budget, self._total)[1]

@@ -1,0 +1,132 @@
+"""Why a row is what it is: the rows, joins and ways round that make it, computed again from the tables of a version.
+
+The tables are read at one version, the steps upstream of the row are evaluated from scratch, and the result is compared
+with the row that is served at that version. So a trace is a second opinion too. Only tables are read, so that steps of
+facts (streams) cannot be traced.
+"""
+
+import json
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from eddy.errors import QueryError
+from eddy.program.views import Snapshot, Views
+from eddy.tables.key_text import key_of_text
+from eddy.topology.plan.bags import Row, identity
+from eddy.topology.plan.plan import Node, Plan
+from eddy.topology.tracing.derivation import Derivation, derive
+from eddy.topology.tracing.evaluation import Evaluation
+from eddy.topology.tracing.text import text_of
+
+__all__ = ["Trace", "trace"]
+
+MAX_ROWS = 5_000_000
+_MAX_VALUES = 20
+
+
+class Trace(msgspec.Struct):
+    """The rows of a step with one key, and why they are there.
+
+    `agrees` tells whether the row that is served at this version is the computed one; None where none is served, or the
+    version is not exact, so that tables may be of different moments.
+    """
+
+    application: str
+    step: str
+    key: Any
+    version: str
+    exact: bool
+    agrees: bool | None
+    served: Any
+    rows: list[Derivation]
+    text: str = ""
+
+
+def trace(views: Views, plan: Plan, name: str, key: str, limit: int = 500, max_rows: int = MAX_ROWS) -> Trace:
+    """Trace the rows of the step or topic `name` whose key is this text, or JSON.
+
+    Args:
+        limit: about so many rows are named, those nearest to the result first.
+        max_rows: an error if more have to be computed.
+
+    Raises: QueryError, NotReadyError.
+    """
+    node = _step(plan, views, name)
+    with views.snapshot() as snapshot:
+        evaluation = Evaluation(plan, node, _Tables(plan, views, snapshot, max_rows), max_rows)
+        served = views.catalog.tables.get(name)
+        wanted = _keys(key) if served is None else [key_of_text(served, key)]
+        identities = [identity(each) for each in wanted]
+        rows = [row for row, _ in evaluation.bags[node] if identity(row[0]) in identities]
+        value = None if served is None else snapshot[name].get(wanted[0])
+        version = snapshot.version
+    is_compared = served is not None and served.kind != "source" and version.exact
+    agrees = _agree(value, rows) if is_compared else None
+    found = [derive(plan, evaluation, node, row, limit) for row in rows[:_MAX_VALUES]]
+    made = Trace(plan.name, name, wanted[0], version.token, version.exact, agrees, value, found)
+    made.text = _text(made, len(rows))
+    return made
+
+
+def _step(plan: Plan, views: Views, name: str) -> Node:
+    found: dict[str, Node] = {sink.topic: sink for sink in plan.sinks()}
+    found |= {node.name: node for node in plan.nodes if node.is_collection}
+    if name not in found:
+        tables = ", ".join(sorted(views.catalog.tables))
+        raise QueryError(
+            f"trace: there is no step '{name[:200]}'; a table ({tables}), or another step that `eddy describe` shows, "
+            "is needed"
+        )
+    return found[name]
+
+
+class _Tables(dict[str, Iterable[Row]]):
+    """The rows of source tables by their topics, read when they are first asked for."""
+
+    def __init__(self, plan: Plan, views: Views, snapshot: Snapshot, max_rows: int) -> None:
+        super().__init__()
+        self._names = {source.topic: source.name for source in plan.sources() if source.kind == "table"}
+        self._views, self._snapshot, self._max_rows = views, snapshot, max_rows
+
+    def __missing__(self, topic: str) -> Iterable[Row]:
+        name = self._names[topic]
+        if self._views.rows.counts[name] > self._max_rows:
+            raise QueryError(f"trace: table '{name}' has more than {self._max_rows:,} rows; a larger limit is needed")
+        return list(self._snapshot[name].all())
+
+
+def _keys(text: str) -> list[Any]:
+    """The keys that a text may mean: itself, and the value of its JSON."""
+    try:
+        return [_hashable(json.loads(text)), text]
+    except (ValueError, RecursionError):
+        return [text]
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(map(_hashable, value)) if isinstance(value, list) else value
+
+
+def _agree(value: Any, rows: list[Row]) -> bool:
+    if value is None or len(rows) != 1:
+        return value is None and not rows
+    made = rows[0][1]
+    if isinstance(value, float) and isinstance(made, float):
+        return math.isclose(value, made, rel_tol=1e-9)
+    return bool(identity(value) == identity(made))
+
+
+def _text(made: Trace, count: int) -> str:
+    lines = [f"application {made.application}, version {made.version}{'' if made.exact else ', not exact'}\n"]
+    if not made.rows:
+        lines.append(f"{made.step} has no row with the key {json.dumps(made.key, default=repr)}: nothing makes one.\n")
+    lines += [text_of(row) for row in made.rows]
+    if count > len(made.rows):
+        lines.append(f"… {count - len(made.rows):,} more rows with this key\n")
+    if made.agrees is not None:
+        says = "as computed here from the inputs" if made.agrees else "NOT as computed here from the inputs"
+        lines.append(f"served at this version: {json.dumps(made.served, default=repr)}, {says}\n")
+    return "".join(lines)

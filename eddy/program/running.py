@@ -1,0 +1,154 @@
+"""eddy inside a program of one's own: logs by name, and a worker on a thread of its own.
+
+log = eddy.open_log("data")                   # or eddy.kafka("localhost:9092")
+with eddy.run(topology, log) as worker:       # an error that ends the worker is raised at the end of the block
+    ...
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from eddy.config import Config
+from eddy.connectors.local import LocalLog
+from eddy.connectors.log import Log, TopicSpec
+from eddy.errors import ConnectorError
+from eddy.runtime.compiled_topology import user_topics
+from eddy.runtime.worker import Worker
+from eddy.statistics import Statistics
+from eddy.topology.topology import Topology
+
+if TYPE_CHECKING:
+    from eddy.connectors.kafka import KafkaLog
+
+__all__ = ["RunningWorker", "create_topics", "kafka", "open_log", "run"]
+
+_POLL_S = 0.1
+_START_S = 60.0
+_WRITER_PATIENCE_S = 30.0
+
+
+def open_log(path: str | Path | None = None) -> LocalLog:
+    """The embedded log in the directory `path`, which is made where it does not exist; in memory without one.
+
+    Close it when it is not needed any more. Raises: ConnectorError.
+    """
+    return LocalLog(None if path is None else Path(path), busy_timeout_s=_WRITER_PATIENCE_S)
+
+
+def kafka(bootstrap: str, **settings: object) -> "KafkaLog":
+    """A Kafka cluster at these brokers. Settings are Kafka's, with `_` in place of `.`: `security_protocol="SSL"`.
+
+    Raises: ConfigurationError for a setting that the client does not know.
+    """
+    from eddy.connectors.kafka import KafkaLog, KafkaSettings
+
+    pairs = [f"{name.replace('_', '.')}={value}" for name, value in settings.items()]
+    return KafkaLog(KafkaSettings.of(bootstrap, [], pairs))
+
+
+def create_topics(topology: Topology, log: Log, partitions: int | Mapping[str, int] = 1) -> list[str]:
+    """Make the topics that a topology reads and writes where they do not exist. Returns their names.
+
+    `partitions` is for all of them, or by topic.
+    """
+    names = user_topics(topology)
+    found = log.topics(names)
+    missing = [name for name in names if name not in found]
+    counts = {name: partitions if isinstance(partitions, int) else partitions.get(name, 1) for name in missing}
+    log.create_topics(TopicSpec(name, count) for name, count in counts.items())
+    return missing
+
+
+class RunningWorker:
+    """A worker on a thread of its own, from `eddy.run` until its block is left."""
+
+    def __init__(self, topology: Topology, log: Log, config: Config | None, member: str) -> None:
+        self._topology, self._config, self._member = topology, config, member
+        self._given, self._log = log, log.reopened()
+        self._stop, self._started = threading.Event(), threading.Event()
+        self._wanted: list[Callable[[Worker], None]] = []
+        self._worker: Worker | None = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name=f"eddy-worker-{topology.name}", daemon=True)
+        self._thread.start()
+        self._started.wait(_START_S)
+        if not self._thread.is_alive():
+            self.stop()
+
+    @property
+    def statistics(self) -> Statistics:
+        """The worker's counters."""
+        return self._worker.statistics if self._worker is not None else Statistics()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the worker runs; one that does not has ended with an error, which leaving the block raises."""
+        return self._thread.is_alive()
+
+    def wait_idle(self, timeout_s: float = 60.0) -> None:
+        """Wait until all input is taken in and nothing is under way.
+
+        Raises: ConnectorError, retriable, if that takes longer; the error that has ended the worker.
+        """
+        idle, deadline = threading.Event(), time.monotonic() + timeout_s
+
+        def look(worker: Worker) -> None:
+            if worker.idle():
+                idle.set()
+
+        self._wanted.append(look)
+        try:
+            while not idle.wait(_POLL_S / 10):
+                if not self.alive:
+                    self.stop()
+                    raise ConnectorError("worker: it was stopped; one that runs is needed")
+                if time.monotonic() > deadline:
+                    raise ConnectorError(
+                        f"worker: not idle after {timeout_s:g} s; input may come faster", retriable=True
+                    )
+        finally:
+            self._wanted.remove(look)
+
+    def stop(self) -> None:
+        """Finish the epoch, and close. Raises: the error that has ended the worker before."""
+        self._stop.set()
+        self._thread.join()
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def _run(self) -> None:
+        try:
+            self._worker = Worker(self._topology, self._log, self._config, member=self._member)
+            self._started.set()
+            self._worker.run(self._stop.is_set, _POLL_S, self._after)
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._started.set()
+            if self._log is not self._given:
+                self._log.close()
+
+    def _after(self) -> None:
+        assert self._worker is not None
+        for look in list(self._wanted):
+            look(self._worker)
+
+    def __enter__(self) -> "RunningWorker":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+
+def run(topology: Topology, log: Log, config: Config | None = None, *, member: str = "0") -> RunningWorker:
+    """Run a worker on a thread of its own, with a client of its own of the log.
+
+    Use it in a `with` block, or `stop()` it: an error that ends the worker is raised there. `config` and `member` are
+    those of `Worker`.
+    Raises: the errors of `Worker`.
+    """
+    return RunningWorker(topology, log, config, member)

@@ -1,0 +1,60 @@
+"""`eddy.query`: a SQL query over rows in memory."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from eddy.errors import DataError, TopologyError
+from eddy.topology.sql.algebra import Column
+from eddy.topology.sql.answer import Answer, Table
+from eddy.topology.sql.tables import Columns, columns_named, reader_of
+from eddy.topology.sql.types import PYTHON_TYPES, TEXT, Type, common_type
+
+__all__ = ["query"]
+
+
+def query(text: str, tables: Mapping[str, tuple[Columns, Iterable[Sequence[Any]]]] | None = None) -> Answer:
+    """The answer of a SQL query over tables in memory, each as (columns, rows).
+
+    Columns are names with types, or names alone: the types are then those of the values.
+
+    >>> edges = (["src", "dst"], [(1, 2), (2, 3)])
+    >>> query("SELECT a.src, b.dst FROM edges a JOIN edges b ON a.dst = b.src", {"edges": edges}).rows
+    [(1, 3)]
+
+    Raises: TopologyError for an error in the text, with its line and column; DataError for a row.
+    """
+    # sqlglot is imported only when SQL is used.
+    from eddy.program.sql_evaluation import run
+    from eddy.topology.sql.statement_text import StatementText
+
+    made = {name: _table(name, columns, list(rows)) for name, (columns, rows) in (tables or {}).items()}
+    return run(StatementText(text, "query"), made)
+
+
+def _table(name: str, columns: Columns, rows: list[Sequence[Any]]) -> Table:
+    known = None if isinstance(columns, Mapping) else _inferred(name, columns, rows)
+    declared = columns_named(name, columns, known)
+    readers = [reader_of(f"sql table '{name}' column '{column.name}'", column.type) for column in declared]
+    width = len(declared)
+    made = []
+    for row in rows:
+        if len(row) != width:
+            raise DataError(f"sql table '{name}': the row {tuple(row)!r} has {len(row)} values; {width} are needed")
+        made.append(tuple([read(value) for read, value in zip(readers, row, strict=True)]))
+    return Table(declared, made)
+
+
+def _inferred(name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[Column]:
+    """The columns with the types of their values; text where all are null."""
+    found = []
+    for i, column in enumerate(columns):
+        kinds = list(dict.fromkeys(type(row[i]) for row in rows if i < len(row) and row[i] is not None))
+        types: list[Type] = [PYTHON_TYPES[kind] for kind in kinds if kind in PYTHON_TYPES]
+        common = common_type(types) if len(types) == len(kinds) else None
+        if common is None:
+            raise TopologyError(
+                f"sql table '{name}': column '{column}' has values of {', '.join(kind.__name__ for kind in kinds)}; "
+                f"one type of SQL's is needed. Name it: {{'{column}': 'text', …}}"
+            )
+        found.append(Column(column, common if types else TEXT))
+    return found

@@ -1,0 +1,65 @@
+"""A topology compiled for a log: the user's topics, and the circuit and internal topics that follow from them.
+
+A worker, Spark and the command line compile the same plan over the same topics, so that they agree on states and on
+internal topics.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from eddy.connectors.log import Log, TopicSpec
+from eddy.operators.circuit import Circuit
+from eddy.runtime.internal_topics import InternalTopics, internal_topics, partition_counts
+from eddy.topology.compiler.circuit_compiler import Environment, compile_plan
+from eddy.topology.topology import Topology
+
+__all__ = ["CompiledTopology", "UserTopics", "user_topics"]
+
+
+def user_topics(topology: Topology) -> list[str]:
+    """The topics that a topology reads and writes, sources first."""
+    sources = [source.topic for source in topology.plan.sources()]
+    return list(dict.fromkeys([*sources, *(sink.topic for sink in topology.plan.sinks())]))
+
+
+@dataclass(frozen=True, slots=True)
+class UserTopics:
+    """The user's topics of an application, as they are in a log."""
+
+    topology: Topology
+    log: Log
+    specs: Mapping[str, TopicSpec]
+
+    @classmethod
+    def of(cls, topology: Topology, log: Log) -> "UserTopics":
+        """Look the topics up. Raises: ConfigurationError naming missing ones."""
+        specs = partition_counts(log, user_topics(topology), f"application '{topology.name}'")
+        return cls(topology, log, specs)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The number of partitions of each topic."""
+        return {name: spec.partitions for name, spec in self.specs.items()}
+
+    @property
+    def compacted(self) -> frozenset[str]:
+        """The topics from which a table can be restored."""
+        return frozenset(name for name, spec in self.specs.items() if spec.compacted and self.log.compaction_waits)
+
+    def compiled(self, **environment: Any) -> "CompiledTopology":
+        """Compile the plan for these topics. `environment` has the other fields of `Environment`.
+
+        Raises: TopologyError.
+        """
+        world = Environment(self.counts, self.compacted, partitioner=self.log.partitioner, **environment)
+        circuit = compile_plan(self.topology.plan, world)
+        return CompiledTopology(circuit, internal_topics(self.topology.name, circuit))
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledTopology:
+    """A circuit, and the internal topics that it needs."""
+
+    circuit: Circuit
+    internal: InternalTopics

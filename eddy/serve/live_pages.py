@@ -1,0 +1,313 @@
+"""Named queries over HTTP: once, and as streams of events.
+
+GET  /v1/queries                  the queries, with their arguments
+GET  /v1/queries/NAME?arg=value   the result, once
+GET  /v1/live?query=JSON          a stream of events: the rows of queries, and patches as they change
+POST /v1/live/STREAM              opens, closes and moves queries of a stream
+
+docs/live-queries.md has the events.
+"""
+
+import asyncio
+import contextlib
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from eddy.errors import EddyError, NotReadyError, QueryError
+from eddy.live.query.named import Claims, Queries
+from eddy.live.query.refusals import QueryArgumentError, QueryLimitError
+from eddy.live.streams.caller import Caller, Headers
+from eddy.live.streams.events import Asked, Change, LastEvent
+from eddy.live.streams.limits import Limits, Quota
+from eddy.live.streams.publisher import Publisher
+from eddy.live.streams.stream_connection import Connection, Record
+from eddy.program.views import Views
+from eddy.serve.answers import HEADERS, answer, tagged, whole_number
+from eddy.serve.event_stream import Bell, Stream
+
+__all__ = ["Authorize", "LivePages"]
+
+Authorize = Callable[[Request, str], "bool | Callable[[Any, Any], bool]"]
+"""Asked for each request and table: False refuses, True allows all rows, a function (key, value) allows some."""
+
+T = TypeVar("T")
+_MAX_BODY_BYTES = 1 << 20
+_MAX_WAIT_S, _READY_S, _BEHIND_S = 30.0, 5.0, 10.0
+_THREADS = 2
+"""Queries that are opened at a time: the others of the event loop's threads stay free for reads of tables."""
+_MAX_RECORDS, _MAX_RECORDED = 1_000, 100_000
+_asked = msgspec.json.Decoder(Asked).decode
+_change = msgspec.json.Decoder(Change).decode
+
+
+class _Open(NamedTuple):
+    """A stream, and those that it is for."""
+
+    stream: Stream
+    client: str
+    caller: Caller
+    publisher: Publisher
+
+
+class LivePages:
+    """The answers. `queries` are those that clients may ask for; `stop` ends the streams."""
+
+    def __init__(self, views: Views, queries: Queries, authorize: Authorize, limits: Limits) -> None:
+        self._views, self._queries, self._authorize, self.limits = views, queries, authorize, limits
+        self.quota = Quota(limits)
+        self.publisher: Publisher | None = None
+        self._server = secrets.token_urlsafe(6)
+        self._streams: dict[str, _Open] = {}
+        self._records: OrderedDict[str, tuple[float, Record]] = OrderedDict()
+        self._recorded = 0
+        self._is_stopping = False
+        self._making = threading.Lock()
+        self._loops: dict[asyncio.AbstractEventLoop, tuple[Bell, asyncio.Semaphore]] = {}
+
+    def routes(self) -> list[Route]:
+        """Where they are."""
+        return [
+            Route("/v1/queries", self.listed),
+            Route("/v1/queries/{name}", self.once),
+            Route("/v1/live", self.live),
+            Route("/v1/live/{stream}", self.changed, methods=["POST"]),
+        ]
+
+    def stop(self) -> None:
+        """End all streams, and begin none. For any thread."""
+        self._is_stopping = True
+        for found in list(self._streams.values()):
+            found.stream.loop.call_soon_threadsafe(found.stream.stop, "stopping")
+
+    async def listed(self, request: Request) -> Response:
+        """The queries."""
+        self._claims(request)
+        return answer({"queries": [query.described() for query in self._queries]})
+
+    async def once(self, request: Request) -> Response:
+        """The result of a query, once."""
+        headers = Headers(request.headers)
+        claims = self._queries.claims(headers)
+        given = dict(request.query_params)
+        at_least, seconds = given.pop("at_least", None), whole_number(request, "wait")
+        given.pop("wait", None)
+        wait_s = min(_MAX_WAIT_S, _MAX_WAIT_S if seconds is None else seconds) if at_least else 0.0
+        await self._views.wait_async(at_least, timeout_s=wait_s)
+        publisher = await self._publish()
+        return await self._in_thread(self._read, publisher, request, claims, headers, given, at_least, wait_s)
+
+    def _read(
+        self,
+        publisher: Publisher,
+        request: Request,
+        claims: Claims,
+        headers: Headers,
+        given: Mapping[str, str],
+        at_least: str | None,
+        wait_s: float,
+    ) -> Response:
+        caller = self._caller(request, claims, publisher)
+        try:
+            query = caller.of_text(request.path_params["name"], given)
+            if at_least is not None:
+                publisher.server.wait(at_least, False, wait_s)
+            publisher.check_settled(query)
+            publisher.server.check()  # else the last version would be told for ever
+            rows, stamp = publisher.read(query)
+        finally:
+            caller.close()
+        content = {"rows": rows, "version": msgspec.Raw(stamp.data)}
+        return tagged(request, content, _claimed(claims), headers.read)
+
+    async def live(self, request: Request) -> Any:
+        """A stream of events."""
+        claims = self._claims(request)
+        asked = [_decoded(_asked, text.encode()) for text in request.query_params.getlist("query")]
+        if request.method == "HEAD":
+            return Response(headers=HEADERS | {"Content-Type": "text/event-stream; charset=utf-8"})
+        if self._is_stopping:
+            raise NotReadyError("live queries: the server stops; another one, or a later time, is needed")
+        publisher = await self._publish()
+        client = _client(request, claims)
+        try:
+            self.quota.add_stream(client)
+        except QueryLimitError:
+            publisher.figures.refused += 1
+            raise
+        stream = self._opened(publisher, client, self._caller(request, claims, publisher))
+        try:
+            await self._begin(stream, request, asked)
+        except BaseException:
+            self._close(stream)
+            raise
+        return stream
+
+    def _opened(self, publisher: Publisher, client: str, caller: Caller) -> Stream:
+        bell, _ = self._of_loop()
+        woken = asyncio.Event()
+        connection = Connection(publisher, self._server, caller.query, lambda: bell.ring(woken))
+        stream = Stream(
+            connection,
+            woken,
+            self._in_thread,
+            ready=lambda: self._views.wait_async(timeout_s=_READY_S),
+            ended=lambda count: self.quota.remove_queries(client, count),
+            closed=self._close,
+            slow_s=self.limits.slow_s,
+        )
+        self._streams[connection.id] = _Open(stream, client, caller, publisher)
+        publisher.add_reader(connection.wake)
+        return stream
+
+    def _close(self, stream: Stream) -> None:
+        """It has ended; the second time, do nothing."""
+        connection = stream.connection
+        found = self._streams.pop(connection.id, None)
+        if found is None:
+            return
+        found.publisher.remove_reader(connection.wake)
+        found.publisher.figures.slow += stream.is_slow
+        self._record(connection.id, connection.close())
+        self.quota.remove_queries(found.client, len(connection.asked) + connection.ended)
+        self.quota.remove_stream(found.client)
+        asyncio.get_running_loop().run_in_executor(None, found.caller.close)
+
+    def _record(self, stream: str, record: Record) -> None:
+        """Keep how a client goes on, as long as patches are kept."""
+        now = time.monotonic()
+        if record:
+            self._records[stream] = now, record
+            self._recorded += len(record)
+        while self._records:
+            at, oldest = next(iter(self._records.values()))
+            is_old = at < now - self.limits.lingers_s
+            if not (is_old or len(self._records) > _MAX_RECORDS or self._recorded > _MAX_RECORDED):
+                return
+            self._records.popitem(last=False)
+            self._recorded -= len(oldest)
+
+    async def _begin(self, stream: Stream, request: Request, asked: list[Asked]) -> None:
+        change = Change(open=asked)
+        self._admit(stream, change)
+        for each in asked:
+            stream.connection.asked[each.id] = each
+        last = LastEvent.of(request.headers.get("last-event-id") or request.query_params.get("last_event_id", ""))
+        left = asked
+        if last is not None:
+            left = await self._resumed(stream, last, asked)
+            stream.connection.unknown += [each.id for each in left]
+        stream.work(*left)
+
+    def _admit(self, stream: Stream, change: Change) -> None:
+        """Check a change, and count its queries. Raises: QueryError, after which nothing has changed."""
+        found = self._streams[stream.connection.id]
+        stream.check(change)
+        closed = len(stream.connection.asked.keys() & set(change.close))
+        try:
+            self.quota.add_queries(found.client, len(stream.connection.asked) - closed, len(change.open))
+        except QueryLimitError:
+            found.publisher.figures.refused += 1
+            raise
+
+    async def _resumed(self, stream: Stream, last: LastEvent, asked: list[Asked]) -> list[Asked]:
+        """Go on from the last event. Returns the queries that cannot."""
+        if last.server != self._server:
+            with contextlib.suppress(EddyError):  # of another replica: do not go back in time, if it can be helped
+                await self._views.wait_async(last.token, timeout_s=_BEHIND_S)
+            return asked
+        former = self._streams.get(last.stream)
+        if former is not None and former.stream is not stream:
+            record = former.stream.connection.record()
+            former.stream.stop("retired")
+        else:
+            _, record = self._records.get(last.stream, (0.0, {}))
+        left: list[Asked] = await self._in_thread(stream.connection.resume, last, record, asked)
+        return left
+
+    async def changed(self, request: Request) -> Response:
+        """Open, close and move queries of a stream."""
+        self._claims(request)
+        found = self._streams.get(request.path_params["stream"])
+        body = await _body(request)
+        if body is None:
+            error = f"live queries: a body of at most {_MAX_BODY_BYTES:,} bytes is needed"
+            return answer({"code": QueryLimitError.code, "error": error}, 413)
+        change = _decoded(_change, body)
+        if found is None or found.stream.is_gone:
+            return answer({"code": "NOT_FOUND", "error": "there is no such stream; connect again"}, 404)
+        if found.stream.loop is not asyncio.get_running_loop():
+            raise QueryError("live queries: the stream is of another event loop; one loop serves an application")
+        self._admit(found.stream, change)
+        found.stream.change(change)
+        return Response(status_code=204, headers=HEADERS)
+
+    async def _publish(self) -> Publisher:
+        """The queries that are published; made by the first request."""
+        if self.publisher is not None:
+            return self.publisher
+        return await asyncio.to_thread(self._made)
+
+    def _made(self) -> Publisher:
+        with self._making:
+            if self.publisher is None:
+                self.publisher = Publisher(self._views.live_server(), self.limits)
+        return self.publisher
+
+    def _caller(self, request: Request, claims: Claims, publisher: Publisher) -> Caller:
+        return Caller(self._queries, claims, lambda table: self._authorize(request, table), publisher.server)
+
+    def _claims(self, request: Request) -> Claims:
+        return self._queries.claims(Headers(request.headers))
+
+    def _of_loop(self) -> tuple[Bell, asyncio.Semaphore]:
+        loop = asyncio.get_running_loop()
+        if loop not in self._loops:
+            self._loops = {each: found for each, found in self._loops.items() if not each.is_closed()}
+            self._loops[loop] = Bell(), asyncio.Semaphore(_THREADS)
+        return self._loops[loop]
+
+    async def _in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Run a function on a thread of the event loop, a few at a time. Cancelled, it still runs to its end."""
+        _, semaphore = self._of_loop()
+        async with semaphore:
+            return await asyncio.to_thread(function, *arguments)
+
+
+def _client(request: Request, claims: Claims) -> str:
+    """Those that share a quota: the same claims, or the same address."""
+    if claims:
+        return _claimed(claims)
+    return request.client.host if request.client is not None else ""
+
+
+def _claimed(claims: Claims) -> str:
+    return repr(sorted(claims.items()))
+
+
+def _decoded(decode: Callable[[bytes], T], data: bytes) -> T:
+    try:
+        return decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise QueryArgumentError(f"live queries: this is no request: {error}") from error
+
+
+async def _body(request: Request) -> bytes | None:
+    """The body of a request; None where it is too large. Raises: QueryArgumentError where it does not come whole."""
+    data = bytearray()
+    try:
+        async for chunk in request.stream():
+            data += chunk
+            if len(data) > _MAX_BODY_BYTES:
+                return None
+    except ClientDisconnect as error:  # nobody hears of it
+        raise QueryArgumentError("live queries: the request ended in its body; a whole one is needed") from error
+    return bytes(data)

@@ -1,0 +1,55 @@
+"""The figures of a view server, for Prometheus."""
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from eddy.program.views import Views
+
+__all__ = ["Figures", "registry_of"]
+
+
+class Figures(Collector):
+    """Collects from views."""
+
+    def __init__(self, views: Views) -> None:
+        self._views = views
+
+    def collect(self) -> Iterator[Metric]:
+        """All figures as of now."""
+        rows, done = self._views.rows, self._views.reader.figures
+        for name, meaning, count in (
+            ("records", "Records read.", done.records),
+            ("bytes", "Bytes of records read.", done.bytes),
+            ("left_out", "Records that were left out of their tables.", self._views.reader.left_out),
+            ("versions", "Versions shown.", done.versions),
+            ("exact_versions", "Versions shown that were exact.", done.exact_versions),
+            ("tables_read_anew", "Times that a table was read anew.", done.read_anew),
+            ("errors", "Errors of the log, after which reading began again.", done.errors),
+        ):
+            yield CounterMetricFamily(f"eddy_views_{name}_total", meaning, value=count)
+        ready = not rows.hindrance and rows.failure is None
+        for name, meaning, value in (
+            ("ready", "1 while all tables are whole.", ready),
+            ("exact", "1 where the latest version is exact.", rows.version.exact),
+            ("pending_records", "Records that are read and not shown yet.", done.pending),
+            ("version_age_seconds", "Seconds since the latest version was shown.", rows.version_age_s()),
+        ):
+            yield GaugeMetricFamily(f"eddy_views_{name}", meaning, value=float(value))
+        lag = "Offsets of the table's topic that are not read yet, as of the last look, every two seconds."
+        for name, meaning, numbers in (("rows", "Rows by table.", rows.counts), ("lag_offsets", lag, done.lags)):
+            family = GaugeMetricFamily(f"eddy_views_{name}", meaning, labels=["table"])
+            for table, number in numbers.items():
+                family.add_metric([table], number)
+            yield family
+
+
+def registry_of(views: Views) -> CollectorRegistry:
+    """A registry of its own, with these figures and the process's."""
+    registry = CollectorRegistry()
+    registry.register(Figures(views))
+    ProcessCollector(registry=registry)
+    return registry

@@ -1,0 +1,247 @@
+"""Tables over HTTP, to be read only.
+
+/v1/tables                               the tables, with the numbers of their rows
+/v1/tables/NAME/KEY                      one row
+/v1/tables/NAME?from=&to=&prefix=&limit=&after=    rows in the order of keys, a page at a time
+/v1/queries, /v1/live                    named queries: `serve/live_pages.py`
+/healthz, /readyz, /metrics              whether reading goes on; whether all tables are whole; figures
+
+Every answer names its version, and whether it is exact; `at_least=TOKEN` waits for a version. With
+`Accept: application/x-ndjson` all rows of a range come as lines, of one version. A key in a URL is text where the keys
+are strings or bytes, and JSON for all others; text that is no JSON stands for itself.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from eddy.errors import EddyError, NotReadyError
+from eddy.live.streams.caller import rows_allowed
+from eddy.live.streams.limits import Limits
+from eddy.program.views import Views
+from eddy.serve.answers import HEADERS, answer, encode, refused, tagged, whole_number
+from eddy.serve.live_figures import LiveFigures
+from eddy.serve.live_pages import Authorize, LivePages
+from eddy.serve.metrics import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, generate_latest
+from eddy.serve.table_figures import Figures, registry_of
+from eddy.tables.key_text import key_of_text, text_of_key
+from eddy.tables.table_view import TableView
+from eddy.tables.version import Version
+
+__all__ = ["METHODS", "Authorize", "TablesLater", "tables_app"]
+
+METHODS = ["GET", "POST"]
+"""Those that web pages of other origins may use: POST changes the queries of a stream, and no table."""
+
+Row = tuple[Any, Any]
+
+_DEFAULT_ROWS, _MAX_ROWS = 1_000, 10_000
+_MAX_PAGE_BYTES, _CHUNK_BYTES = 16 << 20, 64 << 10
+_MAX_WAIT_S, _MAX_STREAM_S = 30.0, 60.0
+_BESIDE_A_WORKER = Limits(connections=40)
+_NDJSON = "application/x-ndjson"
+
+
+def tables_app(
+    views: Views, authorize: Authorize | None = None, cors: list[str] | None = None, limits: Limits | None = None
+) -> Starlette:
+    """An ASGI application that serves the tables and the named queries of `views`, to run or to mount in another one.
+
+    `authorize` decides for each request, `cors` are the origins of web pages that may read, `limits` bound live
+    queries. `app.state.live.stop()` ends the streams, before the application is stopped.
+    """
+    may_read = authorize or (lambda request, table: True)
+    live = LivePages(views, views.queries, may_read, limits or Limits())
+    pages = _Pages(views, may_read, live)
+    middleware = [Middleware(CORSMiddleware, allow_origins=cors or [], allow_methods=METHODS, allow_headers=["*"])]
+    app = Starlette(
+        routes=[
+            Route("/healthz", pages.health),
+            Route("/readyz", pages.readiness),
+            Route("/metrics", pages.metrics),
+            Route("/v1/tables", pages.tables),
+            Route("/v1/tables/{name}", pages.rows),
+            Route("/v1/tables/{name}/{key:path}", pages.row),
+            *live.routes(),
+        ],
+        middleware=middleware if cors else [],
+        exception_handlers={EddyError: refused},
+    )
+    app.router.redirect_slashes = False
+    app.state.live = live
+    return app
+
+
+class TablesLater:
+    """An ASGI application, to be mounted at /v1, that serves tables from when there are views of them."""
+
+    def __init__(self) -> None:
+        self._app: Starlette | None = None
+        self.views: Views | None = None
+        self._registry = CollectorRegistry()
+
+    def serve(self, views: Views) -> None:
+        """Serve the tables of these views."""
+        self._app, self.views = tables_app(views, limits=_BESIDE_A_WORKER), views
+        self._registry.register(Figures(views))
+        self._registry.register(LiveFigures(self._app.state.live))
+
+    def stop(self) -> None:
+        """End the streams of live queries."""
+        if self._app is not None:
+            self._app.state.live.stop()
+
+    def figures(self) -> bytes:
+        """The figures of the tables, for Prometheus; empty before there are tables."""
+        return generate_latest(self._registry)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """As ASGI has it."""
+        if self._app is None:
+            content = {"code": NotReadyError.code, "error": "tables are not served here, or not yet"}
+            await answer(content, 503, {"Retry-After": "1"})(scope, receive, send)
+            return
+        whole = {**scope, "root_path": scope.get("root_path", "").removesuffix("/v1")}
+        await self._app(whole, receive, send)
+
+
+class _Pages:
+    """The answers."""
+
+    def __init__(self, views: Views, authorize: Authorize, live: LivePages) -> None:
+        self._views, self._authorize = views, authorize
+        self._registry = registry_of(views)
+        self._registry.register(LiveFigures(live))
+
+    async def health(self, request: Request) -> Response:
+        failure = self._views.failure
+        reason = "" if failure is None else type(failure).__name__
+        return answer({"ok": not reason, "reason": reason}, not reason)
+
+    async def readiness(self, request: Request) -> Response:
+        if self._views.rows.failure is not None:
+            why = "reading has ended"
+        else:
+            why = self._views.rows.hindrance if self._views.failure is None else "live queries have ended"
+        return answer({"ready": not why, "reason": why}, not why)
+
+    async def metrics(self, request: Request) -> Response:
+        return Response(generate_latest(self._registry), headers=HEADERS | {"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
+
+    async def tables(self, request: Request) -> Response:
+        version = await self._version(request)
+        counts, found = self._views.rows.counts, self._views.catalog.tables.values()
+        listed = [
+            {"name": t.name, "kind": t.kind, "key": t.key.name, "value": t.value.name, "rows": counts[t.name]}
+            for t in found
+            if self._authorize(request, t.name)
+        ]
+        return answer({"tables": listed, **_told(version)})
+
+    async def row(self, request: Request) -> Response:
+        allowed = self._allowed(request)
+        await self._version(request)
+        table = self._views[request.path_params["name"]]
+        key = key_of_text(table.table, request.path_params["key"])
+        with self._views.rows.changed:  # rows and version move together
+            value, version = table.get(key, _NONE), self._views.version
+        if value is _NONE or not allowed(key, value):
+            return answer({"code": "NOT_FOUND", "error": "there is no such row", **_told(version)}, 404)
+        return tagged(request, {"key": key, "value": value, **_told(version)})
+
+    async def rows(self, request: Request) -> Response:
+        allowed = self._allowed(request)
+        _asked(self._views[request.path_params["name"]], request)  # a bad request is refused before a stream begins
+        limit = whole_number(request, "limit")
+        await self._version(request)
+        if _NDJSON in request.headers.get("accept", ""):
+            return StreamingResponse(self._stream(request, limit, allowed), headers=HEADERS, media_type=_NDJSON)
+        return await asyncio.to_thread(self._page, request, min(limit or _DEFAULT_ROWS, _MAX_ROWS), allowed)
+
+    def _page(self, request: Request, limit: int, allowed: Callable[[Any, Any], bool]) -> Response:
+        rows: list[msgspec.Raw] = []
+        size, last, more = 0, None, False
+        with self._views.snapshot(timeout_s=0.0) as snapshot:
+            for key, value in _asked(snapshot[request.path_params["name"]], request):
+                if len(rows) >= limit or size >= _MAX_PAGE_BYTES:
+                    more = True
+                    break
+                last = key
+                if allowed(key, value):
+                    row = encode({"key": key, "value": value})
+                    size += len(row)
+                    rows.append(msgspec.Raw(row))
+            version = snapshot.version
+        content = {"rows": rows, "next": text_of_key(last) if more else None, **_told(version)}
+        return tagged(request, content)
+
+    async def _stream(
+        self, request: Request, limit: int | None, allowed: Callable[[Any, Any], bool]
+    ) -> AsyncIterator[bytes]:
+        """Lines of one version, read as fast as the client takes them; cut off after a minute."""
+        end = time.monotonic() + _MAX_STREAM_S
+        with self._views.snapshot(timeout_s=0.0) as snapshot:
+            yield encode(_told(snapshot.version)) + b"\n"
+            rows = _limited(_asked(snapshot[request.path_params["name"]], request), allowed, limit)
+            while chunk := await asyncio.to_thread(_lines, rows):
+                yield chunk
+                if time.monotonic() > end:
+                    yield encode({"error": f"not read within {_MAX_STREAM_S:.0f} s; ask for less at a time"}) + b"\n"
+                    return
+            yield encode({"end": True}) + b"\n"
+
+    def _allowed(self, request: Request) -> Callable[[Any, Any], Any]:
+        allowed = rows_allowed(lambda table: self._authorize(request, table), request.path_params["name"])
+        return (lambda key, value: True) if allowed is None else allowed
+
+    async def _version(self, request: Request) -> Version:
+        asked = request.query_params.get("at_least")
+        seconds = whole_number(request, "wait")
+        wait_s = min(_MAX_WAIT_S, seconds if seconds is not None else _MAX_WAIT_S) if asked else 0.0
+        return await self._views.wait_async(asked, timeout_s=wait_s)
+
+
+_NONE = object()
+
+
+def _asked(table: TableView, request: Request) -> Iterator[Row]:
+    """The rows that the query string names."""
+    given = {name: request.query_params.get(name) for name in ("from", "to", "prefix", "after")}
+    low, high, prefix, after = (None if text is None else key_of_text(table.table, text) for text in given.values())
+    if prefix is not None:
+        return table.prefix(prefix, after=after)
+    return table.range(low, high) if after is None else table.after(after, high)
+
+
+def _limited(rows: Iterator[Row], allowed: Callable[[Any, Any], bool], limit: int | None) -> Iterator[Row]:
+    given = 0
+    for key, value in rows:
+        if limit is not None and given >= limit:
+            return
+        if allowed(key, value):
+            given += 1
+            yield key, value
+
+
+def _lines(rows: Iterator[Row]) -> bytes:
+    """Some kilobytes of rows as lines; empty at the end."""
+    chunk = bytearray()
+    for key, value in rows:
+        chunk += encode({"key": key, "value": value}) + b"\n"
+        if len(chunk) >= _CHUNK_BYTES:
+            break
+    return bytes(chunk)
+
+
+def _told(version: Version) -> dict[str, Any]:
+    return {"version": version.token, "exact": version.exact}

@@ -1,0 +1,93 @@
+"""The view server: views of an application, served over HTTP."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from eddy.connectors.log import Log
+from eddy.live.query.named import Queries
+from eddy.live.streams.limits import Limits
+from eddy.program.views import Views
+from eddy.serve.endpoint import Endpoint, check_proxies, check_tls, listen
+from eddy.topology.topology import Topology
+
+if TYPE_CHECKING:
+    from eddy.serve.live_pages import LivePages
+
+__all__ = ["Served", "served"]
+
+_log = logging.getLogger("eddy.views")
+_ANSWER_S = 90.0
+
+
+class Served:
+    """Views, the pages of their live queries, and the port where they are served."""
+
+    def __init__(self, views: Views, live: "LivePages", port: int) -> None:
+        self.views, self.live, self.port = views, live, port
+
+
+@contextmanager
+def served(
+    endpoint: Endpoint,
+    topology: Topology,
+    log: Log,
+    state_dir: Path | None = None,
+    max_wait_s: float = 2.0,
+    cors: list[str] | None = None,
+    tls: tuple[Path, Path] | None = None,
+    queries: Queries | None = None,
+    limits: Limits | None = None,
+    proxies: Sequence[str] = (),
+) -> Iterator[Served]:
+    """Inside the block the tables and the named queries of an application are served.
+
+    `tls` are a certificate and its key, in PEM; `limits` those of requests and live queries; `proxies` addresses and
+    networks whose `X-Forwarded-For` names the client.
+
+    Raises: ConnectorError, ConfigurationError if it cannot listen there; the errors of `Views`.
+    """
+    from starlette.middleware.cors import CORSMiddleware
+    from starlette.types import ASGIApp
+
+    from eddy.serve.access import Guard
+    from eddy.serve.page.routes import with_page
+    from eddy.serve.server import Server
+    from eddy.serve.table_pages import METHODS, tables_app
+
+    check_tls(tls)
+    check_proxies(proxies)
+    listener = listen(endpoint)
+    try:
+        table_rows = (limits or Limits()).table_rows
+        views = Views(topology, log, state_dir=state_dir, max_wait_s=max_wait_s, queries=queries, table_rows=table_rows)
+    except BaseException:
+        listener.close()
+        raise
+    with views:
+        host, port = listener.getsockname()[:2]
+        tables = tables_app(views, limits=limits)
+        app: ASGIApp = Guard(with_page(tables, topology, views), endpoint)
+        if cors:  # around the guard: a browser asks for leave without the token
+            app = CORSMiddleware(app, allow_origins=cors, allow_methods=METHODS, allow_headers=["*"])
+        bounds = limits or Limits()
+        server = Server(
+            app,
+            listener,
+            requests=bounds.connections + bounds.requests,
+            answer_s=_ANSWER_S,
+            request_s=bounds.request_s,
+            keep_alive=True,
+            proxies=proxies,
+            tls=tls,
+        )
+        server.start()
+        _log.info("page on %s://%s/", "http" if tls is None else "https", Endpoint(host, port))
+        _log.info("tables on %s://%s/v1/tables", "http" if tls is None else "https", Endpoint(host, port))
+        try:
+            yield Served(views, tables.state.live, port)
+        finally:
+            tables.state.live.stop()
+            server.stop()

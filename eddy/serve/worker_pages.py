@@ -1,0 +1,101 @@
+"""The pages of the monitor, to be read only.
+
+/healthz, /readyz    whether the worker is alive, whether it is ready: 200 or 503, and why
+/metrics             figures for Prometheus
+/topology            the topology as text and as pictures
+/v1                  tables, if they are served here
+/                    a page that shows all of it in a browser
+
+The probes need no token, since clients such as Kubernetes cannot keep a secret: they get the state and a reason; only
+readers with the token see the error text, and the parts without a finite answer, which do not affect health. Without a
+token, a page in a browser must not reach this server under a foreign name that resolves to this machine (DNS
+rebinding): the request has to name this machine.
+"""
+
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.types import ASGIApp
+
+from eddy.runtime.holding import told
+from eddy.serve.access import TRUSTED, Guard
+from eddy.serve.endpoint import Endpoint
+from eddy.serve.metrics import CONTENT_TYPE_PLAIN_0_0_4, generate_latest, registry_of
+from eddy.serve.page.routes import page_routes, topology_route, trace_route
+from eddy.serve.state import Facts, ProbeResult, health, readiness
+from eddy.serve.table_pages import TablesLater
+from eddy.serve.watch import Watch
+from eddy.topology.topology import Topology
+
+__all__ = ["pages", "pages_for_anybody"]
+
+_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+
+
+class _Answer(msgspec.Struct, omit_defaults=True):
+    state: str
+    reason: str
+    error: str = ""
+    held: list[str] = []
+
+
+def pages(watch: Watch, topology: Topology, endpoint: Endpoint, tables: TablesLater) -> ASGIApp:
+    """The ASGI application of these pages, for one worker. The figures of its tables are among its own."""
+    return Guard(
+        _routes(
+            watch,
+            topology,
+            [*page_routes(), trace_route(topology, lambda: tables.views), Mount("/v1", tables)],
+            tables.figures,
+        ),
+        endpoint,
+    )
+
+
+def pages_for_anybody(watch: Watch, topology: Topology) -> ASGIApp:
+    """The same pages without tables, for a web server that decides itself who may read.
+
+    Nobody counts as a reader with the token, so data of records is not shown.
+    """
+    return _routes(watch, topology, [])
+
+
+def _routes(
+    watch: Watch, topology: Topology, others: list[BaseRoute], more_figures: Callable[[], bytes] = bytes
+) -> Starlette:
+    registry = registry_of(watch)
+
+    def probe(check: Callable[[Facts], ProbeResult]) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            facts = watch.facts()
+            found = check(facts)
+            trusted = request.scope.get(TRUSTED, False)
+            error = facts.error if trusted else ""
+            held = told(watch.held) if trusted else []
+            return _json(_Answer(found.state, found.reason, error, held), 200 if found.ok else 503)
+
+        return answer
+
+    async def metrics(request: Request) -> Response:
+        text = generate_latest(registry) + more_figures()
+        return Response(text, headers=_HEADERS | {"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
+
+    app = Starlette(
+        routes=[
+            Route("/healthz", probe(health)),
+            Route("/readyz", probe(readiness)),
+            Route("/metrics", metrics),
+            topology_route(topology),
+            *others,
+        ]
+    )
+    app.router.redirect_slashes = False
+    return app
+
+
+def _json(content: object, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(content) + b"\n", status, _HEADERS, "application/json")

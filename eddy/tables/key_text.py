@@ -1,0 +1,36 @@
+"""Keys as text: themselves if the keys are strings or bytes, and JSON for all others; other text is a string."""
+
+from typing import Any
+
+import msgspec
+
+from eddy.errors import QueryError
+from eddy.json_text import encode
+from eddy.tables.catalog import ServedTable
+
+__all__ = ["key_of_text", "text_of_key"]
+
+
+def key_of_text(table: ServedTable, text: str) -> Any:
+    """A key as text in a URL or on a command line. Raises: QueryError."""
+    kind = table.key.type
+    if kind is str:
+        return text
+    if kind is bytes:
+        return text.encode()
+    try:
+        if kind in (None, Any):
+            value = msgspec.json.decode(text)
+            return tuple(value) if isinstance(value, list) else value
+        return msgspec.json.decode(text, type=kind)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        if kind in (None, Any):
+            return text
+        raise QueryError(f"table '{table.name}': key {text[:80]!r} is no {table.key.name}: {error}") from error
+
+
+def text_of_key(key: Any) -> str:
+    """The inverse of `key_of_text`."""
+    if isinstance(key, bytes):
+        return key.decode(errors="replace")
+    return key if isinstance(key, str) else encode(key).decode()

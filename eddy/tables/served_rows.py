@@ -1,0 +1,295 @@
+"""The rows that a view server holds: a store, the version it is at, and snapshots that stay at theirs.
+
+One thread applies; any may read. Rows, counts, offsets and version move together, under one lock, which a reader holds
+for a point or for a page of a range. An open snapshot keeps the former values of rows that have changed since: a long
+read is of one version, and nobody waits for it.
+
+    FF counts 00 table     the number of its rows
+    FF table 00 table      the identity of the table that the rows are of
+    FF last 00 topic p     the last record that was taken in, to know the topic by
+    FF noted               the records that were known to be left out by the application
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+from operator import itemgetter
+from typing import Protocol
+
+import msgspec
+from sortedcontainers import SortedDict
+
+from eddy.connectors.log import TopicPartition
+from eddy.errors import NotReadyError, QueryError
+from eddy.state.offsets import decode_offset, encode_offset, offset_key, read_offsets, read_stamp
+from eddy.state.store import Store
+from eddy.tables.intake import table_prefix
+from eddy.tables.version import Version
+
+__all__ = ["NOTED", "Changes", "Follower", "Rows", "Snapshot"]
+
+_COUNTS, _TABLE, _LAST = b"\xffcounts\x00", b"\xfftable\x00", b"\xfflast\x00"
+NOTED = b"\xffnoted"
+"""The key of the records that were known to be left out."""
+_MAX_KEPT = 1_000_000
+"""Changed rows that all snapshots together keep as they were; beyond it those that keep most end."""
+_MANY_KEYS = 10_000
+"""Keys that are looked up at a time; meanwhile others wait."""
+
+Changes = Mapping[str, Mapping[bytes, bytes | None]]
+"""By table and key, the new value, None where the row goes."""
+
+
+class Follower(Protocol):
+    """Is told of changes as they are applied, under the lock of the rows."""
+
+    def put(self, changes: Changes) -> None:
+        """Rows have changed."""
+
+    def lost(self, table: str) -> None:
+        """All rows of a table have gone, to be read anew."""
+
+
+class Rows:
+    """The rows of tables in a store."""
+
+    def __init__(self, store: Store, tables: Sequence[str]) -> None:
+        self._store = store
+        self.changed = threading.Condition()
+        self.version = Version({}, {}, exact=False)
+        self.hindrance = "starting"
+        self.failure: Exception | None = None
+        self._snapshots: set[Snapshot] = set()
+        self._followers: list[Follower] = []
+        self._shown_at: float | None = None
+        counts = store.get_many([_COUNTS + name.encode() for name in tables])
+        self.counts = {
+            name: 0 if found is None else decode_offset(found) for name, found in zip(tables, counts, strict=True)
+        }
+
+    def offsets(self) -> dict[tuple[str, int], int]:
+        """How far each partition is taken in."""
+        return read_offsets(self._store)
+
+    def identity(self, table: str) -> str | None:
+        """The identity of the table that the stored rows are of; None without rows."""
+        (found,) = self._store.get_many([_TABLE + table.encode()])
+        return None if found is None else found.decode()
+
+    def last(self, partition: TopicPartition) -> bytes | None:
+        """The fingerprint of the last record taken in."""
+        return self._store.get_many([_LAST + offset_key(*partition)])[0]
+
+    def noted(self) -> set[tuple[str, int, int]]:
+        """The records that were known to be left out."""
+        (found,) = self._store.get_many([NOTED])
+        return set() if found is None else set(msgspec.json.decode(found, type=list[tuple[str, int, int]]))
+
+    def age_s(self, wall_s: float) -> float:
+        """Seconds since the last batch."""
+        stamp = read_stamp(self._store)
+        return 0.0 if stamp is None else wall_s - stamp.written_s
+
+    def forget(self, table: str, parts: Sequence[TopicPartition], identity: str) -> None:
+        """Remove all rows of a table, to be read anew; readers wait until it is whole again."""
+        with self.changed:
+            self.hindrance = f"table '{table}' is read anew"
+            for snapshot in self._snapshots:
+                snapshot.end(f"table '{table}' was read anew")
+            for follower in self._followers:
+                follower.lost(table)
+            self._store.write([(offset_key(*tp), None) for tp in parts])  # first: half a deletion is no state
+            self._store.delete_prefix(table_prefix(table))
+            lasts = [(_LAST + offset_key(*tp), None) for tp in parts]
+            self._store.write([(_TABLE + table.encode(), identity.encode()), (_COUNTS + table.encode(), None), *lasts])
+            self.counts = self.counts | {table: 0}
+
+    def apply(
+        self,
+        changes: Changes,
+        offsets: Mapping[TopicPartition, int],
+        lasts: Mapping[TopicPartition, bytes],
+        version: Version,
+        notes: Sequence[tuple[bytes, bytes]],
+    ) -> int:
+        """Take changes in, in one batch with the offsets that they stand for and with notes. Returns the rows written.
+
+        Raises: StateError, after which nothing has changed.
+        """
+        changed = chain.from_iterable(rows.items() for rows in changes.values())
+        batch: list[tuple[bytes, bytes | None]] = sorted(changed, key=itemgetter(0))
+        news = [key for key, _ in batch]  # a store finds and takes keys in their order in half the time
+        with self.changed:
+            olds = dict(zip(news, self._store.get_many(news), strict=True))
+            counts = self.counts | {
+                table: self.counts[table]
+                + sum(value is not None for value in rows.values())
+                - sum(olds[key] is not None for key in rows)
+                for table, rows in changes.items()
+            }
+            batch += [(_COUNTS + table.encode(), encode_offset(counts[table])) for table in changes]
+            batch += [(offset_key(*tp), encode_offset(offset)) for tp, offset in offsets.items()]
+            batch += [(_LAST + offset_key(*tp), last) for tp, last in lasts.items()]
+            self._store.write([*batch, *notes])
+            self._keep(olds)
+            for follower in self._followers:
+                follower.put(changes)
+            self.counts, self.version, self._shown_at = counts, version, time.monotonic()
+            self.changed.notify_all()
+        return len(news)
+
+    def _keep(self, olds: Mapping[bytes, bytes | None]) -> None:
+        """Let each snapshot keep rows as they were; end some where that takes too much memory."""
+        for snapshot in self._snapshots:
+            snapshot.keep(olds)
+        left = sorted(self._snapshots, key=lambda snapshot: snapshot.kept)
+        total = sum(snapshot.kept for snapshot in left)
+        while total > _MAX_KEPT:
+            total -= left[-1].kept
+            left.pop().end(f"more than {_MAX_KEPT:,} rows have changed since snapshots were opened")
+
+    def version_age_s(self) -> float:
+        """Seconds since the latest version was shown; 0 before the first one."""
+        return 0.0 if self._shown_at is None else time.monotonic() - self._shown_at
+
+    def say(self, hindrance: str) -> None:
+        """Why rows cannot be read now; empty where they can be."""
+        with self.changed:
+            self.hindrance = hindrance
+            self.changed.notify_all()
+
+    def fail(self, error: Exception) -> None:
+        """No version will come any more."""
+        with self.changed:
+            self.failure = error
+            self.changed.notify_all()
+
+    def check(self) -> None:
+        """Raises: NotReadyError while tables are not whole; the error that ended the reading of them."""
+        if self.failure is not None:
+            raise self.failure.with_traceback(None)  # else each reader would leave its frames in it
+        if self.hindrance:
+            raise NotReadyError(f"views: {self.hindrance}; tables that are read whole are needed. Try again later")
+
+    def wait(self, done: Callable[[Version], bool], timeout_s: float, what: str) -> Version:
+        """Wait for a version, and return it. Raises: NotReadyError where none comes in time."""
+        with self.changed:
+            found = self.changed.wait_for(
+                lambda: self.failure is not None or (not self.hindrance and done(self.version)), timeout_s
+            )
+            self.check()
+            if not found:
+                raise NotReadyError(f"views: {what} has not come within {timeout_s:g} s; the version is {self.version}")
+            return self.version
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The latest values, all of one version."""
+        if len(keys) > _MANY_KEYS:
+            snapshot = self.snapshot()
+            try:
+                return snapshot.get_many(keys)
+            finally:
+                snapshot.close()
+        with self.changed:
+            self.check()
+            return self._store.get_many(keys)
+
+    def between(self, start: bytes, stop: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        """The first `limit` of the latest rows from `start` to before `stop`."""
+        with self.changed:
+            self.check()
+            return self._store.scan_between(start, stop, limit)
+
+    def snapshot(self) -> "Snapshot":
+        """The rows as they are now. Raises: NotReadyError."""
+        with self.changed:
+            self.check()
+            made = Snapshot(self)
+            self._snapshots.add(made)
+            return made
+
+    def release(self, snapshot: "Snapshot") -> None:
+        """A snapshot is not read any more."""
+        with self.changed:
+            self._snapshots.discard(snapshot)
+            snapshot.end("it was closed")
+
+    def attach(self, follower: Follower) -> None:
+        """Tell it of changes from now on."""
+        with self.changed:
+            self._followers.append(follower)
+
+    def detach(self, follower: Follower) -> None:
+        """Tell it of changes no more."""
+        with self.changed:
+            self._followers.remove(follower)
+
+    def close(self) -> None:
+        """Close the store."""
+        with self.changed:
+            self.failure = self.failure or NotReadyError("views: they were closed; open ones are needed")
+            self._store.close()
+            self.changed.notify_all()
+
+
+class Snapshot:
+    """Rows as they were at one version, until it is closed."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._kept: SortedDict = SortedDict()  # rows that have changed since, as they were; None where there was none
+        self.version, self.counts = rows.version, rows.counts
+        self.ended = ""
+
+    @property
+    def kept(self) -> int:
+        """The number of rows that are kept as they were."""
+        return len(self._kept)
+
+    def keep(self, olds: Mapping[bytes, bytes | None]) -> None:
+        """Keep the values of rows before they change. The caller holds the lock."""
+        if not self.ended:
+            for key, old in olds.items():
+                self._kept.setdefault(key, old)
+
+    def end(self, why: str) -> None:
+        """It cannot be read any more. The caller holds the lock."""
+        self.ended = self.ended or why
+        self._kept.clear()
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The values at this version."""
+        values: list[bytes | None] = []
+        for start in range(0, len(keys), _MANY_KEYS):
+            part = keys[start : start + _MANY_KEYS]
+            with self._rows.changed:
+                self.check()
+                found = self._rows._store.get_many(part)
+                values += [self._kept.get(key, value) for key, value in zip(part, found, strict=True)]
+        return values
+
+    def between(self, start: bytes, stop: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        """The first `limit` rows from `start` to before `stop`, at this version."""
+        found: list[tuple[bytes, bytes]] = []
+        with self._rows.changed:
+            self.check()
+            while len(found) < limit and start < stop:
+                page = self._rows._store.scan_between(start, stop, limit)
+                end = page[-1][0] + b"\x00" if len(page) == limit else stop
+                kept = {key: self._kept[key] for key in self._kept.irange(start, end, inclusive=(True, False))}
+                merged = {**dict(page), **kept} if kept else dict(page)
+                found += [(key, merged[key]) for key in (sorted(merged) if kept else merged) if merged[key] is not None]
+                start = end
+        return found[:limit]
+
+    def check(self) -> None:
+        """Raises: QueryError where it cannot be read any more; the error that ended the reading of tables."""
+        if self.ended:
+            raise QueryError(f"snapshot: {self.ended}; a younger one is needed. Open it anew, and read less at a time")
+        if self._rows.failure is not None:
+            raise self._rows.failure.with_traceback(None)
+
+    def close(self) -> None:
+        """Free the kept values."""
+        self._rows.release(self)

@@ -1,0 +1,137 @@
+"""Whether a restarted view server goes on with the stored rows of a table, or reads the table anew.
+
+A table is read anew where the rows that are stored are of another table, plan or incarnation of the application; where
+its topic was made anew, or has lost records that were not taken in; where tombstones may have gone that were not taken
+in; and where the application has left records out that were taken in. Each time the reason is logged.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from zlib import crc32
+
+import msgspec
+
+from eddy.connectors.log import Log, Records, TopicPartition, TopicSpec
+from eddy.runtime.changelog_replay import TOMBSTONES_LAST_S
+from eddy.state.offsets import Stamp, decode_offset, encode_offset
+from eddy.tables.catalog import Catalog, ServedTable
+from eddy.tables.served_rows import NOTED, Rows
+
+__all__ = ["Place", "Start", "Stored", "fingerprint", "noted_row", "taken_in"]
+
+_log = logging.getLogger("eddy.views")
+
+Place = tuple[str, int, int]
+"""(topic, partition, offset)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where reading begins: the offset of each partition, the ends as they were, and the tables that are read anew."""
+
+    positions: dict[TopicPartition, int]
+    ends: dict[TopicPartition, int]
+    anew: list[str]
+
+
+def fingerprint(records: Records) -> bytes:
+    """A fingerprint of the last of these records: its offset, and a checksum of its contents."""
+    key, value = records.keys[-1], records.values[-1]
+    held = repr((records.timestamps[-1], key, value)).encode()
+    return encode_offset(records.offsets[-1]) + crc32(held).to_bytes(4, "big")
+
+
+class Stored:
+    """The rows of an earlier run, beside the log as it is."""
+
+    def __init__(self, catalog: Catalog, log: Log, rows: Rows, wall: Callable[[], float]) -> None:
+        self._catalog, self._log, self._rows, self._wall = catalog, log, rows, wall
+
+    def begin(self, specs: Mapping[str, TopicSpec], incarnation: str, noted: set[Place]) -> Start:
+        """Compare, and remove the rows of tables that have to be read anew."""
+        tables = self._catalog.tables
+        every = [tp for table in tables.values() for tp in table.parts]
+        begins, ends = self._log.begin_offsets(every), self._log.end_offsets(every)
+        notes = self._rows.noted() ^ noted
+        anew = []
+        for table in tables.values():
+            stored = self._rows.offsets()
+            positions = {tp: stored[tp] for tp in table.parts if tp in stored}
+            reason = self._reason(table, positions, begins, ends, specs, incarnation)
+            if not reason and (taken := taken_in(notes, [table], positions)):
+                reason = f"which records the application leaves out has changed, as for {taken[table.name]}"
+            if reason is not None:
+                self.forget(table, reason, incarnation)
+                anew += [table.name] if reason else []
+        stored = self._rows.offsets()
+        return Start({tp: stored.get(tp, begins[tp]) for tp in every}, ends, anew)
+
+    def forget(self, table: ServedTable, reason: str, incarnation: str) -> None:
+        """Remove the rows of a table; a reason is logged."""
+        if reason:
+            _log.warning("table '%s' is read anew: %s", table.name, reason)
+        self._rows.forget(table.name, table.parts, table.identity(incarnation))
+
+    def stamp(self, incarnation: str) -> tuple[bytes, bytes]:
+        """The row that every batch writes: incarnation and time."""
+        return Stamp(incarnation, int(self._wall())).row()
+
+    def _reason(
+        self,
+        table: ServedTable,
+        positions: Mapping[TopicPartition, int],
+        begins: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+        specs: Mapping[str, TopicSpec],
+        incarnation: str,
+    ) -> str | None:
+        """Why a table cannot be gone on with; empty where nothing is stored of it, None where it can."""
+        known = self._rows.identity(table.name)
+        if known is None:
+            return ""
+        if known != (wanted := table.identity(incarnation)):
+            return f"stored rows are of another plan or incarnation of the application: {known}, not {wanted}"
+        spec = specs.get(table.topic)
+        retention_ms = spec.configs.get("delete.retention.ms", "") if spec else ""
+        kept_s = int(retention_ms) / 1000 if retention_ms.isdecimal() else TOMBSTONES_LAST_S
+        age_s = self._rows.age_s(self._wall())
+        for tp, position in positions.items():
+            where = f"topic '{tp.topic}' partition {tp.partition}"
+            if position > ends[tp]:
+                return f"{where} ends at offset {ends[tp]}, before {position}: it was made anew"
+            if position < begins[tp]:
+                return f"{where} begins at offset {begins[tp]}, after {position}: records were deleted in between"
+            if position < ends[tp] and age_s > kept_s / 2 and spec is not None and spec.compacted:
+                return f"{where}: stored rows are {age_s / 3600:.0f} h old, and deletions may have been compacted away"
+            if not self._known(tp, begins[tp], ends[tp]):
+                return f"{where} holds other records than those that were taken in: it was made anew"
+        return None
+
+    def _known(self, tp: TopicPartition, begin: int, end: int) -> bool:
+        """Whether the last record that was taken in is still the same; one that was compacted away tells nothing."""
+        last = self._rows.last(tp)
+        if last is None:
+            return True
+        offset = decode_offset(last[:8])
+        if not begin <= offset < end:
+            return True
+        records = self._log.read(tp, offset, offset + 1, 1)
+        return not len(records) or fingerprint(records) == last
+
+
+def taken_in(
+    notes: Iterable[Place], tables: Iterable[ServedTable], positions: Mapping[TopicPartition, int]
+) -> dict[str, Place]:
+    """The tables into which records were taken that the notes name, each with one of them."""
+    topics = {table.topic: table for table in tables if table.kind == "source" and not table.internal}
+    return {
+        topics[topic].name: (topic, partition, offset)
+        for topic, partition, offset in notes
+        if topic in topics and offset < positions.get(TopicPartition(topic, partition), 0)
+    }
+
+
+def noted_row(notes: Iterable[Place]) -> tuple[bytes, bytes]:
+    """The row of the store that holds which records were known to be left out."""
+    return NOTED, msgspec.json.encode(sorted(notes))

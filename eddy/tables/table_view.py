@@ -1,0 +1,114 @@
+"""Reading one table: points, ranges, prefixes and all, as plain objects by the serdes of the topology.
+
+Rows come in the order of their keys (`ordering.py`). A range is read page by page: of a snapshot all pages are of one
+version, of the latest version each page may be of a later one.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from eddy.errors import QueryError
+from eddy.serde import serde_for
+from eddy.tables.catalog import ServedTable
+from eddy.tables.intake import table_prefix
+from eddy.tables.ordering import decode_key, encode_key, prefix_of
+
+__all__ = ["TableView", "end_of"]
+
+_PAGE = 1_000
+Row = tuple[Any, Any]
+
+
+class _Rows(Protocol):
+    """The rows to read: the latest ones, or a snapshot. `counts` are the numbers of rows by table."""
+
+    @property
+    def counts(self) -> Mapping[str, int]: ...
+
+    def check(self) -> None: ...
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]: ...
+
+    def between(self, start: bytes, stop: bytes, limit: int) -> list[tuple[bytes, bytes]]: ...
+
+
+class TableView:
+    """A table to read."""
+
+    def __init__(self, table: ServedTable, rows: _Rows) -> None:
+        self.table = table
+        self._rows = rows
+        self._prefix = table_prefix(table.name)
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """The value of a key; `default` where there is none. Raises: QueryError for a key that does not fit."""
+        (found,) = self._rows.get_many([self._encoded(key)])
+        return default if found is None else self.table.value.decode(found)
+
+    def get_many(self, keys: Sequence[Any]) -> list[Any]:
+        """The value of each key, None where there is none, in the order of `keys`; all of one version."""
+        found = self._rows.get_many(list(map(self._encoded, keys)))
+        decode = self.table.value.decode
+        return [None if data is None else decode(data) for data in found]
+
+    def range(self, start: Any = None, stop: Any = None, *, limit: int | None = None) -> Iterator[Row]:
+        """The rows with `start` ≤ key < `stop`, in the order of keys; None is no bound."""
+        low = self._prefix if start is None else self._encoded(start)
+        return self._pages(low, end_of(self._prefix) if stop is None else self._encoded(stop), limit)
+
+    def prefix(self, prefix: Any, *, limit: int | None = None, after: Any = None) -> Iterator[Row]:
+        """The rows whose key begins with a string, with bytes, or with the items of a tuple; `after` a key."""
+        if not isinstance(prefix, str | bytes | tuple):
+            raise QueryError(f"table '{self.table.name}': {prefix!r} is no prefix; a str, bytes or a tuple is needed")
+        low = self._prefix + prefix_of(self.table.key, prefix)
+        start = low if after is None else max(low, self._encoded(after) + b"\x00")
+        return self._pages(start, end_of(low), limit)
+
+    def after(self, key: Any, stop: Any = None, *, limit: int | None = None) -> Iterator[Row]:
+        """The rows with keys greater than `key`, up to before `stop`: the next page of a range."""
+        high = end_of(self._prefix) if stop is None else self._encoded(stop)
+        return self._pages(self._encoded(key) + b"\x00", high, limit)
+
+    def all(self) -> Iterator[Row]:
+        """All rows, in the order of keys."""
+        return self.range()
+
+    def count(self) -> int:
+        """The number of rows."""
+        self._rows.check()
+        return self._rows.counts[self.table.name]
+
+    def _encoded(self, key: Any) -> bytes:
+        serde = self.table.key
+        try:
+            serde.encode(key)
+            return self._prefix + encode_key(serde, key)
+        except Exception as error:
+            raise QueryError(
+                f"table '{self.table.name}': key {_short(key)} is no {serde.name}: {error}; a key that fits is needed, "
+                f"not {serde_for(key)}"
+            ) from error
+
+    def _pages(self, start: bytes, stop: bytes, limit: int | None) -> Iterator[Row]:
+        skip, key_serde, decode = len(self._prefix), self.table.key, self.table.value.decode
+        left = limit if limit is not None else 1 << 62
+        while left > 0:
+            room = min(_PAGE, left)
+            page = self._rows.between(start, stop, room)
+            for key, value in page:
+                yield decode_key(key_serde, key[skip:]), decode(value)
+            left -= len(page)
+            if len(page) < room:
+                return
+            start = page[-1][0] + b"\x00"
+
+
+def end_of(prefix: bytes) -> bytes:
+    """The first bytes after all that begin with a prefix."""
+    kept = prefix.rstrip(b"\xff")
+    return kept[:-1] + bytes([kept[-1] + 1]) if kept else b"\xff"
+
+
+def _short(key: Any) -> str:
+    text = repr(key)
+    return text if len(text) <= 80 else f"{text[:80]}…"

@@ -1,0 +1,384 @@
+"""From plan to circuit: every node becomes operators over numbered slots.
+
+The compiler chooses the states: a join reads the table of its input if there is one, X if the input is a recursion's
+variable, and else an arrangement of its own, `<join>-left` or `<join>-right`.
+"""
+
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from eddy.errors import TopologyError
+from eddy.operators import join
+from eddy.operators.bound import Bound
+from eddy.operators.circuit import Circuit, Output
+from eddy.operators.errors.guarded import unguarded
+from eddy.operators.errors.row_sizes import MAX_ROW_BYTES, OVERHEAD, RowSizes
+from eddy.operators.errors.set_aside import Aside
+from eddy.operators.exchange import Budget, Gate, Ownership
+from eddy.operators.nested.fixpoint import Fixpoint
+from eddy.operators.operator import Operator
+from eddy.operators.waves.body import Body
+from eddy.operators.waves.fact_waves import FactWaves
+from eddy.operators.waves.quarantine import Quarantine
+from eddy.operators.waves.recursion import Waves
+from eddy.operators.waves.withheld import Stops, Withheld
+from eddy.serde import Native, Plain, Serde
+from eddy.state.arrangement import Arrangement
+from eddy.state.spec import StateSpec
+from eddy.state.store import Store
+from eddy.state.table import Table
+from eddy.topology.compiler.guard_placement import Guarding
+from eddy.topology.compiler.loop_compiler import LoopCompiler
+from eddy.topology.plan.placement import Placement, place
+from eddy.topology.plan.plan import Exchange, Loop, Node, Plan, Recursion
+from eddy.topology.plan.scopes import Scopes
+from eddy.topology.plan.slots import Slots, with_time
+
+__all__ = ["Environment", "check_reads", "compile_part", "compile_plan", "sink_serdes"]
+
+
+@dataclass
+class Environment:
+    """The environment of a circuit: partition counts, owners, budgets and stores.
+
+    `budget` limits waves before the epoch ends, `guard` nested time before it is considered endless. `max_cells` bounds
+    the cells of all states in memory together, if there is a store. With `peeks`, functions of `peek` are called.
+    `written` names the states of an earlier run, None if there was none. `max_row_bytes` bounds the rows of recursions.
+    """
+
+    topic_partitions: Mapping[str, int]
+    compacted: frozenset[str] = frozenset()
+    ownership: Ownership = field(default_factory=Ownership)
+    budget: Budget = field(default_factory=lambda: Budget(2**62))
+    guard: Budget = field(default_factory=lambda: Budget(2**62))
+    partitioner: Callable[[bytes, int], int] = lambda key, count: 0
+    store: Store | None = None
+    max_cells: int | None = None
+    peeks: bool = True
+    written: frozenset[str] | None = None
+    max_row_bytes: int = MAX_ROW_BYTES
+
+    def lacks(self, state: str) -> bool:
+        """Whether the states were written by a plan that did not have this one."""
+        return self.written is not None and state not in self.written
+
+
+def compile_plan(plan: Plan, environment: Environment) -> Circuit:
+    """Compile a plan. Raises: TopologyError if it cannot be placed or a step is misused."""
+    return _PlanCompiler(plan, environment).circuit()
+
+
+def compile_part(plan: Plan, environment: Environment, node: Node) -> Circuit:
+    """Compile one step with all steps inside it. Inputs are named after the steps that it reads, outputs after itself
+    or, for a block, after its bindings.
+    """
+    return _PlanCompiler(plan, environment).part(node)
+
+
+class _PlanCompiler:
+    def __init__(self, plan: Plan, environment: Environment) -> None:
+        self._plan, self.world = plan, environment
+        self._placements = place(plan, environment.topic_partitions)
+        self.scopes = Scopes(plan)
+        self._inside = self.scopes.around
+        self._guarding = Guarding(plan, self._placements, environment.ownership, environment.partitioner)
+        self._scope = Slots()
+        self._inputs: dict[str, int] = {}
+        self._tables: dict[Node, Table[Any, Any]] = {}
+        self._arrangements: dict[tuple[Node, str], Arrangement[Any, Any]] = {}
+
+    def circuit(self) -> Circuit:
+        """Compile every node that is not inside a recursion; recursions compile their bodies."""
+        scope = self._scope
+        for node in self._plan.nodes:
+            if self._topic_of(node):
+                scope.received[node] = self._inputs[self._topic_of(node)] = scope.slot()
+        for node in self._plan.nodes:
+            self._check_scope(node)
+            if node not in self._inside:
+                self._place(node)
+        return self._circuit()
+
+    def _place(self, node: Node) -> None:
+        """Compile a step of the whole circuit; it sets rows aside where it has to."""
+        start = len(self._scope.steps)
+        self._compile(node)
+        self._guarding.guard(node, self._scope.steps, start)
+
+    def part(self, node: Node) -> Circuit:
+        """Compile one step as if its inputs came from outside."""
+        scope = self._scope
+        for source in self.scopes.reads(node):
+            if source not in scope.slots:
+                scope.slots[source] = self._inputs[source.name] = scope.slot()
+        for step in self.scopes.deep([node]):
+            if self._topic_of(step):
+                scope.received[step] = scope.slot()
+        self._compile(node)
+        for made in self._plan.made_by(node):
+            if made is not node:
+                self._compile(made)
+            scope.emit(Output(made.name), scope.slots[made])
+        return self._circuit()
+
+    def _circuit(self) -> Circuit:
+        scope, world = self._scope, self.world
+        budgets = (world.budget, world.guard)
+        care = self._guarding.care
+        return Circuit(scope.steps, scope.count, self._inputs, world.ownership, budgets, world.max_cells, care)
+
+    def _check_scope(self, node: Node) -> None:
+        around = self._around(node)
+        for source in node.inputs:
+            if source not in self._placements:
+                raise TopologyError(
+                    f"step '{node.name}': its input '{source.name}' was built inside a recursion, whose function is "
+                    "called twice; outside, the result of recursively is needed"
+                )
+            if self._inside.get(source) not in around:
+                raise TopologyError(
+                    f"step '{node.name}': its input '{source.name}' lies inside recursively "
+                    f"'{self._inside[source].name}'; outside, the result of recursively is needed"
+                )
+
+    def _around(self, node: Node) -> list[Node | None]:
+        """The innermost loop around a step, or None."""
+        loops: list[Node | None] = []
+        loop = self._inside.get(node)
+        while loop is not None:
+            loops.append(loop)
+            loop = self._inside.get(loop)
+        return [*loops, None]
+
+    def _topic_of(self, node: Node) -> str:
+        """The topic through which rows of a step reach their owners; empty if there is none."""
+        if (node.sends and self.stays(node)) or (node.variables and node in self._inside):
+            return ""
+        return node.gate_topic(self._plan.name) or ""
+
+    def _by_waves(self, loop: Loop) -> bool:
+        return loop.waves and loop not in self._inside
+
+    def _compile(self, node: Node) -> None:
+        self._scope.slots[node] = node.build(self)
+
+    # The circuit, for the steps that are placed in it
+
+    @property
+    def application(self) -> str:
+        """The name of the plan."""
+        return self._plan.name
+
+    @property
+    def store(self) -> Store | None:
+        """The store below the states."""
+        return self.world.store
+
+    @property
+    def ownership(self) -> Ownership:
+        """The partitions of this worker."""
+        return self.world.ownership
+
+    @property
+    def peeks(self) -> bool:
+        """Whether functions of `peek` are called."""
+        return self.world.peeks
+
+    @property
+    def guard(self) -> Budget:
+        """The bound of an epoch's work in nested time."""
+        return self.world.guard
+
+    @property
+    def inside(self) -> Container[Node]:
+        """All steps that lie in loops."""
+        return self._inside
+
+    def slot_of(self, node: Node) -> int:
+        """The slot of a node's rows."""
+        return self._scope.slots[node]
+
+    def emit(self, operator: Operator, *slots: int) -> int:
+        """Place an operator; return the slot of its output."""
+        return self._scope.emit(operator, *slots)
+
+    def source(self, topic: str) -> int:
+        """A new slot, for the records of a topic."""
+        slot = self._inputs[topic] = self._scope.slot()
+        return slot
+
+    def received(self, node: Node) -> int:
+        """The slot for the rows of a node that other workers sent."""
+        return self._scope.received[node]
+
+    def stays(self, exchange: Node) -> bool:
+        """Whether an exchange sends everything to the single partition that has the rows already."""
+        return exchange.single_partition and self._placements[exchange.inputs[0]].partitions == 1
+
+    def share_table(self, node: Node, source: Node) -> None:
+        """Note that a table of `source`, if there is one, has the rows of `node`, too."""
+        if source in self._tables:
+            self._tables[node] = self._tables[source]
+
+    def needs_keys(self, exchange: Exchange) -> bool:
+        """Whether records without a key end at an exchange."""
+        return self._plan.needs_keys(exchange)
+
+    def waves_around(self, node: Node) -> Bound | None:
+        """The bound of the recursion by waves around a step."""
+        loop = self._inside.get(node)
+        return loop.bound if loop is not None and self._by_waves(loop) else None
+
+    def placed(self, recursion: Node) -> tuple[Operator, Sequence[int]]:
+        """The operator of a recursion, and the slots that it reads."""
+        for step in self._scope.steps:
+            operator = unguarded(step.operator)
+            if operator.name == recursion.name and isinstance(operator, Waves | Fixpoint):
+                return operator, step.inputs
+        raise KeyError(recursion.name)
+
+    def aside(self, sink: Node) -> Aside | None:
+        """The memory of a sink for rows that cannot be written."""
+        return self._guarding.sink(sink)
+
+    def waves(self, node: Recursion) -> int:
+        """Compile `op` in its own slots: slot 0 is X, then the externals."""
+        body = self.scopes.body[node]
+        self._prepare_lookups(body)
+        outer, inner = self._scope, Slots()
+        inner.slots[node.variable] = inner.slot()
+        outside = []
+        for source in self.scopes.externals[node]:
+            if source is not node.inputs[0] or any(source in step.inputs for step in body):
+                inner.slots[source] = inner.slot()
+                outside.append(outer.slots[source])
+        for exchange in body:
+            if exchange.sends:
+                inner.received[exchange] = inner.slot()
+                outside.append(outer.received[exchange])
+        self._scope = inner
+        for step in body:
+            self._place(step)
+        self._scope = outer
+        operator = self._waves(node, Body(inner.steps, inner.count, inner.slots[node.result]))
+        seed = outer.slots[node.inputs[0]]
+        return outer.emit(operator, seed, outer.received[node], *outside)
+
+    def loop(self, node: Loop) -> int:
+        """Compile a loop by nested time; return the slot of its results."""
+        compiler = LoopCompiler(self, node)
+        operator = compiler.fixpoint()
+        return self._scope.emit(operator, *map(self.slot_of, compiler.externals))
+
+    def _prepare_lookups(self, body: list[Node]) -> None:
+        """Create, outside the loop, the states that joins inside it read."""
+        for step in body:
+            for side, name in step.looks_up:
+                if side not in self._inside:
+                    self.lookup(side, name)
+
+    def _waves(self, node: Recursion, body: Body) -> Operator:
+        gate, facts = self.gate(node), node.kind == "stream"
+        sizes = RowSizes(gate.encode, self.max_row_bytes, lenient=facts)
+        shared = (node.name, body, gate, node.bound, self.world.budget, sizes)
+        if facts:
+            return FactWaves(*shared, node.include_seeds)
+        arrangement = self._arrangements.get((node.variable, node.name))
+        if node.bound.by_depth or (arrangement is None and self.world.lacks(node.name)):
+            return Waves(*shared, arrangement)
+        x = arrangement or self.arrangement(node.variable, node.name)
+        x.spec = replace(x.spec, max_row_bytes=self.max_row_bytes - OVERHEAD)
+        value = node.value or Native
+        specs = [
+            replace(self.spec(node.variable, f"{node.name}-{kind}", "arrangement", value), optional=True)
+            for kind in ("held", "reached")
+        ]
+        waiting, reached = Stops(specs[0], self.world.store), Arrangement[Any, Any](specs[1], self.world.store)
+        withheld = Withheld(waiting, reached, gate.mine, gate.homes_of)
+        quarantine = Quarantine(node.name, body, gate, node.bound, x, withheld, sizes)
+        return Waves(*shared, x, quarantine)
+
+    @property
+    def max_row_bytes(self) -> int:
+        """The bound of the rows of recursions."""
+        return self.world.max_row_bytes
+
+    def lookup(self, node: Node, name: str) -> Any:
+        """The state that a join reads for `node`; `name` is that of a new state."""
+        if node.kind == "table":
+            return self.table_of(node, name)
+        bound = self.waves_around(node)
+        name = node.looked_up_as or name
+        if (node, name) not in self._arrangements:
+            by_depth = bound is not None and bound.by_depth
+            arrangement = self._arrangements[node, name] = self.arrangement(node, name, by_depth)
+            if not node.looked_up_as:
+                arrange = join.Arrange(name, arrangement, bound is not None, by_depth)
+                self._scope.slots[node] = self._scope.emit(arrange, self._scope.slots[node])
+        return self._arrangements[node, name]
+
+    def table_of(self, node: Node, name: str) -> Table[Any, Any]:
+        """The table of a node: its own, or one created for a join."""
+        if node not in self._tables:
+            table = self._tables[node] = Table(self.spec(node, name, "table", node.value), self.world.store)
+            self._scope.slots[node] = self._scope.emit(join.Materialize(name, table), self._scope.slots[node])
+        return self._tables[node]
+
+    def table(self, node: Node, name: str, source: str | None = None) -> Table[Any, Any]:
+        """The table of a node's own rows, which joins read, too."""
+        table = self._tables[node] = Table(self.spec(node, name, "table", node.value, source), self.world.store)
+        return table
+
+    def arrangement(self, node: Node, name: str, by_depth: bool = False) -> Arrangement[Any, Any]:
+        """An arrangement of a node's rows, with their depths if `by_depth`."""
+        value = node.value or Native
+        spec = self.spec(node, name, "arrangement", with_time(value) if by_depth else value)
+        return Arrangement(spec, self.world.store)
+
+    def spec(self, node: Node, name: str, kind: str, value: Serde[Any] | None, source: str | None = None) -> StateSpec:
+        """The identity of a state; `source` is the topic from which it may be restored."""
+        place: Placement = self._placements[node]
+        restored = source is not None and source in self.world.compacted
+        return StateSpec(
+            name,
+            kind,
+            place.key,
+            value or Native,
+            place.partitions,
+            self.world.partitioner,
+            None if restored else f"{self._plan.name}-{name}-changelog",
+            source if restored else None,
+        )
+
+    def gate(self, node: Node) -> Gate:
+        """The gate that sends the rows of a node to their owners."""
+        place = self._placements[node]
+        return Gate(
+            self._topic_of(node),
+            place.key,
+            node.value or Native,
+            place.partitions,
+            self.world.ownership,
+            self.world.partitioner,
+            self.max_row_bytes - OVERHEAD if node.variables or node in self._inside else None,
+        )
+
+
+def check_reads(plan: Plan) -> None:
+    """Refuse a plan without any input. Raises: TopologyError."""
+    if not any(node.begins for node in plan.nodes):
+        raise TopologyError(
+            f"topology '{plan.name}': it reads nothing; a source is needed. Write topology.stream('topic', …), "
+            ".table(…) or .constant(…)"
+        )
+
+
+def sink_serdes(plan: Plan, topic_partitions: Mapping[str, int]) -> dict[Node, tuple[Serde[Any], Serde[Any]]]:
+    """The serdes of each sink: the given ones, or those of its input, or `Plain`."""
+    placements = place(plan, topic_partitions)
+    found: dict[Node, tuple[Serde[Any], Serde[Any]]] = {}
+    for sink in plan.sinks():
+        written = placements[sink.inputs[0]].key
+        found[sink] = (sink.key or (Plain if written is Native else written), sink.value or Plain)
+    return found

@@ -1,0 +1,210 @@
+"""From the steps of a loop by nested time to a `Fixpoint`: every step becomes an operator over iterations.
+
+Joins with collections outside all loops read their states, as elsewhere; rows from an enclosing loop are stored by
+iteration, like those inside. States have the names of the same step outside a loop; `<step>-made` holds the results of
+a reduction.
+"""
+
+from collections.abc import Container, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from eddy.operators.errors.row_sizes import OVERHEAD, RowSizes
+from eddy.operators.exchange import Budget
+from eddy.operators.nested.fixpoint import Fixpoint, NestedBody
+from eddy.operators.nested.limits import InnerErrors, InnerLimit, LimitBarrier
+from eddy.operators.nested.outermost import Outermost
+from eddy.operators.nested.outermost_states import Given, Queue
+from eddy.operators.operator import Operator
+from eddy.operators.stateless import Map
+from eddy.serde import Native, Serde
+from eddy.state.arrangement import Arrangement
+from eddy.state.spec import StateSpec
+from eddy.state.store import Store
+from eddy.state.trace import Trace
+from eddy.topology.plan.compilers import States
+from eddy.topology.plan.plan import Loop, Node
+from eddy.topology.plan.scopes import Scopes
+from eddy.topology.plan.slots import Slots, with_time
+
+__all__ = ["LoopCompiler", "Outside"]
+
+
+class Outside(States, Protocol):
+    """The interface to the compiler of the surrounding plan or loop."""
+
+    scopes: Scopes
+
+    @property
+    def peeks(self) -> bool:
+        """Whether functions of `peek` are called."""
+
+    @property
+    def guard(self) -> Budget:
+        """The bound of an epoch's work in nested time."""
+
+    @property
+    def max_row_bytes(self) -> int:
+        """The bound of the rows of recursions."""
+
+
+class LoopCompiler:
+    """Compiles one loop, and those inside it."""
+
+    def __init__(self, outside: Outside, loop: Loop) -> None:
+        self._outside, self._loop = outside, loop
+        self._scopes = outside.scopes
+        self._depth = self._scopes.depth(loop) + 1
+        self._inner = Slots()
+        self._errors: dict[Node, InnerErrors] = {}
+        self._traces: dict[Node, Trace[Any, Any]] = {}
+
+    def fixpoint(self) -> Fixpoint:
+        """The operator of the loop; its inputs are `externals`, in their order."""
+        loop, inner = self._loop, self._inner
+        for node in (*loop.variables, *self.externals):
+            inner.slots[node] = inner.slot()
+        for node in self._scopes.body[loop]:
+            inner.slots[node] = node.build_nested(self)
+        results = [inner.slots[result] for result in loop.results]
+        body = NestedBody(inner.steps, inner.count, len(loop.variables), results)
+        names = [variable.label for variable in loop.variables]
+        bound, iterations, seeded, guard = loop.bound, loop.iterations, loop.seeded, self.guard
+        sizes = [self._sizes(*pair) for pair in zip(loop.variables, loop.results, strict=True)]
+        if self._depth > 1:
+            limit = InnerLimit() if loop.error_limit is not None else None
+            return Fixpoint(loop.name, names, body, self._depth, iterations, bound, guard, limit, seeded, sizes)
+        operator = Outermost(loop.name, names, body, 1, iterations, bound, guard, None, seeded, sizes)
+        limits = self._limit_barrier() if loop.error_limit is not None or self._errors else None
+        return operator.keep(self._queue(), self._given(), limits, self._outside.ownership)
+
+    def _queue(self) -> Queue:
+        """The state in which the loop's inputs wait while a bound is met, with the reasons."""
+        loop, inputs = self._loop, self.externals
+        keyed = not (loop.variables[0].single_partition or loop.single_partition)
+        key = self._key(loop.variables[0]) if keyed else Native
+        keys, values = [*map(self._key, inputs), key], [*(step.value or Native for step in inputs), Native]
+        spec = self._beside(f"{loop.name}-queued", keys, values)
+        return Queue(Arrangement(spec, self._store), len(inputs), keyed)
+
+    def _given(self) -> Given:
+        """The traces, or else a state, with the rows of the bindings."""
+        loop = self._loop
+        traces = [
+            next((self._traces[step] for step in steps if step in self._traces), None) for steps in loop.traced_as()
+        ]
+        if None not in traces:
+            return Given(traces, None)
+        keys, values = list(map(self._key, loop.variables)), [step.value or Native for step in loop.variables]
+        return Given(traces, Arrangement(self._beside(f"{loop.name}-given", keys, values), self._store))
+
+    def _key(self, step: Node) -> Serde[Any]:
+        """The serde of a step's keys."""
+        return self._outside.spec(step, step.name, "", None).key
+
+    def _beside(self, name: str, keys: list[Serde[Any]], values: list[Serde[Any]]) -> StateSpec:
+        """The spec of a state of numbered rows, co-partitioned with the loop's rows by their keys."""
+        spec = self._outside.spec(self._loop.variables[0], name, "arrangement", _by_number(values))
+        home = spec.partitioner
+        at_home = lambda data, count: home(data[1:], count)  # noqa: E731
+        return replace(spec, key=_by_number(keys), partitioner=at_home, optional=True)
+
+    @property
+    def externals(self) -> list[Node]:
+        """The steps outside that the loop reads."""
+        return self._scopes.externals[self._loop]
+
+    # The body, for the steps that are placed in it
+
+    @property
+    def outside(self) -> States:
+        """The states outside of all loops."""
+        return self._outside
+
+    @property
+    def peeks(self) -> bool:
+        """Whether functions of `peek` are called."""
+        return self._outside.peeks
+
+    @property
+    def guard(self) -> Budget:
+        """The bound of an epoch's work in nested time."""
+        return self._outside.guard
+
+    @property
+    def inside(self) -> Container[Node]:
+        """All steps that lie in loops."""
+        return self._scopes.around
+
+    def slot_of(self, node: Node) -> int:
+        """The slot of a node's rows."""
+        return self._inner.slots[node]
+
+    def emit(self, operator: Operator, *slots: int) -> int:
+        """Place an operator; return the slot of its output."""
+        return self._inner.emit(operator, *slots)
+
+    def loop(self, node: Loop) -> int:
+        """Compile a loop inside this one; return the slot of its results."""
+        compiler = LoopCompiler(self._outside, node)
+        operator = compiler.fixpoint()
+        self._errors |= compiler._errors
+        return self._inner.emit(operator, *map(self.slot_of, compiler.externals))
+
+    def limit_errors(self, binding: Node, changes: int) -> int:
+        """Place the errors of a block inside this loop; return the slot of their rows."""
+        (block,) = binding.inputs
+        traces = [self._numbered(name, "trace", block.variables, self._depth) for name in binding.errors_kept]
+        operator = self._errors[block] = InnerErrors(binding.name, *(Trace(spec, self._store) for spec in traces))
+        names = [variable.label for variable in block.variables]
+        named = Map(binding.name, lambda key, value: (names[key[0]], (key[1], value[1])))
+        return self.emit(named, self.emit(operator, changes))
+
+    def trace(self, node: Node, name: str) -> Trace[Any, Any]:
+        """A trace of a node's rows."""
+        spec = self._outside.spec(node, name, "trace", with_time(node.value or Native, self._depth))
+        spec = replace(spec, max_row_bytes=self._outside.max_row_bytes - OVERHEAD)
+        trace = self._traces[node] = Trace[Any, Any](spec, self._store)
+        return trace
+
+    @property
+    def _store(self) -> Store | None:
+        return self._outside.store
+
+    def _sizes(self, variable: Node, result: Node) -> RowSizes | None:
+        """Looks at a binding's rows, if a state stores them unchanged; else None."""
+        if self._traces.keys().isdisjoint({variable, result}):
+            return None
+        key, value = variable.key or Native, variable.value or Native
+        return RowSizes(lambda row: key.encode(row[0]) + value.encode(row[1]), self._outside.max_row_bytes)
+
+    def _limit_barrier(self) -> LimitBarrier:
+        loop, found = self._loop, self._scopes.withheld(self._loop)
+        variables = [variable for _, variable in found]
+        specs = [self._numbered(f"{loop.name}-{kind}", "arrangement", variables) for kind in ("errors", "held")]
+        errors, held = (Arrangement[Any, Any](spec, self._store) for spec in specs)
+        first, inside = len(loop.variables), []
+        for block in self._scopes.limits(loop):
+            inside.append((first, self._errors[block]))
+            first += len(block.variables)
+        return LimitBarrier([name for name, _ in found], errors, held, inside)
+
+    def _numbered(self, name: str, kind: str, variables: Sequence[Node], depth: int = 0) -> StateSpec:
+        """The identity of a state with rows of several bindings, co-partitioned with those of the first."""
+        key, value = (_by_number([getattr(v, part) or Native for v in variables]) for part in ("key", "value"))
+        return self._outside.spec(variables[0], name, kind, with_time(value, depth) if depth else value).with_key(key)
+
+
+def _by_number(serdes: list[Serde[Any]]) -> Serde[Any]:
+    """The serde of (number of a binding, its key or value) pairs."""
+
+    def encode(pair: tuple[int, Any]) -> bytes:
+        return pair[0].to_bytes(1, "big") + serdes[pair[0]].encode(pair[1])
+
+    def identify(pair: tuple[int, Any]) -> bytes:
+        return pair[0].to_bytes(1, "big") + serdes[pair[0]].identify_many([pair[1]])[0]
+
+    def decode(data: bytes) -> tuple[int, Any]:
+        return data[0], serdes[data[0]].decode(data[1:])
+
+    return Serde("|".join(serde.name for serde in serdes), encode, decode, identify=identify)

@@ -1,0 +1,1 @@
+"""What authors write: topologies, streams, tables, relations and recursions, which add nodes to a plan."""

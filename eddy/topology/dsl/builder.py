@@ -1,0 +1,140 @@
+"""How the DSL adds nodes to a plan: names, serdes and the exchanges that a step needs."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar, cast
+
+from eddy.errors import TopologyError
+from eddy.serde import Serde
+from eddy.topology.arguments import check_function, check_name, check_serdes, name_or
+from eddy.topology.plan.plan import REKEYING, Exchange, Kind, Node, Plan, Transform
+
+__all__ = ["Builder", "same_topology", "serdes"]
+
+N = TypeVar("N", bound=Node)
+_VALUE_VERBS = frozenset({"map-values", "flat-map-values"})
+"""The verbs whose function is called with the value alone."""
+
+
+class Builder:
+    """Adds nodes to one plan. Every collection of a topology holds the same builder."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.open_loops: list[str] = []
+        self.columns: dict[Node, Any] = {}
+        """The names and types of the columns of some nodes, set by the SQL layer."""
+
+    @contextmanager
+    def inside(self, where: str) -> Iterator[None]:
+        """Marks that the author's function is building the body of a loop."""
+        self.open_loops.append(where)
+        try:
+            yield
+        finally:
+            self.open_loops.pop()
+
+    def add(self, node_type: type[N], name: str, **fields: Any) -> N:
+        """Add a node under a name given by the author, or derived from one.
+
+        It has a single partition if all its inputs have.
+        """
+        check_name(name, "step")
+        check_serdes(f"step '{name}'", key=fields.get("key"), value=fields.get("value"))
+        inputs = fields.get("inputs", ())
+        fields.setdefault("single_partition", bool(inputs) and all(source.single_partition for source in inputs))
+        return cast("N", self.plan.add(node_type(name=name, label=fields.pop("label", name), **fields)))
+
+    def anonymous(self, node_type: type[N], word: str, kind: Kind, name: str | None, **fields: Any) -> N:
+        """Add a stateless step; without a name it is named by its number, which nothing depends on."""
+        shown = {"stream": "KSTREAM", "table": "KTABLE", "relation": "RELATION"}[kind]
+        name = name_or(name, f"{shown}-{word.upper()}-{len(self.plan.nodes):010d}")
+        return self.add(node_type, name, kind=kind, **fields)
+
+    def transform(
+        self,
+        source: Node,
+        verb: str,
+        function: Any,
+        name: str | None,
+        key: Serde[Any] | None = None,
+        value: Serde[Any] | None = None,
+        kind: Kind | None = None,
+    ) -> Transform:
+        """Add a transformation: it keeps the serdes of the parts that it does not change."""
+        where = f"{verb.replace('-', '_')} after '{source.label}'"
+        if function is not None:
+            check_function(where, function, *(["value"] if verb in _VALUE_VERBS else ["key", "value"]))
+        check_serdes(where, key=key, value=value)
+        rekeys = verb in REKEYING
+        keeps_value = verb in {"filter", "filter-not", "peek", "select-key", "negate"}
+        return self.anonymous(
+            Transform,
+            verb,
+            kind or source.kind,
+            name,
+            label=name or source.label,
+            inputs=(source,),
+            verb=verb,
+            function=function,
+            key=key if rekeys else source.key,
+            value=source.value if keeps_value else value,
+            rekeyed=source.rekeyed or rekeys,
+        )
+
+    def by_key(self, source: Node, name: str, key: Serde[Any] | None = None, value: Serde[Any] | None = None) -> Node:
+        """`source` with its rows at the owners of their keys: itself, or an exchange with these serdes."""
+        if source.single_partition or not source.rekeyed:
+            return source
+        return self._exchange(source, name, key, value)
+
+    def at_one_owner(
+        self, source: Node, name: str, key: Serde[Any] | None = None, value: Serde[Any] | None = None
+    ) -> Node:
+        """`source` with all rows in a single partition: itself, or an exchange of one partition with these serdes.
+
+        The serdes are defaults for those that the source does not have.
+        """
+        if source.single_partition:
+            return source
+        key, value = source.key or key, source.value or value
+        for node in self.plan.nodes:
+            same = node.inputs == (source,) and (node.key, node.value) == (key, value)
+            if node.sends and node.single_partition and same:
+                return node
+        return self._exchange(source, name, key, value, partitions=1, single_partition=True, any_key=True)
+
+    def met(self, nodes: tuple[Node, ...], names: Sequence[str]) -> tuple[Node, ...]:
+        """Inputs of one step: if one of them is in a single partition, all are sent there."""
+        if not any(node.single_partition for node in nodes):
+            return nodes
+        return tuple(self.at_one_owner(node, name) for node, name in zip(nodes, names, strict=True))
+
+    def _exchange(
+        self, source: Node, name: str, key: Serde[Any] | None = None, value: Serde[Any] | None = None, **fields: Any
+    ) -> Node:
+        return self.add(
+            Exchange,
+            f"{name}-repartition",
+            label=name,
+            kind=source.kind,
+            inputs=(source,),
+            key=key or source.key,
+            value=value or source.value,
+            **fields,
+        )
+
+
+def serdes(node: Node) -> dict[str, Any]:
+    """The serdes of a node, as keyword arguments."""
+    return {"key": node.key, "value": node.value}
+
+
+def same_topology(where: str, builder: Builder, others: Sequence[Builder]) -> None:
+    """Refuse to mix collections of two topologies. Raises: TopologyError naming both."""
+    for other in others:
+        if other is not builder:
+            raise TopologyError(
+                f"{where}: one side is of topology '{builder.plan.name}', the other of '{other.plan.name}'; "
+                "both have to be of one. Read the other's output: topology.table('its-topic', ...)"
+            )

@@ -1,0 +1,194 @@
+"""Grouped collections: the inputs of aggregates."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from eddy.errors import TopologyError
+from eddy.operators.top_k import Selection
+from eddy.serde import Int64, Native, Serde, Tuple
+from eddy.topology.arguments import check_function, check_name, check_serdes, check_whole
+from eddy.topology.dsl.builder import Builder
+from eddy.topology.plan import plan
+
+if TYPE_CHECKING:
+    from eddy.topology.dsl.table import KTable
+
+__all__ = ["KGroupedStream", "KGroupedTable"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+A = TypeVar("A")
+
+
+class _Grouped(Generic[K, V]):
+    def __init__(
+        self,
+        builder: Builder,
+        node: plan.Node,
+        key: Serde[Any] | None = None,
+        value: Serde[Any] | None = None,
+    ) -> None:
+        check_serdes(f"group_by_key after '{node.label}'", key=key, value=value)
+        self._builder = builder
+        self._node, self._key, self._value = node, key or node.key, value or node.value
+
+    def _source(self, name: str) -> plan.Node:
+        """The rows at the owners of their groups, with the author's serdes."""
+        return self._builder.by_key(self._node, name, self._key, self._value)
+
+    def count(self, name: str) -> "KTable[K, int]":
+        """The number of rows of each group, in a store called `name`. An empty group is absent."""
+        from eddy.topology.dsl.table import KTable
+
+        node = self._builder.add(
+            plan.Count, name, kind="table", inputs=(self._source(name),), key=self._key, value=Int64
+        )
+        return KTable(self._builder, node)
+
+    def top_k(
+        self, n: int, name: str, by: Callable[[V], Any] | None = None, value: Serde[tuple[V, ...]] | None = None
+    ) -> "KTable[K, tuple[V, ...]]":
+        """The `n` greatest values of each group by `by(value)`, the greatest first, in a store called `name`.
+
+        Without `by` the values themselves are compared; of values that are equal by it, the one with the greater bytes
+        comes first. A value that is there twice is named twice. Values of None are left out.
+        Cost: O(log n) for each change of a group with n values.
+        """
+        check_whole(f"top_k '{check_name(name, 'step')}'", 1, optional=False, n=n)
+        of = value or (Tuple(self._value, ...) if self._value else None)
+        return self._first("top_k", name, n, True, by, of)
+
+    def min(self, name: str, by: Callable[[V], Any] | None = None) -> "KTable[K, V]":
+        """The least value of each group, by `by(value)`, in a store called `name`; as `top_k`."""
+        return self._first("min", name, None, False, by, self._value)
+
+    def max(self, name: str, by: Callable[[V], Any] | None = None) -> "KTable[K, V]":
+        """The greatest value of each group, by `by(value)`, in a store called `name`; as `top_k`."""
+        return self._first("max", name, None, True, by, self._value)
+
+    def _first(self, verb: str, name: str, n: int | None, descending: bool, by: Any, value: Serde[Any] | None) -> Any:
+        from eddy.topology.dsl.table import KTable
+
+        where = f"{verb} '{check_name(name, 'step')}'"
+        if by is not None:
+            check_function(where, by, "value", what="by")
+        source = self._source(name)
+        selection = Selection(name, n, descending, by, source.value or Native)
+        fields: dict[str, Any] = {"kind": "table", "inputs": (source,), "key": self._key, "value": value}
+        if source.kind == "stream":  # facts are never retracted, so that the first ones are all that has to be stored
+            fold = {"initial": selection.nothing, "adder": selection.adding, "commutes": True}
+            return KTable(self._builder, self._builder.add(plan.Aggregate, name, **fields, **fold))
+        return KTable(self._builder, self._builder.add(plan.TopK, name, **fields, selection=selection))
+
+    def _aggregate(self, name: str, value: Serde[Any] | None, **functions: Any) -> Any:
+        from eddy.topology.dsl.table import KTable
+
+        node = self._builder.add(
+            plan.Aggregate,
+            name,
+            kind="table",
+            inputs=(self._source(name),),
+            key=self._key,
+            value=value,
+            **functions,
+        )
+        return KTable(self._builder, node)
+
+
+class KGroupedStream(_Grouped[K, V]):
+    """Records by key. They are facts, so an aggregate only ever adds.
+
+    A record without a key or without a value is in no group: it is dropped, and counted by the worker.
+    """
+
+    def reduce(self, reducer: Callable[[V, V], V], name: str) -> "KTable[K, V]":
+        """Fold the values of each group by `reducer(aggregate, value)`, starting with its first value.
+
+        None deletes the group; its next value starts it again.
+        """
+        check_function(f"reduce '{name}'", reducer, "aggregate", "value", what="reducer")
+        return self._aggregate(name, self._value, initial=_nothing, adder=_Reduce(reducer), subtractor=None)
+
+    def aggregate(
+        self,
+        initializer: Callable[[], A],
+        aggregator: Callable[[K, V, A], A],
+        name: str,
+        value: Serde[A] | None = None,
+    ) -> "KTable[K, A]":
+        """Fold each group by `aggregator(key, value, aggregate)`, starting with `initializer()`.
+
+        The function returns the next aggregate and does not change the old one. None deletes the group; its next record
+        starts it again.
+        """
+        check_function(f"aggregate '{name}'", initializer, what="initializer")
+        check_function(f"aggregate '{name}'", aggregator, "key", "value", "aggregate", what="aggregator")
+        return self._aggregate(name, value, initial=initializer, adder=aggregator)
+
+
+class KGroupedTable(_Grouped[K, V]):
+    """Rows by key, inserted and retracted: of a table, or of a relation. A row without a key is in no group."""
+
+    def reduce(self, adder: Callable[[V, V], V], subtractor: Callable[[V, V], V], name: str) -> "KTable[K, V]":
+        """Fold the values of each group by `adder(aggregate, value)`; `subtractor` retracts a value.
+
+        None deletes the group; the next value starts it again.
+        """
+        _needs(subtractor, f"reduce '{name}'")
+        for what, function in (("adder", adder), ("subtractor", subtractor)):
+            check_function(f"reduce '{name}'", function, "aggregate", "value", what=what)
+        return self._aggregate(
+            name, self._value, initial=_nothing, adder=_Reduce(adder), subtractor=_TakeBack(subtractor)
+        )
+
+    def aggregate(
+        self,
+        initializer: Callable[[], A],
+        adder: Callable[[K, V, A], A],
+        subtractor: Callable[[K, V, A], A],
+        name: str,
+        value: Serde[A] | None = None,
+    ) -> "KTable[K, A]":
+        """Fold each group by `adder(key, value, aggregate)`; `subtractor` retracts a row.
+
+        Rows are inserted and retracted in any order, so the two functions have to undo each other in any order: sums,
+        not lists. None deletes the group; for the next call it is the same as the result of `initializer()`: None for a
+        sum of 0.
+        """
+        _needs(subtractor, f"aggregate '{name}'")
+        check_function(f"aggregate '{name}'", initializer, what="initializer")
+        for what, function in (("adder", adder), ("subtractor", subtractor)):
+            check_function(f"aggregate '{name}'", function, "key", "value", "aggregate", what=what)
+        return self._aggregate(name, value, initial=initializer, adder=adder, subtractor=subtractor)
+
+
+def _needs(subtractor: Any, where: str) -> None:
+    if not callable(subtractor):
+        raise TopologyError(
+            f"{where}: rows of a table go away, and {subtractor!r} cannot take them back; a subtractor is needed. "
+            f"Write e.g. {where.split()[0]}(..., lambda aggregate, value: aggregate - value, ...)"
+        )
+
+
+def _nothing() -> Any:
+    return _START
+
+
+class _Reduce:
+    """A reducer as an adder: the first value of a group is its first aggregate."""
+
+    def __init__(self, reducer: Callable[[Any, Any], Any]) -> None:
+        self.reducer = reducer
+
+    def __call__(self, key: Any, value: Any, aggregate: Any) -> Any:
+        return value if aggregate is _START else self.reducer(aggregate, value)
+
+
+class _TakeBack(_Reduce):
+    """A subtractor: after the reducer returned None there is no aggregate to subtract from."""
+
+    def __call__(self, key: Any, value: Any, aggregate: Any) -> Any:
+        return None if aggregate is _START else self.reducer(aggregate, value)
+
+
+_START: Any = object()

@@ -1,0 +1,342 @@
+"""Relation: a bag of rows (key, value) that are true now, with weights that can be retracted."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Generic, Literal, TypeVar
+
+from eddy.errors import DataError, TopologyError
+from eddy.operators.bound import Bound
+from eddy.serde import Serde, String
+from eddy.topology.arguments import (
+    check_flag,
+    check_function,
+    check_kind,
+    check_name,
+    check_rows,
+    check_serdes,
+    name_or,
+    renamed_choice,
+)
+from eddy.topology.dsl.builder import Builder, same_topology, serdes
+from eddy.topology.dsl.grouped import KGroupedTable
+from eddy.topology.dsl.recursion_builder import close_recursion
+from eddy.topology.dsl.table import KTable
+from eddy.topology.plan import plan
+
+__all__ = ["RecursiveRelation", "Relation", "RelationTable"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+K2 = TypeVar("K2")
+V2 = TypeVar("V2")
+W = TypeVar("W")
+_BECOMES = "A table becomes one by .to_relation()"
+
+
+class Relation(Generic[K, V]):
+    """Rows of (K, V). Functions are functions of the row alone: equal rows may share one call."""
+
+    def __init__(self, builder: Builder, node: plan.Node) -> None:
+        self._builder, self._node = builder, node
+
+    def filter(self, predicate: Callable[[K, V], Any], name: str | None = None) -> "Relation[K, V]":
+        """Keep the rows for which `predicate(key, value)` is true."""
+        return self._transform("filter", predicate, name)
+
+    def filter_not(self, predicate: Callable[[K, V], Any], name: str | None = None) -> "Relation[K, V]":
+        """Drop the rows for which `predicate(key, value)` is true."""
+        return self._transform("filter-not", predicate, name)
+
+    def map(
+        self,
+        function: Callable[[K, V], tuple[K2, V2]],
+        name: str | None = None,
+        key: Serde[K2] | None = None,
+        value: Serde[V2] | None = None,
+    ) -> "Relation[K2, V2]":
+        """Replace each row by `function(key, value)`, a pair (key, value)."""
+        return self._transform("map", function, name, key, value)
+
+    def map_values(
+        self, function: Callable[[V], V2], name: str | None = None, value: Serde[V2] | None = None
+    ) -> "Relation[K, V2]":
+        """Replace each value by `function(value)`."""
+        return self._transform("map-values", function, name, None, value)
+
+    def flat_map(
+        self,
+        function: Callable[[K, V], Iterable[tuple[K2, V2]]],
+        name: str | None = None,
+        key: Serde[K2] | None = None,
+        value: Serde[V2] | None = None,
+    ) -> "Relation[K2, V2]":
+        """Replace each row by the pairs of `function(key, value)`, any number of them."""
+        return self._transform("flat-map", function, name, key, value)
+
+    def flat_map_values(
+        self, function: Callable[[V], Iterable[V2]], name: str | None = None, value: Serde[V2] | None = None
+    ) -> "Relation[K, V2]":
+        """Replace each row by one for each value of `function(value)`, under the same key."""
+        return self._transform("flat-map-values", function, name, None, value)
+
+    def peek(self, function: Callable[[K, V], object], name: str | None = None) -> "Relation[K, V]":
+        """Call `function(key, value)` for its effect with each inserted or retracted row, and again after an abort."""
+        return self._transform("peek", function, name)
+
+    def select_key(
+        self, function: Callable[[K, V], K2], name: str | None = None, key: Serde[K2] | None = None
+    ) -> "Relation[K2, V]":
+        """Give each row the key `function(key, value)`."""
+        return self._transform("select-key", function, name, key)
+
+    def union(self, *others: "Relation[K, V]", name: str | None = None) -> "Relation[K, V]":
+        """All rows of this relation and of `others`, weights added (UNION ALL); `distinct()` makes it UNION."""
+        check_kind(f"union after '{self._node.label}'", Relation, others, _BECOMES)
+        same_topology("union", self._builder, [other._builder for other in others])
+        nodes = (self._node, *(other._node for other in others))
+        return Relation(self._builder, self._merge(nodes, name))
+
+    def join(
+        self,
+        other: "Relation[K, W] | KTable[K, W]",
+        merge: Callable[[K, V, W], tuple[K2, V2]],
+        name: str | None = None,
+        key: Serde[K2] | None = None,
+        value: Serde[V2] | None = None,
+        keeps_key: bool = False,
+    ) -> "Relation[K2, V2]":
+        """The rows `merge(key, value, other's value)`, a pair (key, value), of all matches by key.
+
+        Weights multiply, so that retracting a row retracts every row made from it. With `keeps_key` the pair has to
+        have the matched key, so that rows stay in their partition; another key is then a DataError.
+        """
+        if not isinstance(other, Relation | KTable):
+            raise TopologyError(
+                f"join after '{self._node.label}': {type(other).__name__} is neither Relation nor KTable; "
+                "one of them is needed. A stream becomes a table by .to_table()"
+            )
+        same_topology("join", self._builder, [other._builder])
+        name = name_or(name, f"{self._node.label}-{other._node.label}-join")
+        check_function(f"join '{name}'", merge, "key", "value", "other")
+        check_flag(f"join '{name}'", keeps_key=keeps_key)
+        check_serdes(f"join '{name}'", key=key, value=value)
+        left, right = self._builder.met((self._node, other._node), [f"{name}-left", f"{name}-right"])
+        node = self._builder.add(
+            plan.Join,
+            name,
+            kind="relation",
+            inputs=(self._builder.by_key(left, f"{name}-left"), self._builder.by_key(right, f"{name}-right")),
+            key=self._node.key if keeps_key else key,
+            value=value,
+            merge=_keeping(name, merge) if keeps_key else merge,
+            rekeyed=not keeps_key,
+        )
+        return Relation(self._builder, node)
+
+    def distinct(self, name: str | None = None) -> "Relation[K, V]":
+        """Each row once, whatever its weight."""
+        return self._weight_function(self._node, "distinct", name_or(name, f"{self._node.label}-distinct"))
+
+    def minus(self, other: "Relation[K, V]", name: str | None = None) -> "Relation[K, V]":
+        """Each row with its weight here minus that in `other`, at least 0 (EXCEPT ALL)."""
+        check_kind(f"minus after '{self._node.label}'", Relation, [other], _BECOMES)
+        same_topology("minus", self._builder, [other._builder])
+        name = name_or(name, f"{self._node.label}-{other._node.label}-minus")
+        negated = self._builder.transform(other._node, "negate", None, f"{name}-negate", kind="relation")
+        both = self._merge((self._node, negated), f"{name}-difference")
+        return self._weight_function(both, "minus", name)
+
+    def group_by_key(self, key: Serde[K] | None = None, value: Serde[V] | None = None) -> KGroupedTable[K, V]:
+        """Group by the rows' keys; the serdes are those of the groups' keys and values."""
+        return KGroupedTable(self._builder, self._node, key, value)
+
+    def group_by(
+        self,
+        function: Callable[[K, V], tuple[K2, V2]],
+        key: Serde[K2] | None = None,
+        value: Serde[V2] | None = None,
+    ) -> KGroupedTable[K2, V2]:
+        """Group by the key in `function(key, value)`, a pair (key, value)."""
+        return self.map(function, None, key, value).group_by_key()
+
+    def recursively(
+        self,
+        op: "Callable[[Relation[K, V]], Relation[K, V]]",
+        name: str,
+        max_depth: int | None = None,
+        limit: int = 10_000,
+        on_limit: Literal["hold", "stop", "return", "dead-letter"] = "hold",
+    ) -> "RecursiveRelation[K, V]":
+        """X = seed + op(X): weights add up, and a retracted row retracts all rows derived from it.
+
+        Correct in any order of arrival, under moves and deletes. If `op` is linear (filter, map, flat_map, union, joins
+        with collections from outside) it is computed by waves, and a cycle in the data has no finite answer. With
+        `distinct`, `minus`, aggregates, X joined with itself or recursions inside, it is computed by nested time: the
+        least fixpoint from empty, exact even if rows support one another in a cycle.
+
+        Args:
+            op: builds the step from a relation to a relation of the same types; it may be called twice.
+            name: of the loop and its topic, `<application>-<name>-loop`.
+            max_depth: how often op is applied to a row at most; deeper rows are not expanded. Rows are then stored by
+                depth.
+            limit: by waves, how many steps of a path may meet only rows outside that the path has met before, until it
+                is considered endless; otherwise the number of iterations.
+            on_limit: `hold` holds what has no finite answer and names it; `stop` does, and ends the worker if no
+                unread input could mend it; `return` and `dead-letter` stop at depth `limit` as `max_depth` does, and
+                report the rows that were cut.
+
+        Raises: NonTerminatingRecursionError if op has no step that can drop a row; TopologyError.
+        """
+        on_limit = renamed_choice(f"recursively '{name}'", on_limit)
+        return self._bounded(op, name, Bound.asked(max_depth, limit, on_limit))
+
+    def _bounded(self, op: Any, name: str, bound: Bound) -> "RecursiveRelation[K, V]":
+        """As `recursively`."""
+        check_function(f"recursively '{name}'", op, "rows", what="op")
+
+        def build(variable: plan.Node) -> Any:
+            result = op(Relation(self._builder, variable))
+            return result._node if isinstance(result, Relation) else result
+
+        node = close_recursion(self._builder, name, "relation", self._node, build, bound)
+        return RecursiveRelation(self._builder, node)
+
+    def reduce(
+        self,
+        function: Callable[[K, Mapping[V, int]], Iterable[V2]],
+        name: str,
+        key: Serde[K] | None = None,
+        value: Serde[V2] | None = None,
+    ) -> "Relation[K, V2]":
+        """For each key the values that `function(key, values)` returns; `values` maps each value to its weight.
+
+        Weights are above 0, and a key without rows has no result. Any function of all rows of a key: the least value,
+        the three largest, a median. Each change of a key reads all its rows. The input rows are in a state called
+        `name`.
+        """
+        check_function(f"reduce '{name}'", function, "key", "values")
+        check_serdes(f"reduce '{name}'", key=key, value=value)
+        source = self._builder.by_key(self._node, name, key)
+        node = self._builder.add(
+            plan.Reduce, name, kind="relation", inputs=(source,), function=function, key=source.key, value=value
+        )
+        return Relation(self._builder, node)
+
+    def to_table(self, name: str) -> "RelationTable[K, V]":
+        """The table of the row of each key, in a store called `name`.
+
+        A key with several rows is not in the table until one is left; `errors` of the table names it. Two equal rows
+        are several, and `distinct()` makes them one. A row without a key, or with None as its value, is not in the
+        table.
+        """
+        source = self._builder.by_key(self._node, check_name(name, "step"))
+        node = self._builder.add(plan.OneRow, name, kind="table", inputs=(source,), **serdes(source))
+        return RelationTable(self._builder, node)
+
+    def at_one_owner(self, name: str) -> "Relation[K, V]":
+        """The same rows, all in a single partition, so that no downstream step sends them to other workers."""
+        return Relation(self._builder, self._builder.at_one_owner(self._node, check_name(name, "step")))
+
+    def _merge(self, nodes: tuple[plan.Node, ...], name: str | None) -> plan.Node:
+        label = name or self._node.label
+        nodes = self._builder.met(nodes, [f"{label}-union-{index}" for index in range(len(nodes))])
+        return self._builder.anonymous(
+            plan.Merge,
+            "union",
+            "relation",
+            name,
+            label=name or self._node.label,
+            inputs=nodes,
+            rekeyed=any(node.rekeyed for node in nodes),
+            **serdes(self._node),
+        )
+
+    def _weight_function(self, node: plan.Node, form: str, name: str) -> "Relation[K, V]":
+        source = self._builder.by_key(node, name)
+        made = self._builder.add(
+            plan.WeightFunction, name, kind="relation", inputs=(source,), form=form, **serdes(source)
+        )
+        return Relation(self._builder, made)
+
+    def _transform(
+        self,
+        verb: str,
+        function: Any,
+        name: str | None,
+        key: Serde[Any] | None = None,
+        value: Serde[Any] | None = None,
+    ) -> Any:
+        node = self._builder.transform(self._node, verb, function, name, key, value, kind="relation")
+        return Relation(self._builder, node)
+
+
+class RecursiveRelation(Relation[K, V]):
+    """The result of `recursively`."""
+
+    @property
+    def errors(self) -> Relation[str, str]:
+        """What the recursion holds: a row (its name, message) while there is something, no row otherwise.
+
+        The message names the cycle, or the bound that was met, and the remedy. If several partitions hold
+        something it is the least of their messages. The first use adds the steps to the topology.
+        """
+        recursion, builder = self._node, self._builder
+        name = f"{recursion.name}-errors"
+        for node in builder.plan.nodes:
+            if node.tells_errors and node.inputs == (recursion,):
+                reduced = next(step for step in builder.plan.nodes if step.name == name)
+                return Relation(builder, reduced)
+        fields: dict[str, Any] = {"kind": "relation", "label": name, "key": String, "value": String}
+        held = builder.add(plan.HeldErrors, f"{name}-held", inputs=(recursion,), rekeyed=True, **fields)
+        told = Relation[str, str](builder, builder.at_one_owner(held, name))
+        return told.reduce(lambda _, whys: [min(whys)], name, String, String)
+
+
+class RelationTable(KTable[K, V]):
+    """The result of `to_table`."""
+
+    @property
+    def errors(self) -> KTable[K, str]:
+        """The keys with several rows, each with a message, in a table. The first use adds the steps to the topology."""
+        builder, name = self._builder, f"{self._node.name}-errors"
+        made = next((node for node in builder.plan.nodes if node.name == name), None)
+        if made is not None:
+            return KTable(builder, made)
+        source = self._node.inputs[0]
+        rows = KGroupedTable[K, V](builder, source).count(f"{name}-counts")
+        several = rows.filter(lambda key, count: count > 1, f"{name}-keys")
+        return several.map_values(_Several(self._node.name), name, String)
+
+
+class _Several:
+    """The message for a key with so many rows."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __call__(self, count: int) -> str:
+        return (
+            f"to_table '{self._name}': {count} rows have this key, and a table has one row for a key. Take rows away, "
+            "or combine them: .distinct(), or .group_by_key() with .max(…), .top_k(…) or .aggregate(…)"
+        )
+
+
+def constant(
+    builder: Builder, rows: Iterable[tuple[Any, Any]], name: str, key: Serde[Any] | None, value: Serde[Any] | None
+) -> Relation[Any, Any]:
+    """A relation of fixed rows. See `Topology.constant`."""
+    pairs = check_rows(f"constant '{check_name(name, 'step')}'", rows, key, value)
+    node = builder.add(plan.Constant, name, kind="relation", rows=pairs, rekeyed=True, key=key, value=value)
+    return Relation(builder, node)
+
+
+def _keeping(name: str, merge: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
+    def kept(key: Any, left: Any, right: Any) -> Any:
+        row = merge(key, left, right)
+        if row[0] != key:
+            raise DataError(
+                f"join '{name}': merge made the key {row[0]!r} of {key!r}; keeps_key=True says that it keeps it. "
+                "Return the key as it is, or leave keeps_key out"
+            )
+        return row
+
+    return kept

@@ -1,0 +1,283 @@
+"""KStream: facts that happened. Names and meaning are those of Kafka Streams, in snake_case."""
+
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from typing import Any, Generic, Literal, TypeVar
+
+from eddy.errors import TopologyError
+from eddy.operators.bound import Bound
+from eddy.operators.expiring_table import ExpiryClock
+from eddy.serde import Serde
+from eddy.topology.arguments import check_flag, check_function, check_kind, check_serdes, check_whole, name_or
+from eddy.topology.dsl.builder import Builder, same_topology, serdes
+from eddy.topology.dsl.grouped import KGroupedStream
+from eddy.topology.dsl.recursion_builder import close_recursion
+from eddy.topology.dsl.table import KTable, add_sink
+from eddy.topology.plan import plan
+from eddy.topology.plan.expiring_tables import check_expiry
+
+__all__ = ["KStream"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+K2 = TypeVar("K2")
+V2 = TypeVar("V2")
+W = TypeVar("W")
+
+
+class KStream(Generic[K, V]):
+    """A stream of records (K, V). Functions are called with each record and must not change it."""
+
+    def __init__(self, builder: Builder, node: plan.Node) -> None:
+        self._builder, self._node = builder, node
+
+    def filter(self, predicate: Callable[[K, V], Any], name: str | None = None) -> "KStream[K, V]":
+        """Keep the records for which `predicate(key, value)` is true."""
+        return self._transform("filter", predicate, name)
+
+    def filter_not(self, predicate: Callable[[K, V], Any], name: str | None = None) -> "KStream[K, V]":
+        """Drop the records for which `predicate(key, value)` is true."""
+        return self._transform("filter-not", predicate, name)
+
+    def map(
+        self,
+        function: Callable[[K, V], tuple[K2, V2]],
+        name: str | None = None,
+        key: Serde[K2] | None = None,
+        value: Serde[V2] | None = None,
+    ) -> "KStream[K2, V2]":
+        """Replace each record by `function(key, value)`, a pair (key, value)."""
+        return self._transform("map", function, name, key, value)
+
+    def map_values(
+        self, function: Callable[[V], V2], name: str | None = None, value: Serde[V2] | None = None
+    ) -> "KStream[K, V2]":
+        """Replace each value by `function(value)`; the key stays, so nothing moves."""
+        return self._transform("map-values", function, name, None, value)
+
+    def flat_map(
+        self,
+        function: Callable[[K, V], Iterable[tuple[K2, V2]]],
+        name: str | None = None,
+        key: Serde[K2] | None = None,
+        value: Serde[V2] | None = None,
+    ) -> "KStream[K2, V2]":
+        """Replace each record by the pairs of `function(key, value)`, any number of them."""
+        return self._transform("flat-map", function, name, key, value)
+
+    def flat_map_values(
+        self, function: Callable[[V], Iterable[V2]], name: str | None = None, value: Serde[V2] | None = None
+    ) -> "KStream[K, V2]":
+        """Replace each record by one for each value of `function(value)`, under the same key."""
+        return self._transform("flat-map-values", function, name, None, value)
+
+    def select_key(
+        self, function: Callable[[K, V], K2], name: str | None = None, key: Serde[K2] | None = None
+    ) -> "KStream[K2, V]":
+        """Give each record the key `function(key, value)`."""
+        return self._transform("select-key", function, name, key)
+
+    def peek(self, function: Callable[[K, V], object], name: str | None = None) -> "KStream[K, V]":
+        """Call `function(key, value)` for its effect, at least once a record: again after an abort."""
+        return self._transform("peek", function, name)
+
+    def foreach(self, function: Callable[[K, V], object], name: str | None = None) -> None:
+        """End the branch by calling `function(key, value)`, at least once a record."""
+        self.peek(function, name)
+
+    def merge(self, *others: "KStream[K, V]", name: str | None = None) -> "KStream[K, V]":
+        """All records of this stream and of `others`; each keeps its own order."""
+        check_kind(f"merge after '{self._node.label}'", KStream, others, "A table becomes one by .to_stream()")
+        same_topology("merge", self._builder, [other._builder for other in others])
+        nodes = (self._node, *(other._node for other in others))
+        node = self._builder.anonymous(
+            plan.Merge,
+            "merge",
+            "stream",
+            name,
+            label=name or self._node.label,
+            inputs=nodes,
+            rekeyed=any(n.rekeyed for n in nodes),
+            **serdes(self._node),
+        )
+        return KStream(self._builder, node)
+
+    def split(self, **branches: Callable[[K, V], Any]) -> "dict[str, KStream[K, V]]":
+        """One stream for each predicate, by name: a record goes to the first one whose predicate is true, or to none.
+
+        A last branch `default=lambda key, value: True` gets all other records.
+        """
+        result: dict[str, KStream[K, V]] = {}
+        earlier: list[Callable[[K, V], Any]] = []
+        for name, predicate in branches.items():
+            check_function(f"split after '{self._node.label}'", predicate, "key", "value", what=name)
+            result[name] = self.filter(_first(predicate, tuple(earlier)))
+            earlier.append(predicate)
+        return result
+
+    branch = split
+
+    def repartition(
+        self,
+        partitions: int | None = None,
+        name: str | None = None,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+    ) -> "KStream[K, V]":
+        """Move each record to the owner of its key, through a topic with `partitions` partitions."""
+        where = f"repartition after '{self._node.label}'"
+        check_whole(where, 1, partitions=partitions)
+        check_serdes(where, key=key, value=value)
+        name = name_or(name, self._node.label)
+        node = self._builder.add(
+            plan.Exchange,
+            f"{name}-repartition",
+            label=name,
+            kind="stream",
+            inputs=(self._node,),
+            key=key or self._node.key,
+            value=value or self._node.value,
+            partitions=partitions,
+        )
+        return KStream(self._builder, node)
+
+    def to(self, topic: str, key: Serde[K] | None = None, value: Serde[V] | None = None) -> None:
+        """Write each record to `topic`, a topic of the user's that has to exist."""
+        add_sink(self._builder, self._node, topic, key, value)
+
+    def to_table(
+        self,
+        name: str | None = None,
+        expire_after: timedelta | None = None,
+        expire_by: ExpiryClock | None = None,
+    ) -> KTable[K, V]:
+        """The table of the latest values; None deletes. Its store is `name`.
+
+        With `expire_after` a row is removed that long after the timestamp of its record. A later record of the key
+        begins anew, also one with the same value.
+
+        Args:
+            name: of the table.
+            expire_after: a span of a millisecond or more.
+            expire_by: `event time`: the greatest timestamp read from the row's source partition, so that the rows are a
+                function of the input; `wall clock`: the time at which the worker runs, also without input.
+
+        Raises: TopologyError where rows have no timestamp of a record or, by event time, are no longer where their
+        source has them.
+        """
+        name = name_or(name, f"{self._node.label}-table")
+        kind: type[plan.Node] = plan.Upsert
+        fields: dict[str, Any] = {}
+        if expire_after is not None or expire_by is not None:
+            source = check_expiry(f"to_table '{name}'", self._node, expire_after, expire_by)
+            kind, fields = plan.ExpiringTable, {"after": expire_after, "clock": expire_by, "source": source}
+        facts = self._builder.by_key(self._node, name)
+        node = self._builder.add(kind, name, kind="table", inputs=(facts,), **serdes(facts), **fields)
+        return KTable(self._builder, node)
+
+    def group_by_key(self, key: Serde[K] | None = None, value: Serde[V] | None = None) -> KGroupedStream[K, V]:
+        """Group by the records' keys; the serdes are those of the groups' keys and values."""
+        return KGroupedStream(self._builder, self._node, key, value)
+
+    def group_by(
+        self, function: Callable[[K, V], K2], key: Serde[K2] | None = None, value: Serde[V] | None = None
+    ) -> KGroupedStream[K2, V]:
+        """Group by `function(key, value)`."""
+        return self.select_key(function, None, key).group_by_key(None, value)
+
+    def join(
+        self,
+        table: KTable[K, W],
+        joiner: Callable[[V, W], V2],
+        name: str | None = None,
+        value: Serde[V2] | None = None,
+    ) -> "KStream[K, V2]":
+        """Join each record with the table's value of its key, as of the epoch; drop those without one."""
+        return self._join(table, joiner, name, value, left=False)
+
+    def left_join(
+        self,
+        table: KTable[K, W],
+        joiner: Callable[[V, W | None], V2],
+        name: str | None = None,
+        value: Serde[V2] | None = None,
+    ) -> "KStream[K, V2]":
+        """Join each record with the table's value of its key, or with None."""
+        return self._join(table, joiner, name, value, left=True)
+
+    def recursively(
+        self,
+        op: "Callable[[KStream[K, V]], KStream[K, V]]",
+        name: str | None = None,
+        include_seeds: bool = True,
+        max_depth: int | None = None,
+        limit: int = 10_000,
+        on_limit: Literal["error", "return", "dead-letter"] = "error",
+    ) -> "KStream[K, V]":
+        """Emit each record, the results of `op` for it, the results of op for these, and so on (KIP-857).
+
+        Args:
+            op: builds the step from a stream to a stream of the same types; it may be called twice.
+            name: of the loop and its topic, `<application>-<name>-loop`.
+            include_seeds: emit the input records too; False follows the letter of the KIP.
+            max_depth: how often op is applied to a record at most; deeper records are not expanded.
+            limit: the same as a guard against endless recursion, with `on_limit` as its policy.
+            on_limit: `error` raises LoopLimitError for the record that came in, whose error policy then applies, and
+                nothing is emitted for it; `return` and `dead-letter` stop at depth `limit` as `max_depth` does, and
+                report the records that were cut.
+
+        Raises: NonTerminatingRecursionError if op has no step that can drop a record.
+        """
+        name = name_or(name, f"{self._node.label}-recursively")
+        check_function(f"recursively '{name}'", op, "rows", what="op")
+        check_flag(f"recursively '{name}'", include_seeds=include_seeds)
+
+        def build(variable: plan.Node) -> Any:
+            result = op(KStream(self._builder, variable))
+            return result._node if isinstance(result, KStream) else result
+
+        bound = Bound(max_depth, limit, on_limit)
+        node = close_recursion(self._builder, name, "stream", self._node, build, bound, include_seeds)
+        return KStream(self._builder, node)
+
+    def _join(self, table: Any, joiner: Any, name: str | None, value: Serde[Any] | None, left: bool) -> Any:
+        if not isinstance(table, KTable):
+            raise TopologyError(
+                f"join after '{self._node.label}': {type(table).__name__} cannot be joined to a stream; "
+                "a KTable is needed. Make it one: other.to_table()"
+            )
+        same_topology("join", self._builder, [table._builder])
+        name = name_or(name, f"{self._node.label}-{table._node.label}-{'left-join' if left else 'join'}")
+        check_function(f"join '{name}'", joiner, "value", "other")
+        source = self._builder.by_key(self._node, name)
+        source, right = self._builder.met((source, table._node), [f"{name}-left", f"{name}-right"])
+        node = self._builder.add(
+            plan.StreamTableJoin,
+            name,
+            kind="stream",
+            inputs=(source, right),
+            key=source.key,
+            value=value,
+            joiner=joiner,
+            left=left,
+        )
+        return KStream(self._builder, node)
+
+    def _transform(
+        self,
+        verb: str,
+        function: Any,
+        name: str | None,
+        key: Serde[Any] | None = None,
+        value: Serde[Any] | None = None,
+    ) -> Any:
+        return KStream(self._builder, self._builder.transform(self._node, verb, function, name, key, value))
+
+
+def _first(
+    predicate: Callable[[Any, Any], Any], earlier: tuple[Callable[[Any, Any], Any], ...]
+) -> Callable[[Any, Any], bool]:
+    def takes(key: Any, value: Any) -> bool:
+        return not any(other(key, value) for other in earlier) and bool(predicate(key, value))
+
+    return takes

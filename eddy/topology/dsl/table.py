@@ -1,0 +1,184 @@
+"""KTable: the latest value of each key. A change of a table is a retracted row and an inserted row."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+from eddy.errors import TopologyError
+from eddy.serde import Serde
+from eddy.topology.arguments import check_fits, check_function, check_name, check_serdes, name_or
+from eddy.topology.dsl.builder import Builder, same_topology, serdes
+from eddy.topology.plan import plan
+
+if TYPE_CHECKING:
+    from eddy.topology.dsl.grouped import KGroupedTable
+    from eddy.topology.dsl.reach import SubtreeTotals
+    from eddy.topology.dsl.relation import Relation
+    from eddy.topology.dsl.stream import KStream
+
+__all__ = ["KTable", "add_sink"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+K2 = TypeVar("K2")
+V2 = TypeVar("V2")
+W = TypeVar("W")
+
+
+class KTable(Generic[K, V]):
+    """A table K -> V that changes. Functions are also called with the old value, to retract it."""
+
+    def __init__(self, builder: Builder, node: plan.Node) -> None:
+        self._builder, self._node = builder, node
+
+    def filter(self, predicate: Callable[[K, V], Any], name: str | None = None) -> "KTable[K, V]":
+        """Keep the keys whose value satisfies `predicate(key, value)`; other keys are not in the result."""
+        return self._transform("filter", predicate, name)
+
+    def filter_not(self, predicate: Callable[[K, V], Any], name: str | None = None) -> "KTable[K, V]":
+        """Drop the keys whose value satisfies `predicate(key, value)`."""
+        return self._transform("filter-not", predicate, name)
+
+    def map_values(
+        self, function: Callable[[V], V2], name: str | None = None, value: Serde[V2] | None = None
+    ) -> "KTable[K, V2]":
+        """Replace each value by `function(value)`."""
+        return self._transform("map-values", function, name, value)
+
+    def to_stream(self, name: str | None = None) -> "KStream[K, V]":
+        """The table's changes as records: the new value of a key, None for a deleted one."""
+        from eddy.topology.dsl.stream import KStream
+
+        node = self._builder.anonymous(
+            plan.Latest,
+            "to-stream",
+            "stream",
+            name,
+            label=name or self._node.label,
+            inputs=(self._node,),
+            **serdes(self._node),
+        )
+        return KStream(self._builder, node)
+
+    def to_relation(self) -> "Relation[K, V]":
+        """The table's rows (key, value) as a relation, with insertions and retractions."""
+        from eddy.topology.dsl.relation import Relation
+
+        return Relation(self._builder, self._node)
+
+    def to(self, topic: str, key: Serde[K] | None = None, value: Serde[V] | None = None) -> None:
+        """Write each change to `topic`, a topic of the user's: the new value, or a tombstone."""
+        add_sink(self._builder, self._node, topic, key, value)
+
+    def group_by(
+        self,
+        function: Callable[[K, V], tuple[K2, V2]],
+        key: Serde[K2] | None = None,
+        value: Serde[V2] | None = None,
+    ) -> "KGroupedTable[K2, V2]":
+        """Group the table's rows by the key in `function(key, value)`, a pair (key, value)."""
+        return self.to_relation().map(function, None, key, value).group_by_key()
+
+    def join(
+        self,
+        other: "KTable[K, W]",
+        joiner: Callable[[V, W], V2],
+        name: str | None = None,
+        value: Serde[V2] | None = None,
+    ) -> "KTable[K, V2]":
+        """The keys in both tables, with `joiner(value, other's value)`."""
+        return self._join(other, joiner, "inner", name, value)
+
+    def left_join(
+        self,
+        other: "KTable[K, W]",
+        joiner: Callable[[V, W | None], V2],
+        name: str | None = None,
+        value: Serde[V2] | None = None,
+    ) -> "KTable[K, V2]":
+        """The keys of this table, with `joiner(value, other's value or None)`."""
+        return self._join(other, joiner, "left", name, value)
+
+    def outer_join(
+        self,
+        other: "KTable[K, W]",
+        joiner: Callable[[V | None, W | None], V2],
+        name: str | None = None,
+        value: Serde[V2] | None = None,
+    ) -> "KTable[K, V2]":
+        """The keys of either table, with `joiner(value or None, other's value or None)`."""
+        return self._join(other, joiner, "outer", name, value)
+
+    def tree_totals(
+        self,
+        name: str,
+        own: Callable[[K, V], Any] | None = None,
+        parent: Callable[[K, V], K | None] | None = None,
+        include_self: bool = True,
+        value: Serde[Any] | None = None,
+    ) -> "SubtreeTotals":
+        """A table of each node's total over its subtree; this table has the parent of each node.
+
+        Correct in any order of arrival and under moves; a move costs the paths from both places up to their common
+        ancestor. Nodes on a cycle have no total until the data is mended; `.errors` names the cycle.
+
+        Args:
+            name: of the table of totals.
+            own: the number that a node adds, `own(node, value)`; 1 by default, which counts.
+            parent: the parent, `parent(node, value)`, or None of a root; by default the value itself.
+            include_self: False to sum only the descendants, for nodes that have children.
+            value: the serde of the totals.
+        """
+        from eddy.topology.dsl.reach import tree_totals
+
+        return tree_totals(self._builder, self._node, name, own, parent, include_self, value)
+
+    def _join(
+        self,
+        other: Any,
+        joiner: Any,
+        kind: Literal["inner", "left", "outer"],
+        name: str | None,
+        value: Serde[Any] | None,
+    ) -> Any:
+        if not isinstance(other, KTable):
+            raise TopologyError(
+                f"join of table '{self._node.label}': {type(other).__name__} is no KTable; a KTable is needed. "
+                "Join rows with rows: table.to_relation().join(...)"
+            )
+        same_topology("join", self._builder, [other._builder])
+        name = name_or(name, f"{self._node.label}-{other._node.label}-{'join' if kind == 'inner' else kind + '-join'}")
+        check_function(f"join '{name}'", joiner, "value", "other")
+        node = self._builder.add(
+            plan.TableJoin,
+            name,
+            kind="table",
+            inputs=self._builder.met((self._node, other._node), [f"{name}-left", f"{name}-right"]),
+            key=self._node.key,
+            value=value,
+            joiner=joiner,
+            join=kind,
+        )
+        return KTable(self._builder, node)
+
+    def _transform(self, verb: str, function: Any, name: str | None, value: Serde[Any] | None = None) -> Any:
+        return KTable(self._builder, self._builder.transform(self._node, verb, function, name, None, value))
+
+
+def add_sink(builder: Builder, source: plan.Node, topic: str, key: Serde[Any] | None, value: Serde[Any] | None) -> None:
+    """End a branch in a topic."""
+    where = f"to after '{source.label}'"
+    check_name(topic, f"{where}: topic")
+    check_serdes(where, key=key, value=value)
+    check_fits(where, "key", source.key, key)
+    check_fits(where, "value", source.value, value)
+    name = f"{'KSTREAM' if source.kind == 'stream' else 'KTABLE'}-SINK-{len(builder.plan.nodes):010d}"
+    builder.add(
+        plan.Sink,
+        name,
+        label=topic,
+        kind=source.kind,
+        inputs=(source,),
+        topic=topic,
+        key=key or source.key,
+        value=value or source.value,
+    )

@@ -1,0 +1,195 @@
+"""The interfaces between a step and those who compile it: a circuit, the body of a loop, Spark.
+
+A step calls them to say how it is computed (`Node.build`, `Node.build_nested`, `Node.on_spark`); the compilers walk the
+plan and keep the places.
+"""
+
+from collections.abc import Container, Sequence
+from typing import Any, Protocol
+
+from eddy.operators.bound import Bound
+from eddy.operators.errors.set_aside import Aside
+from eddy.operators.exchange import Budget, Gate, Ownership
+from eddy.operators.operator import Operator
+from eddy.serde import Serde
+from eddy.state.arrangement import Arrangement
+from eddy.state.spec import StateSpec
+from eddy.state.store import Store
+from eddy.state.table import Table
+from eddy.state.trace import Trace
+
+__all__ = ["Circuit", "LoopBody", "Spark", "States"]
+
+Node = Any
+"""A node of the plan, `topology/plan/node.py`, which imports this module."""
+
+
+class States(Protocol):
+    """Creates the states of a step's operator, co-partitioned with the rows of a node, and the way to their owners."""
+
+    @property
+    def application(self) -> str:
+        """The name of the plan."""
+
+    @property
+    def store(self) -> Store | None:
+        """The store below the states; None if they are in memory only."""
+
+    @property
+    def ownership(self) -> Ownership:
+        """The partitions of this worker."""
+
+    def spec(self, node: Node, name: str, kind: str, value: Serde[Any] | None) -> StateSpec:
+        """The identity of a state."""
+
+    def table(self, node: Node, name: str, source: str | None = None) -> Table[Any, Any]:
+        """The table of a node's own rows; `source` is a topic with the same records, from which it may be restored."""
+
+    def arrangement(self, node: Node, name: str) -> Arrangement[Any, Any]:
+        """An arrangement of a node's rows."""
+
+    def table_of(self, node: Node, name: str) -> Table[Any, Any]:
+        """The table with the rows of an input: its own, or else one of this name that is made for it."""
+
+    def lookup(self, node: Node, name: str) -> Any:
+        """The state with the rows of an input of a join; `name` is that of a state that is made for it."""
+
+    def gate(self, node: Node) -> Gate:
+        """The gate that sends the rows of a node to their owners."""
+
+    def aside(self, sink: Node) -> Aside | None:
+        """The memory of a sink for rows that cannot be written; None if their records are left out instead."""
+
+
+class _Place(Protocol):
+    """Numbered slots, into which a step places operators."""
+
+    @property
+    def peeks(self) -> bool:
+        """Whether functions are called that have an effect and no result."""
+
+    @property
+    def inside(self) -> Container[Node]:
+        """All steps that lie in loops."""
+
+    def slot_of(self, node: Node) -> int:
+        """The slot of a node's rows."""
+
+    def emit(self, operator: Operator, *slots: int) -> int:
+        """Place an operator that reads these slots; return the slot of its output."""
+
+    def loop(self, loop: Node) -> int:
+        """Place a loop by nested time; return the slot of its results."""
+
+
+class Circuit(States, _Place, Protocol):
+    """The circuit of a plan, or the body of a recursion by waves, under construction."""
+
+    def source(self, topic: str) -> int:
+        """A new slot, for the records of a topic."""
+
+    def received(self, node: Node) -> int:
+        """The slot for the rows of a node that other workers sent."""
+
+    def stays(self, exchange: Node) -> bool:
+        """Whether the rows that an exchange sends are at their only owner already."""
+
+    def share_table(self, node: Node, source: Node) -> None:
+        """Note that a table of `source`, if there is one, has the rows of `node`, too."""
+
+    def needs_keys(self, exchange: Node) -> bool:
+        """Whether records without a key end at an exchange."""
+
+    def waves_around(self, node: Node) -> Bound | None:
+        """The bound of the recursion by waves around a step; None if there is no such recursion."""
+
+    def waves(self, recursion: Node) -> int:
+        """Place a recursion by waves; return the slot of its rows."""
+
+    def placed(self, recursion: Node) -> tuple[Operator, Sequence[int]]:
+        """The operator of a recursion, and the slots that it reads."""
+
+
+class LoopBody(_Place, Protocol):
+    """The body of a loop by nested time, under construction."""
+
+    @property
+    def outside(self) -> States:
+        """The states outside of all loops."""
+
+    @property
+    def guard(self) -> Budget:
+        """The bound of an epoch's work in nested time."""
+
+    def trace(self, node: Node, name: str) -> Trace[Any, Any]:
+        """A trace of a node's rows."""
+
+    def limit_errors(self, binding: Node, changes: int) -> int:
+        """Place the errors of a block inside this loop, given the slot of the changes of its last iteration.
+
+        Returns the slot of their rows.
+        """
+
+
+class Spark(Protocol):
+    """The forms that a step can have on Spark. Each computes a step's rows from those of its inputs, and its states."""
+
+    def records(self, source: Node) -> None:
+        """The records of a topic."""
+
+    def constant(self, node: Node) -> None:
+        """Fixed rows."""
+
+    def stateless(self, node: Node, operator: Operator | None) -> None:
+        """An operator without a state, on each batch; None passes the rows on."""
+
+    def union(self, node: Node) -> None:
+        """All rows of all inputs."""
+
+    def facts(self, node: Node) -> None:
+        """The rows of a table as facts."""
+
+    def last_values(self, node: Node) -> None:
+        """The last value of each key, of facts."""
+
+    def expiring(self, table: Node) -> None:
+        """The last value of each key that has not expired, of facts."""
+
+    def exchanged(self, exchange: Node) -> None:
+        """The rows of the input: Spark distributes them itself."""
+
+    def looked_up(self, join: Node) -> None:
+        """Facts, joined with a table."""
+
+    def tables_joined(self, join: Node) -> None:
+        """Two tables, joined."""
+
+    def joined(self, join: Node) -> None:
+        """Two relations, joined."""
+
+    def grouped(self, node: Node) -> None:
+        """A function of all values of a key, the step's `grouping`."""
+
+    def counted(self, node: Node) -> None:
+        """The sum of the weights of each key."""
+
+    def folded(self, node: Node) -> None:
+        """A fold of the rows of each key."""
+
+    def weighed(self, node: Node) -> None:
+        """A function of weights."""
+
+    def one_task(self, node: Node) -> None:
+        """The worker's operator, over all rows in one task."""
+
+    def waves(self, recursion: Node) -> None:
+        """A recursion by waves, unless it is inside another loop."""
+
+    def looped(self, loop: Node) -> None:
+        """A recursion by nested time, or a block with its bindings."""
+
+    def errors(self, node: Node) -> None:
+        """The errors of a recursion."""
+
+    def written(self, sink: Node) -> None:
+        """The records of a topic of the user's."""

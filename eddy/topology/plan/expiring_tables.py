@@ -1,0 +1,121 @@
+"""Tables whose rows expire: the node, and the rules for the facts that it is made of.
+
+A deadline is counted from a record's timestamp, so each fact has to have one: every step since the source keeps
+records. So none lies in a recursion, where no clock runs. By event time the time of the row's own source partition
+decides, so rows still have to be where it is.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, ClassVar, get_args
+
+from eddy.errors import TopologyError
+from eddy.operators import expiring_table
+from eddy.operators.expiring_table import Expiry, ExpiryClock
+from eddy.operators.operator import Operator
+from eddy.serde import Int64
+from eddy.state.calendar import MOST_MS, Calendar
+from eddy.state.table import Table
+from eddy.topology.arguments import check_choice
+from eddy.topology.plan.compilers import Spark, States
+from eddy.topology.plan.node import MIXED, Arrival, Kept, Node
+
+__all__ = ["ExpiringTable", "check_expiry"]
+
+_MILLISECOND, _LONGEST = timedelta(milliseconds=1), timedelta(milliseconds=MOST_MS // 2**20)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ExpiringTable(Node):
+    """Facts as the table of their latest values that have not expired."""
+
+    linear = False
+    keeps_last = True
+    crosses = True
+    keeps = (
+        Kept("", "table", "results"),
+        Kept("deadlines", "table", "others"),
+        Kept("calendar", "calendar", "others"),
+    )
+    derived: ClassVar[tuple[str, ...]] = ("deadlines", "calendar")
+    has_table = True
+    does = "expiring table"
+
+    after: timedelta
+    clock: ExpiryClock
+    source: Node | None = None
+    """The source whose event time decides when rows expire; None for the wall clock."""
+
+    @property
+    def arrival(self) -> Arrival:
+        """The last value of a key."""
+        return Arrival(f"a table of the last records of a stream: {MIXED}", mixed=True)
+
+    @property
+    def expiry(self) -> Expiry:
+        """When its rows expire."""
+        return Expiry(self.after // _MILLISECOND, self.clock, self.source.user_topic or "" if self.source else "")
+
+    def operator(self, states: States) -> Operator:
+        """The table, the deadlines, and the calendar of its keys."""
+        table = states.table(self, self.name)
+        deadlines = Table[Any, int](states.spec(self, f"{self.name}-deadlines", "table", Int64), states.store)
+        calendar = Calendar[Any](states.spec(self, f"{self.name}-calendar", "calendar", Int64), states.store)
+        count, ownership = table.spec.partitions, states.ownership
+        return expiring_table.ExpiringTable(
+            self.name, table, deadlines, calendar, self.expiry, lambda: ownership.of(count)
+        )
+
+    def on_spark(self, spark: Spark) -> None:
+        """The last records that have not expired."""
+        spark.expiring(self)
+
+
+def check_expiry(where: str, facts: Node, after: Any, by: Any) -> Node | None:
+    """Check the author's `expire_after` and `expire_by`. Returns the source whose event time decides, if one does.
+
+    Raises: TopologyError.
+    """
+    if not isinstance(after, timedelta) or not _MILLISECOND <= after <= _LONGEST:
+        raise TopologyError(
+            f"{where}: expire_after={after!r}; a timedelta from a millisecond to {_LONGEST.days:,} days is needed, "
+            "such as expire_after=timedelta(hours=1)"
+        )
+    check_choice(where, get_args(ExpiryClock), expire_by=by)
+    sources = list(_sources(where, facts, by))
+    if by == "wall clock":
+        return None
+    if len(sources) > 1:
+        topics = ", ".join(f"'{source.user_topic}'" for source in sources)
+        raise TopologyError(
+            f"{where}: expire_by='event time' takes the time of a row's source partition, and the rows come from "
+            f"several topics: {topics}; one is needed. Make a table of each, or write expire_by='wall clock'"
+        )
+    return sources[0]
+
+
+def _sources(where: str, node: Node, by: ExpiryClock) -> Iterator[Node]:
+    """The sources of facts that have kept their timestamps and, for event time, their places."""
+    left, seen = [node], set[Node]()
+    while left:
+        node = left.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node.reads and node.kind == "stream":
+            yield node
+            continue
+        if not node.keeps_records or node.kind != "stream":
+            raise TopologyError(
+                f"{where}: rows expire some time after their record's timestamp, and step '{node.name}' makes rows "
+                "that are no records of a source; a stream of records is needed. Let the source's records expire, and "
+                "do the rest after it: topology.stream('…').to_table(expire_after=…)"
+            )
+        if by == "event time" and (node.rekeys or node.sends):
+            raise TopologyError(
+                f"{where}: expire_by='event time' takes the time of a row's source partition, and step '{node.name}' "
+                "moves rows to others; rows where their source has them are needed. Call to_table before it, or write "
+                "expire_by='wall clock'"
+            )
+        left += reversed(node.record_inputs)

@@ -1,0 +1,98 @@
+"""The identity of a plan: the parts that stored state depends on, and the difference of two identities.
+
+Lambdas may change; the author is responsible for them. Changes of these need a confirmation: the set of states, the
+encoding and partitioning of their rows, the sources and the loops.
+"""
+
+import difflib
+import zlib
+from collections.abc import Collection, Iterable, Iterator
+
+from eddy.errors import PlanChangedError
+from eddy.operators.circuit import Circuit
+from eddy.operators.constant import Constant
+from eddy.topology.plan.plan import Plan
+
+__all__ = ["check_identity", "identity", "optional_states", "states_of", "topics_of"]
+
+
+def identity(plan: Plan, circuit: Circuit) -> list[str]:
+    """One line for each source, loop and state, in order of name."""
+    sources = [f"source {node.topic} as {node.kind}" for node in plan.sources()]
+    gates = [
+        f"topic {gate.topic} partitions={gate.partitions} key={gate.key.name} value={gate.value.name}"
+        for gate in circuit.gates
+    ]
+    states = []
+    for state in circuit.states.values():
+        spec = state.spec
+        restored = f" restored from {spec.source}" if spec.source else ""
+        states.append(
+            f"state {spec.name} {spec.kind} partitions={spec.partitions} key={spec.key.name} "
+            f"value={spec.value.name}{restored}"
+        )
+    constants = [f"constant {constant.name}:{_digest(constant):08x}" for constant in circuit.constants]
+    return sorted({*sources, *gates, *states, *constants})
+
+
+def optional_states(circuit: Circuit) -> frozenset[str]:
+    """The states that an application of an earlier release may gain; see `StateSpec.optional`."""
+    return frozenset(name for name, state in circuit.states.items() if state.spec.optional)
+
+
+def _digest(constant: Constant) -> int:
+    spec = constant.sent.spec
+    rows = [(*spec.key.identify_many([key]), *spec.value.identify_many([value])) for key, value in constant.rows]
+    return zlib.crc32(repr(sorted(rows)).encode())
+
+
+def topics_of(application: str, lines: Iterable[str]) -> Iterator[str]:
+    """The loop, repartition and changelog topics of the plan with this identity."""
+    for line in lines:
+        what, name, *_ = line.split(" ")
+        if what == "topic":
+            yield name
+        elif what == "state" and " restored from " not in line:
+            yield f"{application}-{name}-changelog"
+
+
+def _is_state(line: str, names: Collection[str]) -> bool:
+    what, name, *_ = line.split(" ")
+    return what == "state" and name in names
+
+
+def states_of(lines: Iterable[str]) -> Iterator[str]:
+    """The names of the states of the plan with this identity."""
+    return (line.split(" ")[1] for line in lines if line.startswith("state "))
+
+
+def check_identity(
+    application: str, old: list[str], new: list[str], accept: bool = False, optional: Collection[str] = ()
+) -> None:
+    """Refuse a plan that would orphan or misread the states of an earlier one.
+
+    With `accept`, sources and states may come and go; those that keep their names have to stay the same. States in
+    `optional` may be new.
+    Raises: PlanChangedError with the difference.
+    """
+    new = [line for line in new if line in old or not _is_state(line, optional)]
+    if old == new:
+        return
+    diff = [line for line in difflib.ndiff(old, new) if line[:2] in {"- ", "+ "}]
+    if accept:
+        before, after = ({tuple(line.split(" ")[:2]): line for line in lines} for lines in (old, new))
+        if all(before[name] == after[name] for name in before.keys() & after.keys()):
+            return
+        raise PlanChangedError(
+            f"application '{application}': a stored state or topic is written otherwise than before and would be "
+            "misread, which cannot be accepted:\n"
+            + "\n".join(f"    {line}" for line in diff)
+            + "\nGive the changed step another name, or start anew from the input: eddy reset …"
+        )
+    raise PlanChangedError(
+        f"application '{application}': the topology is not the one that wrote its state; states that went would be "
+        "orphaned, and new ones would start empty after input that was read before:\n"
+        + "\n".join(f"    {line}" for line in diff)
+        + f"\nStart anew from the input: eddy reset …, give a changed step another name, name the application "
+        f"otherwise than '{application}', or accept the change as it is: eddy run … --accept-plan"
+    )

@@ -1,0 +1,190 @@
+"""Joins: facts with a table, tables, relations.
+
+A join reads its sides from states: the table of its input if there is one, X if the input is a recursion's variable,
+and else an arrangement of its own, `<join>-left` or `<join>-right`.
+"""
+
+from collections.abc import Callable, Container, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from eddy.operators import join
+from eddy.operators.nested.operators import NestedJoin, NestedLookupJoin
+from eddy.operators.operator import Operator
+from eddy.topology.plan.bags import Bag, Row, Way, Weighted, groups, identity
+from eddy.topology.plan.compilers import Circuit, LoopBody, Spark, States
+from eddy.topology.plan.node import NO_PLACE, Arrival, Node
+from eddy.topology.plan.slots import swapped
+
+__all__ = ["Join", "StreamTableJoin", "TableJoin"]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StreamTableJoin(Node):
+    """Facts, each with the table's value for its key."""
+
+    derived = ("right",)
+
+    joiner: Callable[[Any, Any], Any]
+    left: bool = False
+
+    @property
+    def record_inputs(self) -> tuple[Node, ...]:
+        """The facts."""
+        return self.inputs[:1]
+
+    @property
+    def takes_keyless(self) -> bool:  # type: ignore[override]
+        """A left join takes them (KIP-962)."""
+        return self.left
+
+    @property
+    def arrival(self) -> Arrival:
+        """The value of the table."""
+        return Arrival("a stream-table join: each record meets the table as it was when the record came")
+
+    @property
+    def drops(self) -> bool:  # type: ignore[override]
+        """An inner join drops rows without a match."""
+        return not self.left
+
+    @property
+    def looks_up(self) -> tuple[tuple[Node, str], ...]:
+        """The table."""
+        return ((self.inputs[1], f"{self.name}-right"),)
+
+    def operator(self, states: States) -> Operator:
+        """Look-ups in the table."""
+        ((table, name),) = self.looks_up
+        return join.StreamTableJoin(self.name, states.table_of(table, name), self.joiner, self.left)
+
+    def on_spark(self, spark: Spark) -> None:
+        """A join with the table as it is in the end."""
+        spark.looked_up(self)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TableJoin(Node):
+    """Two tables, key by key."""
+
+    derived = ("left", "right")
+
+    joiner: Callable[[Any, Any], Any]
+    join: Literal["inner", "left", "outer"]
+    linear = False
+    does = "join"
+    explained_by_key = True
+
+    @property
+    def refused_in_nested_time(self) -> str:
+        """Relations are joined there."""
+        return f"step '{self.name}' joins or makes tables, {NO_PLACE}"
+
+    @property
+    def looks_up(self) -> tuple[tuple[Node, str], ...]:
+        """Both tables."""
+        return _sides(self)
+
+    def operator(self, states: States) -> Operator:
+        """Each change of a side, with the other side's value."""
+        left, right = (states.table_of(*side) for side in self.looks_up)
+        return join.TableJoin(self.name, left, right, self.joiner, self.join)
+
+    def on_spark(self, spark: Spark) -> None:
+        """A join of the tables."""
+        spark.tables_joined(self)
+
+    def rows_from(self, *inputs: Bag) -> Weighted:
+        """The joined values of each key, where there is one."""
+        ours, theirs = ({identity(row[0]): row for row, _ in side} for side in inputs)
+        for key in {**ours, **theirs}:
+            one, other = ours.get(key), theirs.get(key)
+            if (one is None and self.join != "outer") or (other is None and self.join == "inner"):
+                continue
+            value = self.joiner(None if one is None else one[1], None if other is None else other[1])
+            if value is not None:
+                yield ((one or other or (None, None))[0], value), 1
+
+    def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
+        """The row of the key on each side."""
+        found: dict[Any, Way] = {}
+        for number, side in enumerate(inputs):
+            for row, _ in side:
+                found.setdefault(identity(row[0]), []).append((number, row))
+        return ((way[0][1][0], way) for way in found.values())
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Join(Node):
+    """Two relations (or tables, as relations), joined on equal keys."""
+
+    derived = ("left", "right")
+
+    bilinear = True
+    drops = True
+
+    merge: Callable[[Any, Any, Any], tuple[Any, Any]]
+
+    @property
+    def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
+        """Its inputs, with each other; the result has their place if it keeps their keys."""
+        left, right = self.inputs
+        return [(left, right)] if self.rekeyed else [(left, right), (self, left)]
+
+    @property
+    def looks_up(self) -> tuple[tuple[Node, str], ...]:
+        """Both relations."""
+        return _sides(self)
+
+    def traces(self, inside: Container[Node]) -> list[tuple[Node, str]]:
+        """The sides that lie in loops."""
+        return [side for side in self.looks_up if side[0] in inside]
+
+    def build(self, circuit: Circuit) -> int:
+        """Inside a recursion the recursion's rows are on the left."""
+        bound = circuit.waves_around(self)
+        left, right, merge = self._swapped(self.inputs[1] in circuit.inside)
+        one, other = circuit.lookup(*left), circuit.lookup(*right)
+        inside = bound is not None
+        operator = join.Join(self.name, one, other, merge, 1 if inside else 2, bound is not None and bound.by_depth)
+        return circuit.emit(operator, circuit.slot_of(left[0]), circuit.slot_of(right[0]))
+
+    def build_nested(self, loop: LoopBody) -> int:
+        """Rows inside by iteration; rows outside of all loops as they are."""
+        left, right, merge = self._swapped(self.inputs[0] not in loop.inside)
+        kept = loop.trace(*left)
+        operator: Operator
+        if right[0] in loop.inside:
+            operator = NestedJoin(self.name, kept, loop.trace(*right), merge, loop.guard)
+        else:
+            operator = NestedLookupJoin(self.name, kept, loop.outside.lookup(*right), merge, loop.guard)
+        return loop.emit(operator, loop.slot_of(left[0]), loop.slot_of(right[0]))
+
+    def _swapped(self, swap: bool) -> tuple[tuple[Node, str], tuple[Node, str], Callable[[Any, Any, Any], Any]]:
+        """Left, right and the function that merges them; if `swap`, with the sides swapped."""
+        left, right = self.looks_up
+        return (right, left, swapped(self.merge)) if swap else (left, right, self.merge)
+
+    def on_spark(self, spark: Spark) -> None:
+        """A join on the bytes of keys."""
+        spark.joined(self)
+
+    def rows_from(self, *inputs: Bag) -> Weighted:
+        """The merged rows of each pair with equal keys."""
+        return ((made, weight) for made, _, _, weight in self._pairs(*inputs))
+
+    def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
+        """A row of each side."""
+        return ((made, [(0, left), (1, right)]) for made, left, right, _ in self._pairs(*inputs))
+
+    def _pairs(self, left: Bag, right: Bag) -> Iterator[tuple[Row, Row, Row, int]]:
+        """Pairs with equal keys: (row made, left row, right row, weight)."""
+        matches = groups(right)
+        for row, weight in left:
+            for other, factor in matches.get(identity(row[0]), ()) if row[0] is not None else ():
+                yield tuple(self.merge(row[0], row[1], other[1])), row, other, weight * factor
+
+
+def _sides(join: Node) -> tuple[tuple[Node, str], ...]:
+    left, right = join.inputs
+    return (left, f"{join.name}-left"), (right, f"{join.name}-right")

@@ -1,0 +1,314 @@
+"""The node: one step of a plan, and all that other parts ask of it.
+
+A step declares its properties here, once. No other module asks for the type of a node where a property can tell.
+"""
+
+import re
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple
+
+from eddy.operators.nested.operators import NestedReduce, NestedWeights
+from eddy.operators.operator import Operator
+from eddy.operators.reduce import Function
+from eddy.serde import Serde
+from eddy.topology.plan.bags import Bag, Way, Weighted
+from eddy.topology.plan.compilers import Circuit, LoopBody, Spark, States
+
+__all__ = ["MIXED", "NO_PLACE", "NUMBERED", "Arrival", "Form", "Grouping", "Kept", "Kind", "Node", "Rows"]
+
+MIXED = "the records of a key come from more than one partition, so that nothing tells which came first"
+NO_PLACE = (
+    "which has no place inside a recursion by nested time; relations are needed. Write table.to_relation(), and join "
+    "relations"
+)
+Kind = Literal["stream", "table", "relation"]
+Form = Literal["topic", "recursion", "exchange", "variable", "step"]
+"""The form of a step in a picture."""
+Rows = Literal["inputs", "results", "others"]
+"""The rows of a state: those that the step reads, its results, or the rows that it reads of keys without a result."""
+NUMBERED = re.compile(r"[A-Z-]+-\d{10}")
+"""The name of a step to which the author gave none."""
+_BETWEEN_WORDS = re.compile(r"(?<=.)(?=[A-Z])")
+
+
+class Kept(NamedTuple):
+    """A state: the suffix of the step's name in its name, its kind, and the rows in it."""
+
+    suffix: str
+    kind: str
+    rows: Rows
+
+    def name_of(self, step: str) -> str:
+        """Its name, where the step has this one."""
+        return f"{step}-{self.suffix}" if self.suffix else step
+
+
+class Arrival(NamedTuple):
+    """A result that the order of arrival decides. With `mixed` only if records of a key come from several partitions.
+
+    `folds`: it is a fold by a function of the author's, who may say that the order does not matter.
+    """
+
+    reason: str
+    mixed: bool = False
+    folds: bool = False
+
+
+class Grouping(NamedTuple):
+    """A step as a function of all values of a key, the form in nested time and, unless it has its own, on Spark.
+
+    `of_weight`: the function makes of each value alone its new weight, as this one does; a weight below 0 is no error
+    then.
+    """
+
+    function: Function
+    of_weight: Callable[[int], int] | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Node:
+    """One step. `label` is the nearest name given by the author; `key` and `value` are serdes, None if not given."""
+
+    name: str
+    label: str
+    kind: Kind
+    inputs: tuple["Node", ...] = ()
+    key: Serde[Any] | None = None
+    value: Serde[Any] | None = None
+    rekeyed: bool = False
+    single_partition: bool = False
+    """Whether all rows are in a single partition, so that no step has to send them to other workers."""
+
+    # Names and topics
+
+    @property
+    def written(self) -> str:
+        """The author's name from which the step's name is derived; else the step's own name."""
+        return self.label if self.name.startswith(f"{self.label}-") else self.name
+
+    def internal_topic(self, application: str) -> str | None:
+        """The topic through which its rows reach the owners of their keys, where they are not here already."""
+        return None
+
+    def gate_topic(self, application: str) -> str | None:
+        """The topic through which its rows pass, shown or not."""
+        return self.internal_topic(application)
+
+    @property
+    def user_topic(self) -> str | None:
+        """The topic of the user's that it reads or writes."""
+        return None
+
+    drawn_as: ClassVar[Form] = "step"
+
+    @property
+    def does(self) -> str:
+        """The step in a word or two."""
+        return type(self).__name__.lower()
+
+    @property
+    def title(self) -> str:
+        """The step in a picture: its name, if the author gave it one."""
+        return self.kind_of_step if NUMBERED.fullmatch(self.name) else self.name
+
+    @property
+    def kind_of_step(self) -> str:
+        """The step in a picture if it has no name of the author's."""
+        return _BETWEEN_WORDS.sub(" ", type(self).__name__).lower()
+
+    def headline(self, application: str, stores: Sequence[str]) -> str:
+        """The step in `describe()`, with the stores of its own."""
+        topic = self.internal_topic(application)
+        return f"Processor: {self.name} (stores: [{', '.join(stores)}]{f', topic: {topic}' if topic else ''})"
+
+    @property
+    def shape(self) -> str:
+        """The step in a Mermaid flowchart, without its number."""
+        return f'["{self.name}"]'
+
+    # Placement
+
+    tells_key: ClassVar[bool] = True
+    """Whether its key serde is one that the collections co-partitioned with it have to share."""
+
+    @property
+    def co_partitioned(self) -> Iterable[tuple["Node", "Node"]]:
+        """The pairs of collections whose rows of equal keys need the same owner."""
+        return [(self, source) for source in self.inputs]
+
+    def partition_count(self, topic_partitions: Mapping[str, int]) -> int | None:
+        """The number of partitions that it prescribes, None if it takes any."""
+        return 1 if self.single_partition else None
+
+    # Rows
+
+    rekeys: ClassVar[bool] = False
+    """Whether rows may have other keys afterwards than in the input."""
+    keeps_records: ClassVar[bool] = False
+    """Whether each of its rows comes of one row of its inputs, and has that row's timestamp."""
+    crosses: ClassVar[bool] = False
+    """Whether its rows may come of no record of the epoch, or of another worker's."""
+    sends: ClassVar[bool] = False
+    """Whether it sends rows to the owners of their keys."""
+    reads: ClassVar[bool] = False
+    """Whether it reads a topic of the user's."""
+    writes: ClassVar[bool] = False
+    """Whether it writes to a topic of the user's."""
+    begins: ClassVar[bool] = False
+    """Whether its rows come of no other step."""
+    is_collection: ClassVar[bool] = True
+    """Whether it has rows itself. A block has none: its bindings have."""
+    keeps_last: ClassVar[bool] = False
+    """Whether it makes facts a table of the last value of each key."""
+    adds_up: ClassVar[bool] = False
+    """Whether it is the sum of its inputs, so that rows from outside of a loop are added once and not in each wave."""
+    takes_keyless = False
+    """Whether it has results for records without a key."""
+
+    @property
+    def record_inputs(self) -> tuple["Node", ...]:
+        """The inputs whose records it passes on, changed or not."""
+        return self.inputs
+
+    folds = False
+    """Whether it combines rows in no certain order by a function of the author's, which is to give equal results."""
+
+    @property
+    def arrival(self) -> Arrival | None:
+        """The part of its result that the order of arrival decides."""
+        return None
+
+    # Recursion
+
+    @property
+    def as_loop(self) -> Any:
+        """The step as a loop, of the class `Loop`; None if it is none."""
+        return None
+
+    @property
+    def variables(self) -> tuple[Any, ...]:
+        """Of a loop the variables that its body depends on; no other step has any."""
+        return ()
+
+    @property
+    def results(self) -> tuple["Node", ...]:
+        """Of a loop the results of an iteration, one for each variable."""
+        return ()
+
+    @property
+    def strategy(self) -> str | None:
+        """Of a recursion how it is computed, and why."""
+        return None
+
+    tells_errors: ClassVar[bool] = False
+    """Whether its rows are the errors of the recursion that is its input."""
+
+    @property
+    def error_limit(self) -> int | None:
+        """The number of iterations after which there are rows of errors; None if there never are."""
+        return None
+
+    @property
+    def stops(self) -> bool:
+        """Whether a worker ends, where nothing unread could mend it, because this step holds something."""
+        return False
+
+    drops = False
+    """Whether the step can drop a row, so that a recursion over it can end."""
+    bilinear: ClassVar[bool] = False
+    """Whether it is linear in each of its inputs alone, and not if several are of the same recursion."""
+    linear = True
+    """Whether op(A + B) = op(A) + op(B), so that a recursion over it can be computed by waves."""
+
+    @property
+    def refused_in_nested_time(self) -> str:
+        """The reason why nested time cannot compute the step, with the remedy; empty if it can."""
+        if self.kind != "stream":
+            return ""
+        return f"step '{self.name}' is of a stream or of tables, {NO_PLACE}"
+
+    # States
+
+    derived: ClassVar[tuple[str, ...]] = ()
+    """Suffixes of the step's name that name its additional states."""
+    keeps: ClassVar[tuple[Kept, ...]] = ()
+    """The states of its operator outside of loops by nested time."""
+    has_table = False
+    """Whether the first of these is a table of its rows."""
+
+    @property
+    def looks_up(self) -> tuple[tuple["Node", str], ...]:
+        """The inputs that it reads from states, each with the name of the state that is made if there is none yet."""
+        return ()
+
+    @property
+    def looked_up_as(self) -> str | None:
+        """The name of the state of its rows, if all joins inside its loop share one."""
+        return None
+
+    def traces(self, inside: Container["Node"]) -> list[tuple["Node", str]]:
+        """The states that it keeps in a loop by nested time, with the nodes whose rows they have by iteration.
+
+        `inside` has all steps that lie in loops.
+        """
+        return [] if self.grouping is None else [(self.inputs[0], self.name), (self, f"{self.name}-made")]
+
+    @property
+    def errors_kept(self) -> tuple[str, ...]:
+        """The states that it keeps of errors in a loop by nested time."""
+        return ()
+
+    # Compilation
+
+    @property
+    def grouping(self) -> Grouping | None:
+        """The step as a function of all values of a key, None if it is none."""
+        return None
+
+    def operator(self, states: States) -> Operator:
+        """The operator of the step outside of loops by nested time."""
+        raise NotImplementedError(f"no operator for {type(self).__name__}")
+
+    def build(self, circuit: Circuit) -> int:
+        """Place the step outside of loops by nested time; return the slot of its rows."""
+        operator = self.operator(circuit)  # it may give inputs new slots
+        return circuit.emit(operator, *map(circuit.slot_of, self.inputs))
+
+    def build_nested(self, loop: LoopBody) -> int:
+        """Place the step in the body of a loop by nested time; return the slot of its rows."""
+        grouping, slots = self.grouping, map(loop.slot_of, self.inputs)
+        if grouping is None:
+            return loop.emit(self.operator(loop.outside), *slots)
+        taken, made = (loop.trace(*kept) for kept in self.traces(loop.inside))
+        if grouping.of_weight is not None:
+            return loop.emit(NestedWeights(self.name, taken, made, grouping.of_weight), *slots)
+        return loop.emit(NestedReduce(self.name, taken, made, grouping.function, loop.guard), *slots)
+
+    def on_spark(self, spark: Spark) -> None:
+        """Compute the step on Spark."""
+        assert self.grouping is not None, f"nothing in Spark for {type(self).__name__}"
+        spark.grouped(self)
+
+    # Evaluation from scratch, for traces
+
+    passes: ClassVar[bool] = False
+    """Whether each of its rows is a row of an input, so that traces pass over it."""
+    explained_by_key: ClassVar[bool] = False
+    """Whether `ways` has keys instead of rows."""
+
+    @property
+    def same_rows_as(self) -> "Node | None":
+        """The step whose rows it has, if that is no input."""
+        return None
+
+    def rows_from(self, *inputs: Bag) -> Weighted | None:
+        """Its rows, given those of its inputs; None if only its operator can tell.
+
+        It computes from all rows, without deltas or states: a second opinion on the answer of the operator.
+        """
+        return None
+
+    def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
+        """Each of its rows, or their keys, with the rows that it is made of."""
+        return ()

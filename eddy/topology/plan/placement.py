@@ -1,0 +1,85 @@
+"""Placement: the partition count of each collection, and the encoding of its keys.
+
+Steps by key need all rows of a key at one owner, so their inputs are *co-partitioned*: equal partition counts, and keys
+encoded to the same bytes. Sources define both; a step that keeps keys inherits them from its input; an exchange adopts
+those of the collections it is joined with.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from eddy.errors import TopologyError
+from eddy.serde import Native, Serde
+from eddy.topology.plan.plan import Node, Plan
+
+__all__ = ["Placement", "place"]
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The partition count of a collection and the serde of its keys."""
+
+    partitions: int
+    key: Serde[Any]
+
+
+def place(plan: Plan, topic_partitions: Mapping[str, int]) -> dict[Node, Placement]:
+    """Place every node.
+
+    Raises: TopologyError if inputs of a step have different partition counts or key serdes.
+    """
+    groups = _groups(plan)
+    default = max((topic_partitions[source.topic] for source in plan.sources()), default=1)
+    placements = {}
+    for members in groups:
+        partitions = _partitions(members, topic_partitions) or default
+        if any(node.single_partition for node in members):  # no key has to be hashed
+            placements.update({node: Placement(partitions, node.key or Native) for node in members})
+        else:
+            placements.update(dict.fromkeys(members, Placement(partitions, _key(members) or Native)))
+    return placements
+
+
+def _groups(plan: Plan) -> list[list[Node]]:
+    """The classes of nodes that are co-partitioned, by union-find."""
+    leader: dict[Node, Node] = {node: node for node in plan.nodes}
+
+    def find(node: Node) -> Node:
+        while leader[node] is not node:
+            node = leader[node]
+        return node
+
+    for node in plan.nodes:
+        for one, other in node.co_partitioned:
+            leader[find(other)] = find(one)
+    classes: dict[Node, list[Node]] = {}
+    for node in plan.nodes:
+        classes.setdefault(find(node), []).append(node)
+    return list(classes.values())
+
+
+def _partitions(members: list[Node], topic_partitions: Mapping[str, int]) -> int | None:
+    asked = {node.name: node.partition_count(topic_partitions) for node in members}
+    counts = {name: count for name, count in asked.items() if count}
+    if len(set(counts.values())) > 1:
+        (first, low), (second, high) = sorted(counts.items(), key=lambda item: item[1])[:: len(counts) - 1]
+        raise TopologyError(
+            f"topology: inputs are not co-partitioned: '{first}' has {low} partitions, '{second}' has {high}; "
+            f"collections that meet by key need the same number. Repartition one side: .repartition({high})"
+        )
+    return next(iter(counts.values()), None)
+
+
+def _key(members: list[Node]) -> Serde[Any] | None:
+    named: dict[str, Node] = {}
+    for node in members:
+        if node.key is not None and node.tells_key:
+            named.setdefault(node.key.name, node)
+    if len(named) > 1:
+        (first, a), (second, b) = list(named.items())[:2]
+        raise TopologyError(
+            f"topology: '{a.label}' writes its keys as {first}, '{b.label}' as {second}; collections that meet by "
+            "key have to write it the same way. Name one serde on both: key=eddy.String"
+        )
+    return next((node.key for node in named.values()), None)

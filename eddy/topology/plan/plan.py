@@ -1,0 +1,151 @@
+"""The plan: the author's program as data. Engines compile it; nothing here runs.
+
+A plan is nodes in the order in which they were written, which is topological. A node knows its
+inputs, so a collection is its last node. A recursion's `op` is nodes like any others; those that
+depend on its variable are its body.
+
+Keys keep their place: a node that is not `rekeyed` has its rows where its inputs have them. A step
+that needs rows by key takes a rekeyed input through an `Exchange`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from eddy.errors import TopologyError
+from eddy.topology.plan.expiring_tables import ExpiringTable
+from eddy.topology.plan.graph import Reachable, TreeTotals
+from eddy.topology.plan.joins import Join, StreamTableJoin, TableJoin
+from eddy.topology.plan.node import Kind, Node
+from eddy.topology.plan.recursions import Binding, Block, HeldErrors, Loop, Recursion, Variable
+from eddy.topology.plan.reductions import Aggregate, Count, OneRow, Reduce, TopK, WeightFunction
+from eddy.topology.plan.topics import Constant, Exchange, Sink, Source
+from eddy.topology.plan.transforms import REKEYING, Latest, Merge, Transform, Upsert
+
+__all__ = [
+    "REKEYING",
+    "Aggregate",
+    "Binding",
+    "Block",
+    "Constant",
+    "Count",
+    "Exchange",
+    "ExpiringTable",
+    "HeldErrors",
+    "Join",
+    "Kind",
+    "Latest",
+    "Loop",
+    "Merge",
+    "NameTakenError",
+    "Node",
+    "OneRow",
+    "Plan",
+    "Reachable",
+    "Recursion",
+    "Reduce",
+    "Sink",
+    "Source",
+    "StreamTableJoin",
+    "TableJoin",
+    "TopK",
+    "Transform",
+    "TreeTotals",
+    "Upsert",
+    "Variable",
+    "WeightFunction",
+]
+
+
+class NameTakenError(TopologyError):
+    """The name of a step, or of one of its states, is that of another. `step` is the name of the step."""
+
+    def __init__(self, message: str, step: str) -> None:
+        super().__init__(message)
+        self.step = step
+
+
+@dataclass
+class Plan:
+    """The nodes of one topology, in topological order, and its name."""
+
+    name: str
+    nodes: list[Node] = field(default_factory=list)
+    _names: dict[str, Node] = field(default_factory=dict)
+
+    def add(self, node: Node) -> Any:
+        """Add a node. Raises: NameTakenError."""
+        self._claim(node.name, node)
+        for suffix in node.derived:
+            self._claim(f"{node.name}-{suffix}", node)
+        self.nodes.append(node)
+        return node
+
+    def _claim(self, name: str, node: Node) -> None:
+        """Reserve a name for a step or one of its states. Raises: NameTakenError if another step has it."""
+        other = self._names.setdefault(name, node)
+        if other is node:
+            return
+        one, two = node.written, other.written
+        if one == two:
+            raise NameTakenError(
+                f"step '{one}': the name is taken by step '{two}'; names of steps are unique in a topology. "
+                "Name one of them: name='…'",
+                node.name,
+            )
+        what = [
+            f"step '{step.written}' {'has it' if step.written == name else 'gives it to one of its states or topics'}"
+            for step in (other, node)
+        ]
+        raise NameTakenError(
+            f"step '{one}': the name '{name}' is taken twice: {what[0]}, and {what[1]}; names of steps and of their "
+            f"states are unique in a topology. Give '{one}' or '{two}' another name: name='…'",
+            node.name,
+        )
+
+    def sources(self) -> Iterator[Source]:
+        """The sources."""
+        return (cast("Source", node) for node in self.nodes if node.reads)
+
+    def sinks(self) -> Iterator[Sink]:
+        """The sinks."""
+        return (cast("Sink", node) for node in self.nodes if node.writes)
+
+    def loops(self) -> Iterator[Loop]:
+        """The recursions and the blocks, inner ones first."""
+        return (node.as_loop for node in self.nodes if node.as_loop is not None)
+
+    def made_by(self, node: Node) -> list[Node]:
+        """The results of a step: itself, or the bindings of a block."""
+        return [node] if node.is_collection else [step for step in self.nodes if node in step.inputs]
+
+    def needs_keys(self, node: Exchange) -> bool:
+        """Whether records without a key end at an exchange: at one of a stream, unless a left join comes after it,
+        which takes them (KIP-962).
+        """
+        if node.kind != "stream" or node.any_key:
+            return False
+        after: set[Node] = {node}
+        for step in self.nodes:
+            if not after.isdisjoint(step.record_inputs):
+                if step.takes_keyless:
+                    return False
+                after.add(step)
+        return True
+
+    def holds(self, state: str) -> Node:
+        """The step whose rows, or whose function's state, a state holds. Raises: KeyError."""
+        for node in self.nodes:
+            sides = dict(zip(("left", "right"), node.inputs, strict=False))
+            for suffix in node.derived:
+                if state == f"{node.name}-{suffix}":
+                    return sides.get(suffix, node)
+            if state == node.name:
+                return node
+        raise KeyError(state)
+
+    def rewind(self, length: int) -> None:
+        """Remove all nodes except the first `length`."""
+        del self.nodes[length:]
+        kept = {id(node) for node in self.nodes}
+        self._names = {name: owner for name, owner in self._names.items() if id(owner) in kept}

@@ -1,0 +1,304 @@
+"""Steps of recursions: loops by waves and by nested time, their variables, bindings and errors."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from eddy.operators.bound import Bound
+from eddy.operators.nested.fixpoint import Take
+from eddy.operators.waves.held_errors import HeldErrors as HeldErrorsOperator
+from eddy.operators.waves.withheld import Stops
+from eddy.serde import Int64, String
+from eddy.topology.plan.bags import Bag, Weighted
+from eddy.topology.plan.compilers import Circuit, LoopBody, Spark
+from eddy.topology.plan.node import Form, Kept, Node
+
+__all__ = ["Binding", "Block", "HeldErrors", "Loop", "Recursion", "Variable"]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Variable(Node):
+    """X inside its own recursion: the rows of a binding at the start of an iteration."""
+
+    crosses = True
+    tells_key = False
+    drawn_as = "variable"
+
+    @property
+    def title(self) -> str:
+        """The name of the recursion or binding."""
+        return self.label
+
+    @property
+    def looked_up_as(self) -> str:
+        """X has one state, which has the name of the recursion."""
+        return self.label
+
+    @property
+    def shape(self) -> str:
+        """A rounded box."""
+        return f'(["{self.label}"])'
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Loop(Node):
+    """A recursion or a block: `variables` at the start of an iteration, `results` at its end."""
+
+    drops = True
+    linear = False
+    drawn_as: ClassVar[Form] = "recursion"
+    seeded: ClassVar[bool] = False
+    """Whether it begins with its input, so that an iteration adds the results to that; else it begins empty."""
+
+    bound: Bound
+    iterations: int
+    """The number of iterations after which it ends, or is considered endless."""
+
+    @property
+    def as_loop(self) -> "Loop":
+        """Itself."""
+        return self
+
+    @property
+    def waves(self) -> bool:
+        """Whether it is computed by waves, where it is in no other loop."""
+        return False
+
+    def result_of(self, variable: Node) -> Node:
+        """The step whose rows a variable has in the end."""
+        raise NotImplementedError(type(self).__name__)
+
+    def traced_as(self) -> list[list[Node]]:
+        """By binding, the steps of which any trace has the rows of the binding; that of the first one is read.
+
+        A trace of the result lacks the seed, and a trace of X the last iteration.
+        """
+        has_x = self.seeded or not self.bound.by_depth
+        return [
+            [*([] if self.seeded else [result]), *([variable] if has_x else [])]
+            for variable, result in zip(self.variables, self.results, strict=True)
+        ]
+
+    @property
+    def title(self) -> str:
+        """Its name, after an arrow."""
+        return f"↻ {self.name}"
+
+    @property
+    def stops(self) -> bool:
+        """As its bound says."""
+        return self.bound.stops
+
+    def on_spark(self, spark: Spark) -> None:
+        """Iterations until nothing changes."""
+        spark.looped(self)
+
+    @property
+    def shape(self) -> str:
+        """A hexagon."""
+        return f'{{{{"recursively {self.name}"}}}}'
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Recursion(Loop):
+    """X = seed + op(X): `inputs` is the seed, `result` is op(`variable`); by waves, or by `nested` time."""
+
+    variable: Variable
+    result: Node
+    include_seeds: bool = True
+    nested: str = ""
+    """Why it is computed by nested time; empty if by waves."""
+    crosses = True
+    seeded = True
+
+    @property
+    def waves(self) -> bool:
+        """Where op is linear."""
+        return not self.nested
+
+    def result_of(self, variable: Node) -> Node:
+        """X is the recursion itself."""
+        return self
+
+    def internal_topic(self, application: str) -> str | None:
+        """The loop topic, if it is computed by waves."""
+        return None if self.nested else f"{application}-{self.name}-loop"
+
+    @property
+    def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
+        """With X; by nested time with the seed and the result of op, too."""
+        placed: list[tuple[Node, Node]] = [(self, self.variable)]
+        return [*placed, (self, self.inputs[0]), (self, self.result)] if self.nested else placed
+
+    @property
+    def strategy(self) -> str:
+        """By waves where op is linear."""
+        if self.nested:
+            return f"nested time, since {self.nested}; {_owners_of(self)}"
+        if self.kind == "stream":
+            return "waves of facts, since a KStream's records are never taken back"
+        if self.bound.by_depth:
+            return f"waves by depth up to {self.bound.depth}, since the answer depends on the depth of rows"
+        return "waves, since op is linear"
+
+    @property
+    def derived(self) -> tuple[str, ...]:  # type: ignore[override]
+        """States of its own: of what is held, and of what waits."""
+        if self.nested:
+            return ("queued", "given")
+        return () if self.kind == "stream" or self.bound.by_depth else ("held", "reached")
+
+    @property
+    def variables(self) -> tuple[Variable, ...]:
+        """The variables that its body depends on."""
+        return (self.variable,)
+
+    @property
+    def results(self) -> tuple[Node, ...]:
+        """The results of an iteration."""
+        return (self.result,)
+
+    def build(self, circuit: Circuit) -> int:
+        """By waves; by nested time the rows are the first of the loop's results."""
+        if self.waves:
+            return circuit.waves(self)
+        slot = circuit.loop(self)
+        return circuit.emit(Take(self.name, 0), slot)
+
+    def build_nested(self, loop: LoopBody) -> int:
+        """By nested time, as all inside."""
+        slot = loop.loop(self)
+        return loop.emit(Take(self.name, 0), slot)
+
+    def on_spark(self, spark: Spark) -> None:
+        """Semi-naive evaluation of waves; else iterations until nothing changes."""
+        if self.waves:
+            spark.waves(self)
+        else:
+            spark.looped(self)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Block(Loop):
+    """Bindings that are defined by one another: `results` are the definitions of `variables`, in turn."""
+
+    derived = ("errors", "held", "queued", "given")
+
+    is_collection = False
+
+    variables: tuple[Variable, ...] = ()
+    results: tuple[Node, ...] = ()
+
+    @property
+    def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
+        """Each variable with its definition."""
+        return list(zip(self.variables, self.results, strict=True))
+
+    @property
+    def strategy(self) -> str:
+        """By nested time."""
+        return f"nested time, since its bindings are evaluated in turn; {_owners_of(self)}"
+
+    @property
+    def error_limit(self) -> int | None:
+        """As its bound says."""
+        return self.iterations if self.bound.on_limit == "rows" else None
+
+    def result_of(self, variable: Node) -> Node:
+        """The definition of the variable's binding."""
+        return self.results[self.variables.index(variable)]
+
+    def build(self, circuit: Circuit) -> int:
+        """The rows of all bindings."""
+        return circuit.loop(self)
+
+    def build_nested(self, loop: LoopBody) -> int:
+        """The same inside a loop."""
+        return loop.loop(self)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Binding(Node):
+    """One of the collections of a block: `inputs` is the block. The last one is that of its errors."""
+
+    index: int
+
+    @property
+    def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
+        """With its variable; errors have no place."""
+        (block,) = self.inputs
+        return [(self, block.variables[self.index])] if self.index < len(block.variables) else []
+
+    @property
+    def same_rows_as(self) -> Node | None:
+        """Its definition; errors have none."""
+        (block,) = self.inputs
+        return block.results[self.index] if self.index < len(block.results) else None
+
+    @property
+    def errors_kept(self) -> tuple[str, ...]:
+        """Of errors: the changes of the last iteration, and the errors that they are."""
+        (block,) = self.inputs
+        return (self.name, f"{block.name}-errors") if self._are_errors else ()
+
+    @property
+    def _are_errors(self) -> bool:
+        (block,) = self.inputs
+        return self.index == len(block.variables) and block.error_limit is not None
+
+    def build(self, circuit: Circuit) -> int:
+        """One of the block's results."""
+        return circuit.emit(Take(self.name, self.index), circuit.slot_of(self.inputs[0]))
+
+    def build_nested(self, loop: LoopBody) -> int:
+        """The same; errors are counted by iteration."""
+        slot = loop.emit(Take(self.name, self.index), loop.slot_of(self.inputs[0]))
+        return loop.limit_errors(self, slot) if self._are_errors else slot
+
+    def on_spark(self, spark: Spark) -> None:
+        """Nothing: the block sets its rows."""
+
+    def rows_from(self, *inputs: Bag) -> Weighted:
+        """No errors: a block whose limit is met has no rows to trace."""
+        return ()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class HeldErrors(Node):
+    """The name of a recursion, which is the input, and a message for each partition where it holds something."""
+
+    linear = False
+    tells_errors = True
+    keeps = (Kept("", "arrangement", "results"),)
+
+    @property
+    def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
+        """Its rows have another key."""
+        return ()
+
+    @property
+    def refused_in_nested_time(self) -> str:
+        """An inner recursion holds nothing by itself."""
+        return (
+            f"the errors of recursively '{self.inputs[0].name}' are read inside; what it holds here, the outermost "
+            "recursion holds as a whole: read the .errors of that one"
+        )
+
+    def build(self, circuit: Circuit) -> int:
+        """It also reads the inputs of the recursion, so that it runs in each epoch in which that runs."""
+        (recursion,) = self.inputs
+        operator, slots = circuit.placed(recursion)
+        spec = circuit.spec(recursion, self.name, "arrangement", String).with_key(Int64)
+        told = Stops(replace(spec, partitioner=lambda data, _: Int64.decode(data)), circuit.store)
+        errors = HeldErrorsOperator(self.name, operator, told, circuit.ownership)
+        return circuit.emit(errors, circuit.slot_of(recursion), *slots)
+
+    def on_spark(self, spark: Spark) -> None:
+        """Refused where there are some."""
+        spark.errors(self)
+
+
+def _owners_of(loop: Loop) -> str:
+    if loop.variables[0].single_partition:
+        return "at one owner"
+    return "each owner its keys, which no step inside changes"

@@ -1,0 +1,242 @@
+"""Steps that are a function of all rows of a key: counts, folds, distinct, the first rows in an order."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from eddy.operators import aggregate, reduce, weight_functions
+from eddy.operators.batch import repeated
+from eddy.operators.one_row import OneRow as OneRowOperator
+from eddy.operators.one_row import one_row
+from eddy.operators.operator import Operator
+from eddy.operators.top_k import Selection
+from eddy.operators.top_k import TopK as TopKOperator
+from eddy.serde import Int64
+from eddy.state.ordered_arrangement import OrderedArrangement
+from eddy.state.table import Table
+from eddy.topology.plan.bags import Bag, Way, Weighted, groups
+from eddy.topology.plan.compilers import Spark, States
+from eddy.topology.plan.node import MIXED, Arrival, Grouping, Kept, Node
+
+__all__ = ["Aggregate", "Count", "OneRow", "Reduce", "TopK", "WeightFunction"]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Reduction(Node):
+    linear = False
+    drops = True
+    derived: ClassVar[tuple[str, ...]] = ("made",)
+    explained_by_key: ClassVar[bool] = True
+
+    def rows_from(self, *inputs: Bag) -> Weighted:
+        """The function of all values of each key."""
+        assert self.grouping is not None
+        for found in groups(inputs[0]).values():
+            key = found[0][0][0]
+            values = {value: weight for (_, value), weight in found}
+            for value, weight in self.grouping.function(key, values).items():
+                yield (key, value), weight
+
+    def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
+        """Each row of the key, by itself."""
+        return ((found[0][0][0], [(0, row)]) for found in groups(inputs[0]).values() for row, _ in found)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Count(_Reduction):
+    """The number of rows by key."""
+
+    has_table = True
+    keeps = (Kept("", "table", "results"),)
+
+    @property
+    def grouping(self) -> Grouping:
+        """The sum of the weights."""
+        return Grouping(reduce.counting)
+
+    def operator(self, states: States) -> Operator:
+        """A table of counts."""
+        return aggregate.Count(self.name, states.table(self, self.name), self.inputs[0].kind == "stream")
+
+    def on_spark(self, spark: Spark) -> None:
+        """Spark's own sum."""
+        spark.counted(self)
+
+    def rows_from(self, *inputs: Bag) -> Weighted:
+        """The number of rows of each key, whose values need not be hashable."""
+        for found in groups(inputs[0]).values():
+            yield (found[0][0][0], sum(weight for _, weight in found)), 1
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Reduce(_Reduction):
+    """The rows that `function(key, {value: weight})` returns for each key."""
+
+    folds = True
+    keeps = (Kept("", "arrangement", "inputs"),)
+
+    function: Callable[[Any, Any], Any]
+
+    @property
+    def grouping(self) -> Grouping:
+        """The author's function."""
+        return Grouping(reduce.making(self.function))
+
+    def operator(self, states: States) -> Operator:
+        """All rows of a changed key, each time."""
+        return reduce.Reduce(self.name, states.arrangement(self.inputs[0], self.name), self.grouping.function)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Aggregate(_Reduction):
+    """A fold by key; with a subtractor it can retract rows. `commutes`: in any order it comes to the same."""
+
+    derived = ("rows", "made")
+
+    initial: Callable[[], Any]
+    adder: Callable[[Any, Any, Any], Any]
+    subtractor: Callable[[Any, Any, Any], Any] | None = None
+    commutes: bool = False
+    has_table = True
+
+    @property
+    def keeps(self) -> tuple[Kept, ...]:  # type: ignore[override]
+        """The table, and the numbers of rows where rows are retracted."""
+        rows = Kept("rows", "table", "others")
+        return (Kept("", "table", "results"), *(() if self.subtractor is None else (rows,)))
+
+    @property
+    def folds(self) -> bool:  # type: ignore[override]
+        """Unless any order gives exactly the same."""
+        return not self.commutes
+
+    @property
+    def arrival(self) -> Arrival | None:
+        """The aggregate of a stream's records."""
+        if self.commutes or self.inputs[0].kind != "stream":
+            return None
+        return Arrival(f"a fold of a stream: {MIXED}", mixed=True, folds=True)
+
+    @property
+    def refused_in_nested_time(self) -> str:
+        """Rows are retracted there."""
+        if self.kind == "stream" or self.subtractor is not None:
+            return super().refused_in_nested_time
+        return f"step '{self.name}' folds records of a stream; rows of a relation are needed"
+
+    @property
+    def grouping(self) -> Grouping:
+        """The fold of all rows."""
+        return Grouping(reduce.folding(self.name, self.initial, self.adder))
+
+    def operator(self, states: States) -> Operator:
+        """A table of aggregates, and one of their numbers of rows where rows are retracted."""
+        counts: Table[Any, int] | None = None
+        if self.subtractor is not None:
+            counts = Table(states.spec(self, f"{self.name}-rows", "table", Int64), states.store)
+        table = states.table(self, self.name)
+        return aggregate.Aggregate(self.name, table, self.initial, self.adder, self.subtractor, counts)
+
+    def on_spark(self, spark: Spark) -> None:
+        """A fold in the order of the records."""
+        spark.folded(self)
+
+    def rows_from(self, *inputs: Bag) -> Weighted:
+        """The fold of all rows of each key, whose values need not be hashable."""
+        for found in groups(inputs[0]).values():
+            key, total = found[0][0][0], self.initial()
+            for (_, value), weight in found:
+                for _ in repeated((key, value), weight, f"aggregate '{self.name}'"):
+                    total = self.adder(key, value, self.initial() if total is None else total)
+            if total is not None:
+                yield (key, total), 1
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class WeightFunction(_Reduction):
+    """A function of weights: each row once (distinct), or as often as its weight is positive (minus)."""
+
+    keeps = (Kept("", "arrangement", "inputs"),)
+
+    form: Literal["distinct", "minus"]
+    explained_by_key = False
+
+    @property
+    def does(self) -> str:
+        """Its form."""
+        return self.form
+
+    @property
+    def grouping(self) -> Grouping:
+        """Each value with its new weight."""
+        return Grouping(reduce.adding_up(self._of_weight), self._of_weight)
+
+    def operator(self, states: States) -> Operator:
+        """The old weight of each changed row, and its new one."""
+        return weight_functions.WeightFunction(self.name, states.arrangement(self, self.name), self._of_weight)
+
+    def on_spark(self, spark: Spark) -> None:
+        """The weights of Spark's sums."""
+        spark.weighed(self)
+
+    def rows_from(self, *inputs: Bag) -> Weighted:
+        """The rows of positive weight, whose values need not be hashable."""
+        return ((row, self._of_weight(weight)) for row, weight in inputs[0] if weight > 0 and row[0] is not None)
+
+    def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
+        """The row itself."""
+        return ((row, [(0, row)]) for row, _ in inputs[0])
+
+    @property
+    def _of_weight(self) -> Callable[[int], int]:
+        return weight_functions.one_if_positive if self.form == "distinct" else weight_functions.positive_part
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TopK(_Reduction):
+    """The first values of each key in an order, in a table."""
+
+    derived = ("rows", "made")
+    keeps = (
+        Kept("", "table", "results"),
+        Kept("rows", "arrangement", "inputs"),
+    )
+
+    has_table = True
+    does = "selection"
+
+    selection: Selection
+
+    @property
+    def grouping(self) -> Grouping:
+        """All values, sorted."""
+        return Grouping(self.selection)
+
+    def operator(self, states: States) -> Operator:
+        """An arrangement whose values are sorted, and the table."""
+        spec = states.spec(self.inputs[0], f"{self.name}-rows", "arrangement", self.inputs[0].value)
+        rows = OrderedArrangement[Any, Any](spec, states.store, self.selection.position)
+        return TopKOperator(self.name, states.table(self, self.name), rows, self.selection)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OneRow(_Reduction):
+    """The row of each key that has exactly one, as a table."""
+
+    derived = ("several", "made")
+    keeps = (
+        Kept("", "table", "results"),
+        Kept("several", "arrangement", "others"),
+    )
+    has_table = True
+    does = "only row"
+
+    @property
+    def grouping(self) -> Grouping:
+        """The value, if it is the only one."""
+        return Grouping(one_row)
+
+    def operator(self, states: States) -> Operator:
+        """The table, and the rows of all other keys."""
+        several = states.arrangement(self.inputs[0], f"{self.name}-several")
+        return OneRowOperator(self.name, states.table(self, self.name), several)

@@ -1,0 +1,205 @@
+"""Steps with a topic: sources, sinks, constants, and exchanges between owners."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from eddy.operators import constant, exchange, tables
+from eddy.operators.circuit import Output
+from eddy.operators.keyed import WithKeys
+from eddy.operators.operator import Operator
+from eddy.topology.plan.bags import Bag, Weighted
+from eddy.topology.plan.compilers import Circuit, LoopBody, Spark, States
+from eddy.topology.plan.node import Kept, Node
+
+__all__ = ["Constant", "Exchange", "Sink", "Source"]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _OfTopic(Node):
+    """A step with a topic of the user's."""
+
+    drawn_as = "topic"
+
+    topic: str
+
+    @property
+    def title(self) -> str:
+        """Its topic."""
+        return self.topic
+
+    @property
+    def user_topic(self) -> str:
+        """Its topic."""
+        return self.topic
+
+    @property
+    def shape(self) -> str:
+        """A cylinder."""
+        return f"[({self.topic})]"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Source(_OfTopic):
+    """The records of a topic, as facts or as the table of their latest values."""
+
+    reads = True
+    begins = True
+
+    @property
+    def does(self) -> str:
+        """The rows of its topic."""
+        return f"row of topic {self.topic}"
+
+    def headline(self, application: str, stores: Sequence[str]) -> str:
+        """Its topic."""
+        store = f", store: {', '.join(stores)}" if stores else ""
+        return f"Source: {self.name} (topics: [{self.topic}]{store})"
+
+    def partition_count(self, topic_partitions: Mapping[str, int]) -> int | None:
+        """That of its topic."""
+        return topic_partitions[self.topic]
+
+    @property
+    def has_table(self) -> bool:  # type: ignore[override]
+        """If it is read as a table."""
+        return self.kind == "table"
+
+    @property
+    def keeps(self) -> tuple[Kept, ...]:  # type: ignore[override]
+        """Its table."""
+        return (Kept("", "table", "results"),) if self.has_table else ()
+
+    def build(self, circuit: Circuit) -> int:
+        """The records, or the changes of the table that they make."""
+        slot = circuit.source(self.topic)
+        if not self.has_table:
+            return slot
+        return circuit.emit(tables.Upsert(self.name, circuit.table(self, self.name, self.topic)), slot)
+
+    def on_spark(self, spark: Spark) -> None:
+        """The records, or their last values."""
+        spark.records(self)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Constant(Node):
+    """Fixed rows, at one owner."""
+
+    crosses = True
+    begins = True
+    keeps = (Kept("", "arrangement", "results"),)
+
+    rows: tuple[tuple[Any, Any], ...]
+
+    def partition_count(self, topic_partitions: Mapping[str, int]) -> int | None:
+        """One: they have one owner."""
+        return 1
+
+    def gate_topic(self, application: str) -> str:
+        """The topic that counts the rows as sent."""
+        return f"{application}-{self.name}"
+
+    def operator(self, states: States) -> Operator:
+        """The rows that were not sent yet."""
+        return constant.Constant(self.name, self.rows, states.gate(self), states.arrangement(self, self.name))
+
+    def on_spark(self, spark: Spark) -> None:
+        """The rows."""
+        spark.constant(self)
+
+    def rows_from(self, *inputs: Bag) -> Weighted:
+        """The rows."""
+        return ((row, 1) for row in self.rows)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Exchange(Node):
+    """Rows go to the owner of their key, through a topic. `partitions` None: as the others need it.
+
+    `any_key`: all go to one owner, so that a record of a stream needs no key to find it.
+    """
+
+    keeps_records = True
+    crosses = True
+    sends = True
+    passes = True
+    drawn_as = "exchange"
+
+    partitions: int | None = None
+    any_key: bool = False
+
+    def internal_topic(self, application: str) -> str:
+        """The repartition topic."""
+        return f"{application}-{self.name}"
+
+    @property
+    def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
+        """With nothing before it."""
+        return ()
+
+    def partition_count(self, topic_partitions: Mapping[str, int]) -> int | None:
+        """As the author asked."""
+        return 1 if self.single_partition else self.partitions
+
+    @property
+    def refused_in_nested_time(self) -> str:
+        """Rows of one iteration would arrive in another."""
+        if self.inputs[0].single_partition:
+            return super().refused_in_nested_time
+        return (
+            f"step '{self.name}' sends rows to other owners in the middle of an iteration, which would give a wrong "
+            "answer; bring what it reads to one owner before the recursion: relation.at_one_owner('…')"
+        )
+
+    def build(self, circuit: Circuit) -> int:
+        """An exchange; nothing where the rows are at their only owner already."""
+        (source,) = self.inputs
+        keyed = circuit.needs_keys(self)
+        if circuit.stays(self):
+            circuit.share_table(self, source)
+            slot = circuit.slot_of(source)
+            return circuit.emit(WithKeys(self.name), slot) if keyed else slot
+        operator = exchange.Exchange(self.name, circuit.gate(self), self.kind == "stream", keyed)
+        return circuit.emit(operator, circuit.slot_of(source), circuit.received(self))
+
+    def build_nested(self, loop: LoopBody) -> int:
+        """Nothing: the loop has one owner."""
+        return loop.slot_of(self.inputs[0])
+
+    def on_spark(self, spark: Spark) -> None:
+        """The rows of the input."""
+        spark.exchanged(self)
+
+    def rows_from(self, *inputs: Bag) -> Weighted:
+        """The rows of the input."""
+        return inputs[0]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Sink(_OfTopic):
+    """The end of a branch: a topic of the user's."""
+
+    writes = True
+    passes = True
+
+    @property
+    def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
+        """The user's topic has its own partitions."""
+        return ()
+
+    def headline(self, application: str, stores: Sequence[str]) -> str:
+        """Its topic."""
+        return f"Sink: {self.name} (topic: {self.topic})"
+
+    def operator(self, states: States) -> Operator:
+        """The rows to send."""
+        return Output(self.name, states.aside(self))
+
+    def on_spark(self, spark: Spark) -> None:
+        """The records."""
+        spark.written(self)
+
+    def rows_from(self, *inputs: Bag) -> Weighted:
+        """The rows of the input."""
+        return inputs[0]

@@ -1,0 +1,196 @@
+"""Steps without a state, and tables of the last facts."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from eddy.operators import stateless, tables
+from eddy.operators.operator import Operator
+from eddy.topology.plan.bags import Bag, Row, Way, Weighted
+from eddy.topology.plan.compilers import Circuit, LoopBody, Spark, States
+from eddy.topology.plan.node import MIXED, NO_PLACE, Arrival, Kept, Node
+
+__all__ = ["REKEYING", "Latest", "Merge", "Transform", "Upsert", "Verb"]
+
+Verb = Literal[
+    "filter", "filter-not", "map", "map-values", "flat-map", "flat-map-values", "select-key", "peek", "negate"
+]
+
+REKEYING = frozenset({"map", "flat-map", "select-key"})
+"""The verbs that may change keys."""
+_OPERATORS: dict[str, Callable[[str, Any], Operator]] = {
+    "map": stateless.Map,
+    "flat-map": stateless.FlatMap,
+    "flat-map-values": stateless.FlatMapValues,
+    "select-key": stateless.SelectKey,
+    "peek": stateless.Peek,
+}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Transform(Node):
+    """A stateless step: `verb` with the author's `function`."""
+
+    keeps_records = True
+
+    verb: Verb
+    function: Callable[..., Any] | None = None
+
+    @property
+    def does(self) -> str:
+        """Its verb."""
+        return self.verb
+
+    @property
+    def kind_of_step(self) -> str:
+        """Its verb."""
+        return self.verb
+
+    @property
+    def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
+        """With its input, unless it changes keys."""
+        return [] if self.rekeys else super().co_partitioned
+
+    @property
+    def drops(self) -> bool:  # type: ignore[override]
+        """Filters and flat maps can drop a row."""
+        return self.verb in {"filter", "filter-not", "flat-map", "flat-map-values"}
+
+    @property
+    def rekeys(self) -> bool:  # type: ignore[override]
+        """Whether rows may have other keys afterwards."""
+        return self.verb in REKEYING
+
+    def operator(self, states: States) -> Operator:
+        """The function, on each row."""
+        return self.applied()
+
+    def applied(self) -> Operator:
+        """The same: it has no state."""
+        if self.verb == "negate":
+            return stateless.Negate(self.name)
+        assert self.function is not None
+        if self.verb in {"filter", "filter-not"}:
+            return stateless.Filter(self.name, self.function, keep=self.verb == "filter")
+        if self.verb == "map-values":
+            return stateless.MapValues(self.name, self.function, table=self.kind == "table")
+        return _OPERATORS[self.verb](self.name, self.function)
+
+    def build(self, circuit: Circuit) -> int:
+        """The operator; nothing for a `peek` whose effect is not wanted."""
+        return super().build(circuit) if circuit.peeks or self.verb != "peek" else circuit.slot_of(self.inputs[0])
+
+    def build_nested(self, loop: LoopBody) -> int:
+        """The same inside a loop."""
+        return super().build_nested(loop) if loop.peeks or self.verb != "peek" else loop.slot_of(self.inputs[0])
+
+    def on_spark(self, spark: Spark) -> None:
+        """The operator on each batch, without effects."""
+        spark.stateless(self, None if self.verb == "peek" else self.applied())
+
+    def rows_from(self, *inputs: Bag) -> Weighted:
+        """The rows that the function makes of each."""
+        sign = -1 if self.verb == "negate" else 1
+        return ((made, sign * weight) for row, weight in inputs[0] for made in self._made_of(row))
+
+    def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
+        """One input row each."""
+        return ((made, [(0, row)]) for row, _ in inputs[0] for made in self._made_of(row))
+
+    def _made_of(self, row: Row) -> list[Row]:
+        key, value = row
+        function: Any = self.function
+        match self.verb:
+            case "filter":
+                made = [row] if function(key, value) else []
+            case "filter-not":
+                made = [] if function(key, value) else [row]
+            case "map":
+                made = [tuple(function(key, value))]
+            case "map-values":
+                made = [(key, function(value))]
+            case "flat-map":
+                made = [(new, other) for new, other in function(key, value)]
+            case "flat-map-values":
+                made = [(key, new) for new in function(value)]
+            case "select-key":
+                made = [(function(key, value), value)]
+            case _:
+                made = [row]
+        return [new for new in made if new[1] is not None] if self.kind == "table" else made
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Merge(Node):
+    """All rows of all inputs."""
+
+    keeps_records = True
+    passes = True
+    adds_up = True
+    does = "union"
+
+    @property
+    def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
+        """With its inputs, unless some of them have other keys than their place says."""
+        return [] if self.rekeyed else super().co_partitioned
+
+    def operator(self, states: States) -> Operator:
+        """The sum of the inputs."""
+        return stateless.Union(self.name)
+
+    def on_spark(self, spark: Spark) -> None:
+        """The sum of the inputs."""
+        spark.union(self)
+
+    def rows_from(self, *inputs: Bag) -> Weighted:
+        """The rows of all inputs."""
+        return (item for rows in inputs for item in rows)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Latest(Node):
+    """A table's changes as facts: the new value of each key, None for a deleted one."""
+
+    @property
+    def arrival(self) -> Arrival:
+        """The number of records."""
+        return Arrival(
+            "a table's changes as a stream: how many of its values become records depends on how its input was cut "
+            "into epochs"
+        )
+
+    def operator(self, states: States) -> Operator:
+        """Replacements become facts."""
+        return stateless.Latest(self.name)
+
+    def on_spark(self, spark: Spark) -> None:
+        """The values that the table has in the end."""
+        spark.facts(self)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Upsert(Node):
+    """Facts as the table of their latest values."""
+
+    linear = False
+    keeps_last = True
+    keeps = (Kept("", "table", "results"),)
+    has_table = True
+
+    @property
+    def arrival(self) -> Arrival:
+        """The last value of a key."""
+        return Arrival(f"a table of the last records of a stream: {MIXED}", mixed=True)
+
+    @property
+    def refused_in_nested_time(self) -> str:
+        """The last record is a matter of arrival."""
+        return f"step '{self.name}' joins or makes tables, {NO_PLACE}"
+
+    def operator(self, states: States) -> Operator:
+        """The table."""
+        return tables.Upsert(self.name, states.table(self, self.name))
+
+    def on_spark(self, spark: Spark) -> None:
+        """The last value of each key."""
+        spark.last_values(self)

@@ -1,0 +1,191 @@
+"""Windows over tables that are not in memory: the rows of each case and of random queries, with any slack."""
+
+import random
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+import eddy
+from eddy.live.dataflow import first_rows
+from eddy.live.dataflow.first_rows import FirstRows
+from eddy.live.dataflow.patch import Buckets
+from eddy.live.dataflow.values import flat_key
+from eddy.live.query.engine import LiveQueries
+from eddy.live.query.planning import View, is_window
+from eddy.live.query.renaming import renamed
+from eddy.live.server.difference import difference
+from tests.live.query.cases import CASES, as_list, query_of, without_nulls
+from tests.live.query.random_queries import KEYS, random_changes, random_query, random_row
+from tests.live.query.rig import Followed, Rig, Row
+from tests.live.query.test_conformance import change_of
+from tests.live.query.test_random import check
+
+WINDOWS = [case for case in CASES if is_window(query_of(case).syntax)]
+SLACKS = [0, 1, 100]
+
+
+class PassingRig(Rig):
+    """A rig whose windows read tables that are not in memory, and are opened anew where they have too few rows."""
+
+    def __init__(self, keys: Any, tables: Any) -> None:
+        super().__init__(keys, tables)
+        self.renewals = 0
+        for name, rows in self.plain.items():
+            self.engine.load_passing(name + "~", rows.items, name)
+
+    def follow(self, query: eddy.Query, *, shared: bool = True) -> Followed:
+        name = query.syntax.table.name
+        found = super().follow(eddy.Query(renamed(query.syntax, {name: name + "~"})), shared=shared)
+        assert isinstance(found.view.operator.root.level.ordered, FirstRows)
+        return found
+
+    def apply(self, changes: Iterable[tuple[str, Row | None, Row | None]]) -> dict[View, list[Any]]:
+        deltas: dict[str, dict[Any, Row | None]] = {}
+        for table, old, new in changes:
+            for row, value in ((old, None), (new, new)):
+                if row is not None:
+                    deltas.setdefault(table, {})[self.key_of[table](row)] = value
+        for table, delta in list(deltas.items()):
+            deltas[table + "~"] = delta
+            for key, value in delta.items():
+                self.plain[table].pop(key, None)
+                if value is not None:
+                    self.plain[table][key] = value
+        found = dict(self.engine.apply(deltas))
+        spent = list(self.engine.spent)
+        for followed in self.followed:
+            followed.take(found.get(followed.view, []))
+            if followed.view in spent:
+                self.renew(followed)
+        return found
+
+    def renew(self, followed: Followed, select: Any = None) -> None:
+        """As the server does it: the difference to the rows of a new view."""
+        self.renewals += 1
+        again = self.engine.open(select or followed.view.shape.select)
+        buckets = Buckets()
+        buckets.apply(again.operator.snapshot())
+        ops = difference(followed.buckets.entries, buckets.entries)
+        self.engine.close(followed.view)
+        followed.view = again
+        followed.buckets.apply(ops)
+        followed.ops = followed.ops + ops
+
+
+def move(rig: PassingRig, followed: Followed, skip: int, limit: int | None) -> None:
+    """Move a window, among the rows that are kept or not."""
+    ops = rig.engine.move_window(followed.view, skip, limit)
+    if ops is not None:
+        followed.take(ops)
+        return
+    followed.ops = []
+    select = followed.view.shape.select
+    rig.renew(followed, eddy.Query(select).skip(skip).limit(limit if limit is not None else 1 << 20).syntax)
+
+
+@pytest.mark.parametrize("slack", SLACKS)
+@pytest.mark.parametrize("case", WINDOWS, ids=lambda case: case["name"])
+def test_view_is_that_of_the_case_after_each_change(
+    case: dict[str, Any], slack: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(first_rows, "slack_of", lambda limit, scanned: slack)
+    keys = {name: table["key"] for name, table in case["tables"].items()}
+    rig = PassingRig(keys, {name: table["rows"] for name, table in case["tables"].items()})
+    followed = rig.follow(query_of(case), shared=False)
+    steps = [without_nulls(step) for step in case["expected_steps"]]
+    assert without_nulls(as_list(followed.rows)) == steps[0]
+    for change, expected in zip(case["changes"], steps[1:], strict=False):
+        if change["op"] == "window":
+            move(rig, followed, change.get("skip") or 0, change.get("limit"))
+        else:
+            rig.apply([change_of(change)])
+        assert without_nulls(as_list(followed.rows)) == expected
+
+
+def play(seed: Any, batches: int = 8) -> int:
+    """Follow some windows through some batches. Returns how often one was opened anew."""
+    draw = random.Random(seed)
+    rig = PassingRig(KEYS, {name: [random_row(draw, name) for _ in range(draw.randrange(25))] for name in KEYS})
+    queries: list[eddy.Query] = []
+    while len(queries) < 3:
+        query = random_query(draw)
+        if is_window(query.syntax):
+            queries.append(query)
+    followed = [rig.follow(query) for query in queries]
+    for _ in range(batches):
+        for each, query in zip(followed, queries, strict=True):
+            check(rig, each, query)
+        rig.apply(random_changes(draw, rig.rows(), draw.choice([1, 1, 2, 6])))
+    for each in followed:
+        rig.engine.close(each.view)
+    assert len(rig.engine) == len(rig.engine._dataflow) == 0
+    return rig.renewals
+
+
+@pytest.mark.parametrize("slack", SLACKS)
+def test_view_of_patches_is_the_naive_answer(slack: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(first_rows, "slack_of", lambda limit, scanned: slack)
+    renewals = sum(play((seed, slack).__repr__()) for seed in range(40))
+    assert bool(renewals) is (slack < 100)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("slack", SLACKS)
+@pytest.mark.parametrize("seed", range(10))
+def test_view_of_patches_is_the_naive_answer_in_many_cases(
+    seed: int, slack: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(first_rows, "slack_of", lambda limit, scanned: slack)
+    for number in range(100):
+        play((seed, number, slack).__repr__())
+
+
+docs = eddy.live_table("docs", key="id")
+_key = flat_key(["id"])
+
+
+def opened(rows: dict[Any, Row], query: eddy.Query) -> tuple[LiveQueries, View, FirstRows]:
+    engine = LiveQueries()
+    engine.load_passing("docs", rows.items, "docs")
+    view = engine.open(query.syntax)
+    kept = view.operator.root.level.ordered
+    assert isinstance(kept, FirstRows)
+    return engine, view, kept
+
+
+def test_rows_that_are_kept_are_bounded_and_others_are_read_once_the_slack_is_used_up() -> None:
+    rows = {_key({"id": i}): {"id": i} for i in range(1_000)}
+    engine, view, kept = opened(rows, docs.order_by(docs.id).limit(50))
+    assert kept.row_count() == 150
+    for i in range(1, 1_001):  # rows that come before all others
+        engine.apply({"docs": {_key({"id": -i}): {"id": -i}}})
+        assert kept.row_count() <= 250
+        assert not engine.spent
+    lows = []
+    for i in range(1_000, 800, -1):
+        patches = engine.apply({"docs": {_key({"id": -i}): None}})
+        assert bool(patches) is not view.operator.is_short
+        lows.append((view.operator.is_low, view.operator.is_short))
+    assert lows == sorted(lows)
+    assert {(False, False), (True, False), (True, True)} == set(lows)
+    assert lows.index((True, True)) - lows.index((True, False)) == 50
+    assert not engine.has_begun(docs.order_by(docs.id).limit(50).syntax)
+
+
+def test_row_that_a_window_starts_after_is_not_counted_as_one_of_its_rows() -> None:
+    rows = {_key({"id": i}): {"id": i} for i in range(500)}
+    engine, view, kept = opened(rows, docs.order_by(docs.id).start({"id": 0}).limit(2))
+    assert kept.row_count() == 103
+    engine.apply({"docs": {_key({"id": i}): None for i in range(2, 103)}})  # of its rows there is one, 103 is not kept
+    assert (view.operator.is_short, engine.spent) == (True, [view])
+
+
+def test_query_that_needs_other_rows_cannot_read_a_passing_table() -> None:
+    engine = LiveQueries()
+    engine.load_passing("docs", tuple, "docs")
+    for query in (docs, docs.count(), docs.limit(1).nest(same=lambda row: docs.where(docs.id == row.id))):
+        assert not is_window(query.syntax)
+        with pytest.raises(eddy.QueryError, match="only windows can read it"):
+            engine.open(query.syntax)
+    assert len(engine._dataflow) == 0

@@ -1,0 +1,165 @@
+"""What `authorize` hides is hidden from queries, at every table that they read; filtered tables leave nothing."""
+
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+import eddy
+from eddy.live.streams.limits import Limits
+from eddy.serve.endpoint import endpoint_of, listen
+from eddy.serve.server import Server
+from eddy.serve.table_pages import tables_app
+from tests.live.server.sse import Client, asked
+from tests.serve.conftest import fetch
+from tests.tables.conftest import produce
+from tests.waiting import PATIENCE_S, wait_for
+
+folders = eddy.live_table("folders", key="id")
+notes = eddy.live_table("notes", key="id")
+queries = eddy.Queries()
+
+
+@queries.query
+def shared() -> eddy.Query:
+    with_notes = folders.where(lambda f: notes.where(notes.folder == f.id).exists())
+    return with_notes.nest(notes=lambda f: notes.where(notes.folder == f.id))
+
+
+@queries.query
+def only_notes() -> eddy.Query:
+    return notes.where(notes.folder == "f1")
+
+
+@dataclass(frozen=True)
+class Owned:
+    """The rows of one user; equal for the same user."""
+
+    user: str
+
+    def __call__(self, key: Any, value: Any) -> bool:
+        if self.user == "broken":
+            raise RuntimeError("no such user")
+        return bool(value["owner"] == self.user)
+
+
+def authorize(request: Any, table: str) -> Any:
+    user = request.headers.get("x-user", "")
+    if user == "nobody":
+        return None
+    if user == "unclear":
+        return "perhaps"
+    if user == "failing":
+        raise RuntimeError("a secret")
+    return user == "root" or ((table != "folders" or user != "bob") and Owned(user))
+
+
+class Site:
+    def __init__(self, stack: ExitStack) -> None:
+        self.log = stack.enter_context(closing(eddy.open_log()))
+        topology = eddy.Topology(f"app{uuid.uuid4().hex[:8]}")
+        for name in ("folders", "notes"):
+            topology.table(name, key=eddy.String, value=eddy.Json())
+        eddy.create_topics(topology, self.log)
+        stack.enter_context(eddy.run(topology, self.log))
+        self.views = stack.enter_context(eddy.views(topology, self.log, queries=queries))
+        app = tables_app(self.views, authorize, limits=Limits(retain_s=0.0, linger_s=0.0))
+        self.live = app.state.live
+        listener = listen(endpoint_of("0"))
+        self.port = listener.getsockname()[1]
+        server = Server(app, listener, keep_alive=True)
+        server.start()
+        stack.callback(server.stop)
+        stack.callback(self.live.stop)
+        self.stack = stack
+
+    def client(self, user: str, *questions: dict[str, Any]) -> Client:
+        client = Client(self.port, PATIENCE_S, {"X-User": user})
+        client.asked.update((each["id"], each) for each in questions)
+        self.stack.callback(client.close)
+        client.connect()
+        return client
+
+    def write(self, topic: str, rows: dict[str, bytes]) -> str:
+        at = produce(self.log, topic, dict(rows))
+        return self.views.wait(at, exact=True, timeout_s=PATIENCE_S).token
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with ExitStack() as stack:
+        yield Site(stack)
+
+
+def test_rows_are_those_that_the_caller_may_read_at_every_table(site: Site) -> None:
+    site.write("folders", {"f1": b'{"owner": "ann"}', "f2": b'{"owner": "eve"}', "f3": b'{"owner": "ann"}'})
+    site.write("notes", {"n1": b'{"owner": "ann", "folder": "f1"}', "n3": b'{"owner": "eve", "folder": "f3"}'})
+
+    def ids(rows: Any) -> Any:
+        return {row["id"]: [note["id"] for note in row["notes"]] for row in rows}
+
+    client = site.client("ann", asked("s", "shared"))
+    everything = site.client("root", asked("s", "shared"))
+    for each in (client, everything):
+        each.until(lambda: "s" in each.whole)  # noqa: B023
+    assert ids(client.rows("s")) == {"f1": ["n1"]}
+    assert ids(everything.rows("s")) == {"f1": ["n1"], "f3": ["n3"]}
+    site.write("notes", {"n4": b'{"owner": "eve", "folder": "f1"}'})
+    token = site.write("notes", {"n3": b'{"owner": "ann", "folder": "f3"}'})
+    for each in (client, everything):
+        each.until(lambda: each.version.get("token") == token)  # noqa: B023
+    assert ids(client.rows("s")) == {"f1": ["n1"], "f3": ["n3"]}
+    assert ids(everything.rows("s")) == {"f1": ["n1", "n4"], "f3": ["n3"]}
+    page = fetch(site.port, "/v1/queries/shared", headers={"X-User": "eve"})
+    assert page.json["rows"] == []
+    client.close()
+    token = site.write("notes", {"n5": b'{"owner": "eve", "folder": "f1"}', "n3": b'{"owner": "ann", "folder": "f1"}'})
+    client.connect()  # by patches or by a snapshot: what is hidden stays hidden
+    client.until(lambda: client.version.get("token") == token and "s" in client.whole)
+    assert ids(client.rows("s")) == {"f1": ["n1", "n3"]}
+
+
+def test_refused_tables_and_failing_functions_end_the_query_alone(site: Site) -> None:
+    site.write("notes", {"n1": b'{"owner": "ann", "folder": "f1"}'})
+    client = site.client("bob", asked("s", "shared"), asked("n", "only_notes"))
+    client.until(lambda: "n" in client.whole and "s" in client.errors)
+    assert client.errors["s"]["code"] == "QUERY_FORBIDDEN"
+    assert client.rows("n") == []
+    assert fetch(site.port, "/v1/queries/shared", headers={"X-User": "bob"}).status == 403
+    broken = site.client("broken", asked("n", "only_notes"))
+    broken.until(lambda: "n" in broken.errors)
+    assert "no such user" in broken.errors["n"]["message"]
+    token = site.write("notes", {"n2": b'{"owner": "bob", "folder": "f1"}'})
+    client.until(lambda: client.version.get("token") == token)
+    assert [row["id"] for row in client.rows("n")] == ["n2"]
+
+
+@pytest.mark.parametrize(
+    ("user", "status", "code"),
+    [("nobody", 403, "QUERY_FORBIDDEN"), ("unclear", 403, "QUERY_FORBIDDEN"), ("failing", 500, "QUERY_FAILED")],
+)
+def test_without_a_clear_answer_nothing_is_read(site: Site, user: str, status: int, code: str) -> None:
+    site.write("notes", {"n1": b'{"owner": "ann", "folder": "f1"}'})
+    for path in ("/v1/queries/only_notes", "/v1/tables/notes", "/v1/tables/notes/n1"):
+        page = fetch(site.port, path, headers={"X-User": user})
+        assert (page.status, page.json["code"], "secret" in page.text) == (status, code, False)
+    client = site.client(user, asked("n", "only_notes"), asked("m", "only_notes"))
+    client.until(lambda: len(client.errors) == 2)
+    assert {error["code"] for error in client.errors.values()} == {code}
+
+
+def test_filtered_tables_are_let_go_of(site: Site) -> None:
+    site.write("notes", {"n1": b'{"owner": "ann", "folder": "f1"}'})
+    server = site.views.live_server()
+    for user in ("ann", "eve", "broken"):
+        client = site.client(user, asked("n", "only_notes"))
+        client.until(lambda: client.whole or client.errors)  # noqa: B023
+        client.close()
+    wait_for(lambda: site.live.quota.streams == 0, PATIENCE_S)
+    wait_for(lambda: not server.tables._filters and not site.live.publisher.queries, PATIENCE_S)
+    assert not any(
+        "@" in name for name in (*server.tables._namings, *server._engine.tables, *server.tables.feed._watched)
+    )

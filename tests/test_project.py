@@ -321,3 +321,27 @@ def test_only_steps_know_their_types() -> None:
 def test_questions_for_types_are_found(code: str, asks: bool) -> None:
     imports = "from eddy.topology.plan.plan import Sink, Source\nfrom eddy.topology.plan import plan as nodes\n"
     assert bool(asked_types(ast.parse(imports + code), node_classes())) is asks
+
+
+FEATURES = {
+    "eddy.topology.plan": "a step of a plan and its operator have the name of their feature",
+    "eddy.topology.sql.algebra": "SQL's algebra has the names of relational algebra, as plans have",
+    "eddy.live.query.syntax": "the syntax of live queries has them, too",
+}
+"""Where a class may have the name of an operator, or of a class in another of these, each with the reason."""
+
+
+def test_no_two_classes_share_a_name_but_for_features() -> None:
+    found: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "eddy").rglob("*.py")):
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for step in ast.parse(path.read_text()).body:
+            if isinstance(step, ast.ClassDef):
+                found.setdefault(step.name, []).append(module)
+    shared = {}
+    for name, modules in found.items():
+        others = [module for module in modules if not module.startswith(tuple(FEATURES))]
+        features = len(modules) - len(others)
+        if len(others) > 1 or (features and any(not other.startswith("eddy.operators.") for other in others)):
+            shared[name] = modules
+    assert not shared

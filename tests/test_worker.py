@@ -13,7 +13,7 @@ from eddy.connectors.local.producer import LocalProducer
 from eddy.connectors.log import Poll, TopicPartition, TopicSpec
 from eddy.errors import ConnectorError, IndeterminateCommitError
 from eddy.runtime.isolation import Isolation, Part
-from eddy.runtime.lifecycle import Event, State
+from eddy.runtime.lifecycle import Event, WorkerState
 from eddy.state.memory import MemoryStore
 from tests.waiting import PATIENCE_S
 
@@ -277,8 +277,8 @@ def test_commits_whose_outcome_is_never_known_end_though_empty_polls_lie_between
 
         def every_second_one(*args: Any) -> Poll:
             nonlocal polls
-            polls += worker.state is State.PROCESSING
-            return Poll() if worker.state is State.PROCESSING and polls % 2 == 0 else poll(*args)
+            polls += worker.state is WorkerState.PROCESSING
+            return Poll() if worker.state is WorkerState.PROCESSING and polls % 2 == 0 else poll(*args)
 
         monkeypatch.setattr(worker._consumer, "poll", every_second_one)
         with pytest.raises(ConnectorError, match="no answer to a commit"):

@@ -18,7 +18,7 @@ from eddy.live.server.live_view import LiveView
 from eddy.state.rocksdb import RocksDBStore
 from eddy.tables.intake import table_prefix
 from eddy.tables.ordering import encode_key
-from eddy.tables.served_rows import Rows
+from eddy.tables.served_rows import ServedRows
 from eddy.tables.version import Version
 
 _BATCH = 50_000
@@ -34,7 +34,7 @@ def main(folder: Path, count: int, mode: str) -> dict[str, Any]:
     eddy.create_topics(topology, log)
     store = RocksDBStore(folder, "items", 64 << 20)
     with eddy.views(topology, log) as views:
-        rows = Rows(store, ["items"])
+        rows = ServedRows(store, ["items"])
         if not rows.counts["items"]:
             _fill(rows, views.catalog.table("items").key, count)
         rows.say("")
@@ -50,7 +50,7 @@ def main(folder: Path, count: int, mode: str) -> dict[str, Any]:
     return found
 
 
-def _fill(rows: Rows, serde: Any, count: int) -> None:
+def _fill(rows: ServedRows, serde: Any, count: int) -> None:
     prefix = table_prefix("items")
     for begin in range(0, count, _BATCH):
         numbers = range(begin, min(count, begin + _BATCH))

@@ -23,7 +23,7 @@ from eddy.state.rocksdb import RocksDBStore
 from eddy.state.spaces import Spaces
 from eddy.tables.intake import table_prefix
 from eddy.tables.ordering import encode_key
-from eddy.tables.served_rows import Rows
+from eddy.tables.served_rows import ServedRows
 from eddy.tables.version import Version
 
 _BATCH, _SHOWN, _EDITS = 50_000, 100, 2_000
@@ -46,7 +46,7 @@ class _Tables:
 
     def __init__(self, folder: Path, catalog: Any, count: int) -> None:
         self._catalog, self.count = catalog, count
-        self.rows = Rows(RocksDBStore(folder / "rows", "items", 64 << 20), ["parents", "children"])
+        self.rows = ServedRows(RocksDBStore(folder / "rows", "items", 64 << 20), ["parents", "children"])
         self._number = 0
         if not self.rows.counts["children"]:
             for begin in range(0, count // 10, _BATCH):

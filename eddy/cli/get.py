@@ -9,7 +9,7 @@ from eddy.cli.logs import Target, log_options, opened
 from eddy.cli.options import timeout_option, topology_argument
 from eddy.errors import QueryError
 from eddy.json_text import encode
-from eddy.program.views import Snapshot, Views
+from eddy.program.views import TablesSnapshot, Views
 from eddy.tables.key_text import key_of_text
 from eddy.tables.table_view import TableView
 
@@ -63,7 +63,9 @@ def command(
             raise SystemExit(1)
 
 
-def _rows(snapshot: Snapshot, table: str, key: str | None, prefix: str | None, limit: int | None) -> dict[Any, Any]:
+def _rows(
+    snapshot: TablesSnapshot, table: str, key: str | None, prefix: str | None, limit: int | None
+) -> dict[Any, Any]:
     view: TableView = snapshot[table]
     if key is not None:
         wanted = key_of_text(view.table, key)

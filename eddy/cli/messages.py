@@ -23,7 +23,7 @@ class _Messages(Console):
         self.quiet = True
 
 
-class _Text(logging.Handler):
+class _MessageHandler(logging.Handler):
     """Prints through a console, so that a live line stays below the messages."""
 
     def __init__(self, console: Console) -> None:
@@ -61,7 +61,7 @@ def messages_console() -> Console:
 
 def show_messages(console: Console, form: LogFormat, level: str) -> None:
     """Show the log messages of eddy and of the author's functions, from `level` on."""
-    handler: logging.Handler = _Text(console)
+    handler: logging.Handler = _MessageHandler(console)
     if form == "json":
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(_Json())

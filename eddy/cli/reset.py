@@ -34,7 +34,7 @@ _SESSION = "; one that has stopped counts until its session has run out, some se
 
 
 @dataclass(frozen=True, slots=True)
-class _Traces:
+class _Remains:
     """The parts of an application that a reset removes."""
 
     application: str
@@ -150,9 +150,9 @@ def _confirm() -> None:
         raise SystemExit(_NOT_CONFIRMED)
 
 
-def _traces(log: Log, topology: Topology, state: pathlib.Path | None, dead_letter: bool) -> _Traces:
+def _traces(log: Log, topology: Topology, state: pathlib.Path | None, dead_letter: bool) -> _Remains:
     names = _internal_names(log, topology, dead_letter) - set(user_topics(topology))
-    return _Traces(
+    return _Remains(
         topology.name,
         sorted(log.topics(names)),
         topology.name in log.groups(),

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from eddy.cli.logs import Target
-from eddy.cli.sql_sources import Source, load
+from eddy.cli.sql_sources import SqlSource, load
 from eddy.program.sql_evaluation import run
-from eddy.topology.sql.algebra import Column
-from eddy.topology.sql.answer import Answer, Table
+from eddy.topology.sql.algebra import NamedColumn
+from eddy.topology.sql.answer import Answer, AnswerTable
 from eddy.topology.sql.declare import declared_table
 from eddy.topology.sql.parsing import created_query, split
 from eddy.topology.sql.statement_text import StatementText
@@ -25,9 +25,9 @@ class Session:
     """The tables that statements can name. Sources are read when a statement first needs them."""
 
     target: Target
-    sources: dict[str, Source] = field(default_factory=dict)
-    declared: dict[str, tuple[Column, ...]] = field(default_factory=dict)
-    tables: dict[str, Table] = field(default_factory=dict)
+    sources: dict[str, SqlSource] = field(default_factory=dict)
+    declared: dict[str, tuple[NamedColumn, ...]] = field(default_factory=dict)
+    tables: dict[str, AnswerTable] = field(default_factory=dict)
 
     def answers(self, text: str, name: str) -> Iterator[Answer]:
         """The answers of the queries in a text, which messages call `name`."""
@@ -49,12 +49,14 @@ class Session:
             return None
         return self._answer(statement)
 
-    def table(self, name: str) -> Table:
+    def table(self, name: str) -> AnswerTable:
         """A table, read if it has not been. Raises: DataError, ConnectorError."""
         if name not in self.tables:
             source = self.sources.get(name)
             declared = self.declared.get(name)
-            self.tables[name] = Table(declared or (), []) if source is None else load(source, declared, self.target)
+            self.tables[name] = (
+                AnswerTable(declared or (), []) if source is None else load(source, declared, self.target)
+            )
         return self.tables[name]
 
     def names(self) -> list[str]:
@@ -71,6 +73,6 @@ class Session:
         return found or self.names()
 
 
-def _as_table(answer: Answer) -> Table:
-    columns = [Column(n, parse_type(t) or TEXT) for n, t in zip(answer.columns, answer.types, strict=True)]
-    return Table(tuple(columns), answer.rows)
+def _as_table(answer: Answer) -> AnswerTable:
+    columns = [NamedColumn(n, parse_type(t) or TEXT) for n, t in zip(answer.columns, answer.types, strict=True)]
+    return AnswerTable(tuple(columns), answer.rows)

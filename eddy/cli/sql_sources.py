@@ -25,20 +25,20 @@ from eddy.cli.records import tsv_rows
 from eddy.connectors.csv_rows import Cell, csv_rows
 from eddy.connectors.log import Log
 from eddy.errors import ConnectorError, DataError
-from eddy.topology.sql.algebra import Column
-from eddy.topology.sql.answer import Table
+from eddy.topology.sql.algebra import NamedColumn
+from eddy.topology.sql.answer import AnswerTable
 from eddy.topology.sql.casts import cast_function
 from eddy.topology.sql.tables import reader_of
 from eddy.topology.sql.types import BIGINT, BOOLEAN, DOUBLE, NUMERIC, PYTHON_TYPES, TEXT, TIMESTAMP, Type, common_type
 
-__all__ = ["Source", "load", "parse_source"]
+__all__ = ["SqlSource", "load", "parse_source"]
 
 _SUFFIXES = {".csv", ".tsv", ".jsonl", ".ndjson"}
 _READINGS = {"all", "latest"}
 
 
 @dataclass(frozen=True)
-class Source:
+class SqlSource:
     """The source of a table: a file, or a topic and how to read it."""
 
     name: str
@@ -51,7 +51,7 @@ class Source:
         return str(self.path) if self.path else f"topic {self.topic}"
 
 
-def parse_source(text: str) -> Source:
+def parse_source(text: str) -> SqlSource:
     """The source given by --table. Raises: click.BadParameter."""
     name, equals, rest = text.partition("=")
     place, *pairs = rest.split(",")
@@ -68,7 +68,7 @@ def parse_source(text: str) -> Source:
     if is_file:
         if not path.is_file():
             raise click.BadParameter(f"there is no file '{path}'.", param_hint="'--table'")
-        return Source(name, path, options=options)
+        return SqlSource(name, path, options=options)
     reading, colon, topic = place.partition(":")
     if colon and reading not in _READINGS:
         raise click.BadParameter(f"'{text}': latest:TOPIC or all:TOPIC is needed.", param_hint="'--table'")
@@ -76,10 +76,10 @@ def parse_source(text: str) -> Source:
         if options[part] not in FIELD_TYPES:
             choices = ", ".join(FIELD_TYPES)
             raise click.BadParameter(f"'{text}': {part}= is one of {choices}.", param_hint="'--table'")
-    return Source(name, topic=topic if colon else place, reading=reading if colon else "", options=options)
+    return SqlSource(name, topic=topic if colon else place, reading=reading if colon else "", options=options)
 
 
-def load(source: Source, declared: Sequence[Column] | None, target: Target) -> Table:
+def load(source: SqlSource, declared: Sequence[NamedColumn] | None, target: Target) -> AnswerTable:
     """A table, read whole. Raises: DataError naming the line or the record; ConnectorError without such a topic."""
     if source.path is not None:
         return _file(source, source.path, declared)
@@ -87,7 +87,7 @@ def load(source: Source, declared: Sequence[Column] | None, target: Target) -> T
         return _topic(source, declared, log)
 
 
-def _file(source: Source, path: pathlib.Path, declared: Sequence[Column] | None) -> Table:
+def _file(source: SqlSource, path: pathlib.Path, declared: Sequence[NamedColumn] | None) -> AnswerTable:
     plain = path.with_suffix("") if path.suffix == ".gz" else path
     opener: Callable[..., TextIO] = gzip.open if path.suffix == ".gz" else open
     try:
@@ -99,7 +99,9 @@ def _file(source: Source, path: pathlib.Path, declared: Sequence[Column] | None)
         raise DataError(f"{path}: cannot be read: {error}; text in UTF-8 is needed, in .gz whole") from error
 
 
-def _columns(source: Source, path: pathlib.Path, lines: TextIO, tabs: bool, declared: Sequence[Column] | None) -> Table:
+def _columns(
+    source: SqlSource, path: pathlib.Path, lines: TextIO, tabs: bool, declared: Sequence[NamedColumn] | None
+) -> AnswerTable:
     try:
         cells = list(tsv_rows(lines) if tabs else csv_rows(lines))
     except DataError as error:
@@ -116,7 +118,7 @@ def _columns(source: Source, path: pathlib.Path, lines: TextIO, tabs: bool, decl
     columns = (
         list(declared)
         if declared
-        else [Column(n, _text_type([row[i] for _, row in cells])) for i, n in enumerate(names)]
+        else [NamedColumn(n, _text_type([row[i] for _, row in cells])) for i, n in enumerate(names)]
     )
     places = _places(path, names, columns)
     readers = [_cell_reader(column.type, has_empty_texts=not tabs) for column in columns]
@@ -126,10 +128,10 @@ def _columns(source: Source, path: pathlib.Path, lines: TextIO, tabs: bool, decl
             rows.append(tuple(read(row[i]) for i, read in zip(places, readers, strict=True)))
         except DataError as error:
             raise DataError(f"{path}:{number}: {error}") from error
-    return Table(tuple(columns), rows)
+    return AnswerTable(tuple(columns), rows)
 
 
-def _places(path: pathlib.Path, names: Sequence[str], columns: Iterable[Column]) -> list[int]:
+def _places(path: pathlib.Path, names: Sequence[str], columns: Iterable[NamedColumn]) -> list[int]:
     for column in columns:
         if column.name not in names:
             raise DataError(
@@ -164,7 +166,7 @@ def _cell_reader(type: Type, *, has_empty_texts: bool) -> Callable[[Cell], Any]:
     return lambda cell: read(cell) if cell else None if cell is None else empty
 
 
-def _objects(path: pathlib.Path, lines: Iterable[str], declared: Sequence[Column] | None) -> Table:
+def _objects(path: pathlib.Path, lines: Iterable[str], declared: Sequence[NamedColumn] | None) -> AnswerTable:
     found = []
     for number, line in enumerate(lines, 1):
         if line.strip():
@@ -175,10 +177,14 @@ def _objects(path: pathlib.Path, lines: Iterable[str], declared: Sequence[Column
     return _named(found, declared, [])
 
 
-def _named(found: list[tuple[str, dict[str, Any]]], declared: Sequence[Column] | None, first: Sequence[str]) -> Table:
+def _named(
+    found: list[tuple[str, dict[str, Any]]], declared: Sequence[NamedColumn] | None, first: Sequence[str]
+) -> AnswerTable:
     """Rows of named values as a table; values without a SQL type become JSON text."""
     names = list(dict.fromkeys([*first, *(name for _, row in found for name in row)]))
-    columns = list(declared) if declared else [Column(n, _value_type([row.get(n) for _, row in found])) for n in names]
+    columns = (
+        list(declared) if declared else [NamedColumn(n, _value_type([row.get(n) for _, row in found])) for n in names]
+    )
     rows = []
     for where, row in found:
         cells = []
@@ -188,7 +194,7 @@ def _named(found: list[tuple[str, dict[str, Any]]], declared: Sequence[Column] |
                 value = msgspec.json.encode(value).decode()
             cells.append(reader_of(f"{where} column '{column.name}'", column.type)(value))
         rows.append(tuple(cells))
-    return Table(tuple(columns), rows)
+    return AnswerTable(tuple(columns), rows)
 
 
 def _value_type(values: Iterable[Any]) -> Type:
@@ -198,7 +204,7 @@ def _value_type(values: Iterable[Any]) -> Type:
     return common_type([PYTHON_TYPES[kind] for kind in kinds]) or TEXT
 
 
-def _topic(source: Source, declared: Sequence[Column] | None, log: Log) -> Table:
+def _topic(source: SqlSource, declared: Sequence[NamedColumn] | None, log: Log) -> AnswerTable:
     """A topic's records: columns key and value, or, of JSON objects, key and their fields."""
     spec = log.topics([source.topic]).get(source.topic)
     if spec is None:

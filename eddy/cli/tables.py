@@ -19,7 +19,7 @@ def new_table(*columns: str, numbers: int = 0) -> Table:
     return table
 
 
-class _Tables(Console):
+class _TableConsole(Console):
     """Prints on stdout. The command handles a reader that has gone."""
 
     def on_broken_pipe(self) -> None:
@@ -30,4 +30,4 @@ class _Tables(Console):
 def print_table(table: Table) -> None:
     """Print a table."""
     width = None if sys.stdout.isatty() else _NO_LIMIT
-    _Tables(width=width, highlight=False, markup=False).print(table)
+    _TableConsole(width=width, highlight=False, markup=False).print(table)

@@ -1,7 +1,9 @@
-"""Live queries of a view server, from another program: `Client` and `View`, for coroutines.
+"""Live queries of a view server, from another program: `Client` and `RemoteView`, for coroutines.
 
 It needs the extra `client`.
 """
+
+import warnings
 
 try:
     import httpx  # noqa: F401
@@ -14,6 +16,13 @@ except ImportError as error:
     ) from error
 
 from eddy.client.connection import Client, ClientError
-from eddy.client.view import View
+from eddy.client.view import RemoteView
 
-__all__ = ["Client", "ClientError", "View"]
+__all__ = ["Client", "ClientError", "RemoteView"]
+
+
+def __getattr__(name: str) -> object:
+    if name == "View":
+        warnings.warn("eddy.client.View is called RemoteView now", DeprecationWarning, stacklevel=2)
+        return RemoteView
+    raise AttributeError(f"module 'eddy.client' has no attribute '{name}'")

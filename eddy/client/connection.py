@@ -20,7 +20,7 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from eddy.client.view import Snapshot, Version, View
+from eddy.client.view import RemoteView, SnapshotEvent, ViewVersion
 from eddy.errors import EddyError
 from eddy.live.dataflow.patch import Op
 
@@ -41,7 +41,7 @@ class ClientError(EddyError):
 
 
 class _Patch(msgspec.Struct):
-    version: Version
+    version: ViewVersion
     queries: dict[str, list[Op]]
 
 
@@ -59,7 +59,7 @@ class Client:
         self._http = httpx.AsyncClient(base_url=url.rstrip("/"), headers=headers, timeout=10.0)
         self._heartbeat_s = _HEARTBEAT_S
         self._retry_s = retry_s
-        self._views: dict[str, View] = {}
+        self._views: dict[str, RemoteView] = {}
         self._count = 0
         self._name: str | None = None
         self._last_id = ""
@@ -79,16 +79,16 @@ class Client:
             view.take_state("closed", early if view.version is None else None)
         await self._http.aclose()
 
-    def live(self, name: str, /, *, window: tuple[int, int | None] | None = None, **args: Any) -> View:
+    def live(self, name: str, /, *, window: tuple[int, int | None] | None = None, **args: Any) -> RemoteView:
         """A named query, to be opened by `async with`. `window` is (skip, limit), in place of the query's own.
 
         Raises: TypeError, ValueError where the arguments are no JSON, or the window is none.
         """
         json.dumps(args, allow_nan=False)
         self._count += 1
-        return View(self, f"q{self._count}", name, args, window)
+        return RemoteView(self, f"q{self._count}", name, args, window)
 
-    async def open(self, view: View) -> None:
+    async def open(self, view: RemoteView) -> None:
         """Ask the server for a query."""
         self._views[view.id] = view
         if self._name is not None:
@@ -96,7 +96,7 @@ class Client:
         elif self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
 
-    async def close_view(self, view: View) -> None:
+    async def close_view(self, view: RemoteView) -> None:
         """End a query; with the last one the connection ends."""
         if self._views.pop(view.id, None) is None:
             return
@@ -106,7 +106,7 @@ class Client:
         elif view.id in self._sent:
             self._change(close=[view.id])
 
-    def move_window(self, view: View) -> None:
+    def move_window(self, view: RemoteView) -> None:
         """Ask for other rows."""
         if view.id in self._sent:
             self._change(window=[view])
@@ -161,7 +161,7 @@ class Client:
         Raises: ClientError where the server refuses it; httpx.HTTPError; TimeoutError after a silence.
         """
         resumed = [view for view in self._views.values() if view.whole and self._last_id]
-        sent: list[View] = []
+        sent: list[RemoteView] = []
         size = 0
         for view in resumed or list(self._views.values()):
             size += len(quote(json.dumps(_asked(view))))
@@ -192,7 +192,7 @@ class Client:
                 if not self._views:
                     return  # the server has refused the last query
 
-    def _greeted(self, hello: dict[str, Any], sent: list[View]) -> None:
+    def _greeted(self, hello: dict[str, Any], sent: list[RemoteView]) -> None:
         self._name, self._sent = hello["connection"], {view.id for view in sent}
         self._heartbeat_s = hello.get("heartbeat_s", _HEARTBEAT_S)
         for view in sent:
@@ -218,14 +218,16 @@ class Client:
         if found is None:
             return
         if event == "snapshot":
-            found.take_snapshot(msgspec.json.decode(data, type=Snapshot))
+            found.take_snapshot(msgspec.json.decode(data, type=SnapshotEvent))
         elif event == "state":
             found.take_state(said["state"])
         elif event == "error":
             del self._views[found.id]
             found.take_state("error", ClientError(said["error"]["message"], said["error"]["code"]))
 
-    def _change(self, *, open: Sequence[View] = (), close: Sequence[str] = (), window: Sequence[View] = ()) -> None:
+    def _change(
+        self, *, open: Sequence[RemoteView] = (), close: Sequence[str] = (), window: Sequence[RemoteView] = ()
+    ) -> None:
         body = {
             "open": [_asked(view) for view in open],
             "close": close,
@@ -236,7 +238,7 @@ class Client:
         self._posts.add(task)
         task.add_done_callback(self._posts.discard)
 
-    async def _post(self, name: str | None, body: dict[str, Any], views: list[View]) -> None:
+    async def _post(self, name: str | None, body: dict[str, Any], views: list[RemoteView]) -> None:
         """Change the queries of the connection, in order. One that is gone is made anew with all of them."""
         async with self._posting:
             if name is None or name != self._name:
@@ -269,11 +271,11 @@ def pause_s(first_s: float, failures: int) -> float:
     return min(_MAX_RETRY_S, first_s * 2.0 ** min(failures, _MAX_DOUBLINGS))
 
 
-def _asked(view: View) -> dict[str, Any]:
+def _asked(view: RemoteView) -> dict[str, Any]:
     return {"id": view.id, "name": view.name, "args": dict(view.args), **_window_of(view)}
 
 
-def _window_of(view: View) -> dict[str, int | None]:
+def _window_of(view: RemoteView) -> dict[str, int | None]:
     return {} if view.shown is None else dict(zip(("skip", "limit"), view.shown, strict=True))
 
 

@@ -11,41 +11,41 @@ from eddy.live.query.nested import nested
 from eddy.live.query.planning import Shape
 from eddy.live.query.shapes import LevelShape, shape_of
 
-__all__ = ["Connection", "Version", "View"]
+__all__ = ["RemoteView", "Updates", "ViewVersion"]
 
 
-class Version(msgspec.Struct, frozen=True):
+class ViewVersion(msgspec.Struct, frozen=True):
     """The version of rows: a token to come back with (`at_least`), and whether all tables are exactly of one cut."""
 
     token: str
     exact: bool
 
 
-class Snapshot(msgspec.Struct):
+class SnapshotEvent(msgspec.Struct):
     """A page of a query's rows. The first one has the id of the root bucket and the shape, the last one the version."""
 
     query: str
     ops: list[Op]
-    version: Version | None = None
+    version: ViewVersion | None = None
     more: bool = False
     root: str | None = None
     shape: list[LevelShape] | None = None
 
 
-class Connection(Protocol):
+class Updates(Protocol):
     """What keeps views up to date."""
 
-    async def open(self, view: "View") -> None:
+    async def open(self, view: "RemoteView") -> None:
         """Begin."""
 
-    async def close_view(self, view: "View") -> None:
+    async def close_view(self, view: "RemoteView") -> None:
         """End."""
 
-    def move_window(self, view: "View") -> None:
+    def move_window(self, view: "RemoteView") -> None:
         """Show other rows."""
 
 
-class View:
+class RemoteView:
     """A query that is kept up to date between `async with` and its end.
 
     `state` is "connecting", "complete", "unknown" while the server reads a table anew, "offline" while there is no
@@ -54,7 +54,7 @@ class View:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: Updates,
         id_: str,
         name: str,
         args: Mapping[str, Any],
@@ -64,7 +64,7 @@ class View:
         self.shown = None if window is None else _checked(*window)
         self.state: Literal["connecting", "complete", "unknown", "offline", "error", "closed"] = "connecting"
         self.error: Exception | None = None
-        self.version: Version | None = None
+        self.version: ViewVersion | None = None
         self.whole = False
         """Whether its rows are those of the connection's last version, so that patches may follow."""
         self._buckets, self._staged = Buckets(), Buckets()
@@ -90,7 +90,7 @@ class View:
         self.shown = _checked(skip, limit)
         self._connection.move_window(self)
 
-    async def __aenter__(self) -> "View":
+    async def __aenter__(self) -> "RemoteView":
         await self._connection.open(self)
         try:
             while self.version is None and self.error is None:
@@ -107,7 +107,7 @@ class View:
         await self._connection.close_view(self)
         self.tell("closed")
 
-    async def __aiter__(self) -> AsyncIterator[Version]:
+    async def __aiter__(self) -> AsyncIterator[ViewVersion]:
         """The version after each change since `rows` was last read; those that come meanwhile are one.
 
         Raises: the query's error.
@@ -124,7 +124,7 @@ class View:
             assert self.version is not None
             yield self.version
 
-    def take_snapshot(self, page: Snapshot) -> None:
+    def take_snapshot(self, page: SnapshotEvent) -> None:
         """A page of a snapshot; the rows are replaced when the last one is here."""
         if page.shape is not None:
             self._staged, self.whole = Buckets(), False
@@ -137,7 +137,7 @@ class View:
         self.whole, self.version = True, page.version
         self.tell("complete")
 
-    def take_patch(self, ops: list[Op] | None, version: Version) -> bool:
+    def take_patch(self, ops: list[Op] | None, version: ViewVersion) -> bool:
         """The operations of a version, if it has any for this query. Without, unknown rows are of the one before.
 
         Returns whether that is news, to be told once all queries of the connection are at the version.

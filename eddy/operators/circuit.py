@@ -17,12 +17,12 @@ from eddy.operators.batch import EMPTY, Batch
 from eddy.operators.constant import Constant
 from eddy.operators.context import OUTSIDE, Context, Tick, Wake
 from eddy.operators.errors.guarded import Guarded, unguarded
-from eddy.operators.errors.set_aside import Aside, Care, Kept, Located
+from eddy.operators.errors.set_aside import Aside, Care, KeptRow, Located
 from eddy.operators.exchange import Budget, Exchange, Gate, Ownership
 from eddy.operators.keyed import Keyed
 from eddy.operators.nested.fixpoint import Fixpoint, NestedBody
 from eddy.operators.nested.outermost import Outermost
-from eddy.operators.operator import Clocks, Operator, State, Step
+from eddy.operators.operator import ClocksRead, Operator, State, Step
 from eddy.operators.waves.body import Body
 from eddy.operators.waves.fact_waves import FactWaves
 from eddy.operators.waves.recursion import Waves
@@ -123,7 +123,7 @@ class Circuit:
             step.operator for step in steps if type(unguarded(step.operator)).wakes_at is not Operator.wakes_at
         )
         reads = [op.reads for op in map(unguarded, self._wakers)]
-        self.reads = Clocks(frozenset().union(*(clocks.sources for clocks in reads)), any(c.wall for c in reads))
+        self.reads = ClocksRead(frozenset().union(*(clocks.sources for clocks in reads)), any(c.wall for c in reads))
         self._loops = [op for op in map(unguarded, self._wakers) if isinstance(op, Outermost)]
         self._keyed = [op for op in operators if isinstance(op, Keyed)]
         self._holding = [
@@ -292,7 +292,7 @@ class Circuit:
         for loop in self._loops:
             loop.forget_waves()
 
-    def recall(self, memories: Mapping[Located, Kept]) -> None:
+    def recall(self, memories: Mapping[Located, KeptRow]) -> None:
         """Load the rows set aside and the withheld keys of the owned partitions."""
         owns = self.ownership.owns
         for aside in self.asides:

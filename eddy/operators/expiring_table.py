@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 from eddy.operators.batch import Batch, keys_of
 from eddy.operators.context import Context, Tick, Watermark
 from eddy.operators.errors.set_aside import refused
-from eddy.operators.operator import Clocks, State
+from eddy.operators.operator import ClocksRead, State
 from eddy.operators.tables import Upsert, by_key, replacement
 from eddy.state.calendar import MOST_MS, Calendar
 from eddy.state.table import Table
@@ -68,11 +68,11 @@ class ExpiringTable(Upsert):
         return (self.table, self.deadlines, self.calendar)
 
     @property
-    def reads(self) -> Clocks:
+    def reads(self) -> ClocksRead:
         """Either the event time of its source or the wall clock."""
         if self._expiry.clock == "wall clock":
-            return Clocks(wall=True)
-        return Clocks(frozenset({self._expiry.source}))
+            return ClocksRead(wall=True)
+        return ClocksRead(frozenset({self._expiry.source}))
 
     def wakes_at(self) -> Tick | Watermark | None:
         """The first deadline of the partitions owned, None if there is no row."""

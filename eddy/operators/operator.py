@@ -10,7 +10,7 @@ from eddy.state.spec import Changes, StateSpec
 if TYPE_CHECKING:
     from eddy.operators.errors.set_aside import Aside
 
-__all__ = ["Clocks", "Operator", "RowWise", "State", "Step"]
+__all__ = ["ClocksRead", "Operator", "RowWise", "State", "Step"]
 
 _PROBED_AT_ONCE = 64
 _NOTHING_HELD: Mapping[int, str] = {}
@@ -41,14 +41,14 @@ class State(Protocol):
         """Read from the store again from now on."""
 
 
-class Clocks(NamedTuple):
+class ClocksRead(NamedTuple):
     """The clocks that an operator reads: the event times of `sources`, and whether the wall clock."""
 
     sources: frozenset[str] = frozenset()
     wall: bool = False
 
 
-NO_CLOCKS = Clocks()
+NO_CLOCKS = ClocksRead()
 
 
 class Operator:
@@ -108,7 +108,7 @@ class Operator:
         return None
 
     @property
-    def reads(self) -> Clocks:
+    def reads(self) -> ClocksRead:
         """The clocks that it reads from its context: only these are kept."""
         return NO_CLOCKS
 

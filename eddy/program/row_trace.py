@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from eddy.errors import QueryError
-from eddy.program.views import Snapshot, Views
+from eddy.program.views import TablesSnapshot, Views
 from eddy.tables.key_text import key_of_text
 from eddy.topology.plan.bags import Row, identity
 from eddy.topology.plan.plan import Node, Plan
@@ -21,13 +21,13 @@ from eddy.topology.tracing.derivation import Derivation, derive
 from eddy.topology.tracing.evaluation import Evaluation
 from eddy.topology.tracing.text import text_of
 
-__all__ = ["Trace", "trace"]
+__all__ = ["RowTrace", "trace"]
 
 MAX_ROWS = 5_000_000
 _MAX_VALUES = 20
 
 
-class Trace(msgspec.Struct):
+class RowTrace(msgspec.Struct):
     """The rows of a step with one key, and why they are there.
 
     `agrees` tells whether the row that is served at this version is the computed one; None where none is served, or the
@@ -45,7 +45,7 @@ class Trace(msgspec.Struct):
     text: str = ""
 
 
-def trace(views: Views, plan: Plan, name: str, key: str, limit: int = 500, max_rows: int = MAX_ROWS) -> Trace:
+def trace(views: Views, plan: Plan, name: str, key: str, limit: int = 500, max_rows: int = MAX_ROWS) -> RowTrace:
     """Trace the rows of the step or topic `name` whose key is this text, or JSON.
 
     Args:
@@ -66,7 +66,7 @@ def trace(views: Views, plan: Plan, name: str, key: str, limit: int = 500, max_r
     is_compared = served is not None and served.kind != "source" and version.exact
     agrees = _agree(value, rows) if is_compared else None
     found = [derive(plan, evaluation, node, row, limit) for row in rows[:_MAX_VALUES]]
-    made = Trace(plan.name, name, wanted[0], version.token, version.exact, agrees, value, found)
+    made = RowTrace(plan.name, name, wanted[0], version.token, version.exact, agrees, value, found)
     made.text = _text(made, len(rows))
     return made
 
@@ -86,7 +86,7 @@ def _step(plan: Plan, views: Views, name: str) -> Node:
 class _Tables(dict[str, Iterable[Row]]):
     """The rows of source tables by their topics, read when they are first asked for."""
 
-    def __init__(self, plan: Plan, views: Views, snapshot: Snapshot, max_rows: int) -> None:
+    def __init__(self, plan: Plan, views: Views, snapshot: TablesSnapshot, max_rows: int) -> None:
         super().__init__()
         self._names = {source.topic: source.name for source in plan.sources() if source.kind == "table"}
         self._views, self._snapshot, self._max_rows = views, snapshot, max_rows
@@ -119,7 +119,7 @@ def _agree(value: Any, rows: list[Row]) -> bool:
     return bool(identity(value) == identity(made))
 
 
-def _text(made: Trace, count: int) -> str:
+def _text(made: RowTrace, count: int) -> str:
     lines = [f"application {made.application}, version {made.version}{'' if made.exact else ', not exact'}\n"]
     if not made.rows:
         lines.append(f"{made.step} has no row with the key {json.dumps(made.key, default=repr)}: nothing makes one.\n")

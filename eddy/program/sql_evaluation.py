@@ -8,7 +8,7 @@ from eddy.operators.batch import Batch
 from eddy.operators.nested.outermost import RESTLESS
 from eddy.topology.compiler.circuit_compiler import Environment, compile_plan
 from eddy.topology.dsl.table import add_sink
-from eddy.topology.sql.answer import Answer, Table
+from eddy.topology.sql.answer import Answer, AnswerTable
 from eddy.topology.sql.names import built
 from eddy.topology.sql.statement import Ordering, bind_statement
 from eddy.topology.sql.statement_compiler import StatementCompiler
@@ -22,7 +22,7 @@ __all__ = ["run"]
 _ROWS = "rows"
 
 
-def run(text: StatementText, tables: Mapping[str, Table]) -> Answer:
+def run(text: StatementText, tables: Mapping[str, AnswerTable]) -> Answer:
     """The answer of the statement of a text. Raises: TopologyError; DataError for a row, or a limit that is too low."""
     statement = bind_statement(text, {name: t.columns for name, t in tables.items()}, "query", ordered=True)
     topology = Topology("query")

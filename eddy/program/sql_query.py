@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from eddy.errors import DataError, TopologyError
-from eddy.topology.sql.algebra import Column
-from eddy.topology.sql.answer import Answer, Table
+from eddy.topology.sql.algebra import NamedColumn
+from eddy.topology.sql.answer import Answer, AnswerTable
 from eddy.topology.sql.tables import Columns, columns_named, reader_of
 from eddy.topology.sql.types import PYTHON_TYPES, TEXT, Type, common_type
 
@@ -31,7 +31,7 @@ def query(text: str, tables: Mapping[str, tuple[Columns, Iterable[Sequence[Any]]
     return run(StatementText(text, "query"), made)
 
 
-def _table(name: str, columns: Columns, rows: list[Sequence[Any]]) -> Table:
+def _table(name: str, columns: Columns, rows: list[Sequence[Any]]) -> AnswerTable:
     known = None if isinstance(columns, Mapping) else _inferred(name, columns, rows)
     declared = columns_named(name, columns, known)
     readers = [reader_of(f"sql table '{name}' column '{column.name}'", column.type) for column in declared]
@@ -41,10 +41,10 @@ def _table(name: str, columns: Columns, rows: list[Sequence[Any]]) -> Table:
         if len(row) != width:
             raise DataError(f"sql table '{name}': the row {tuple(row)!r} has {len(row)} values; {width} are needed")
         made.append(tuple([read(value) for read, value in zip(readers, row, strict=True)]))
-    return Table(declared, made)
+    return AnswerTable(declared, made)
 
 
-def _inferred(name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[Column]:
+def _inferred(name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[NamedColumn]:
     """The columns with the types of their values; text where all are null."""
     found = []
     for i, column in enumerate(columns):
@@ -56,5 +56,5 @@ def _inferred(name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) 
                 f"sql table '{name}': column '{column}' has values of {', '.join(kind.__name__ for kind in kinds)}; "
                 f"one type of SQL's is needed. Name it: {{'{column}': 'text', …}}"
             )
-        found.append(Column(column, common if types else TEXT))
+        found.append(NamedColumn(column, common if types else TEXT))
     return found

@@ -30,14 +30,13 @@ from eddy.state.memory import MemoryStore
 from eddy.state.rocksdb import RocksDBStore
 from eddy.state.spaces import Spaces
 from eddy.tables.catalog import Catalog, catalog_of
-from eddy.tables.served_rows import Rows
-from eddy.tables.served_rows import Snapshot as RowsSnapshot
+from eddy.tables.served_rows import RowsSnapshot, ServedRows
 from eddy.tables.table_reader import TableReader
 from eddy.tables.table_view import TableView
 from eddy.tables.version import Version, Wanted, wanted_of
 from eddy.topology.topology import Topology
 
-__all__ = ["Snapshot", "Views", "views"]
+__all__ = ["TablesSnapshot", "Views", "views"]
 
 _log = logging.getLogger("eddy.views")
 _POLL_S, _PAUSE_S, _STOP_S = 0.2, 0.2, 10.0
@@ -45,7 +44,7 @@ _LOOK_S, _LOOK_AT_LEAST_S = 0.002, 0.1
 """A coroutine that waits looks less and less often, so that hundreds of them do not keep a core busy."""
 
 
-class Snapshot:
+class TablesSnapshot:
     """All tables at one version, until it is closed; rows that change meanwhile are kept in memory."""
 
     def __init__(self, catalog: Catalog, rows: RowsSnapshot) -> None:
@@ -63,7 +62,7 @@ class Snapshot:
         """Let go of it."""
         self._rows.close()
 
-    def __enter__(self) -> "Snapshot":
+    def __enter__(self) -> "TablesSnapshot":
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -116,7 +115,7 @@ class Views:
         except BaseException:
             self._close_log()
             raise
-        self.rows = Rows(store, list(self.catalog.tables))
+        self.rows = ServedRows(store, list(self.catalog.tables))
         self.reader = TableReader(self.catalog, self._log, self.rows, max_wait_s=max_wait_s)
         self.last_error = ""
         self._live: LiveServer | None = None
@@ -199,7 +198,7 @@ class Views:
         """A table, at the latest version with each read. Raises: TableNotServedError."""
         return TableView(self.catalog.table(table), self.rows)
 
-    def snapshot(self, at_least: Any = None, *, exact: bool = False, timeout_s: float = 30.0) -> Snapshot:
+    def snapshot(self, at_least: Any = None, *, exact: bool = False, timeout_s: float = 30.0) -> TablesSnapshot:
         """All tables at one version, waited for as by `wait`. Close it, or use it in a `with` block.
 
         Raises: NotReadyError after `timeout_s` seconds.
@@ -207,7 +206,7 @@ class Views:
         fits, end = self._fits(at_least, exact), time.monotonic() + timeout_s
         while True:
             self.wait(at_least, exact=exact, timeout_s=max(0.0, end - time.monotonic()))
-            made = Snapshot(self.catalog, self.rows.snapshot())
+            made = TablesSnapshot(self.catalog, self.rows.snapshot())
             if fits(made.version):
                 return made
             made.close()  # the version has moved on in between

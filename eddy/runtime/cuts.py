@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from eddy.connectors.log import TopicPartition
 from eddy.operators.circuit import Circuit
-from eddy.runtime.positions import Entry, Positions
+from eddy.runtime.positions import EpochEntry, Positions
 from eddy.runtime.quiescence import Cut
 
 __all__ = ["Cuts"]
@@ -32,7 +32,7 @@ class Cuts:
         """Whether this worker does the tasks that one worker does for all."""
         return self.owns_all or self._positions.leads()
 
-    def after(self, entry: Entry, ends: Mapping[TopicPartition, int]) -> Cut | None:
+    def after(self, entry: EpochEntry, ends: Mapping[TopicPartition, int]) -> Cut | None:
         """The cut at `entry`, for a transaction whose records end at `ends`, where all is owned."""
         exact = self.owns_all and not entry.in_loops and not self._circuit.unsettled
         return self._positions.cut(entry, ends) if exact else None
@@ -46,7 +46,7 @@ class Cuts:
         cut = self._positions.quiescent_cut()
         return None if cut == self._cut else cut
 
-    def owed(self, entry: Entry) -> bool:
+    def owed(self, entry: EpochEntry) -> bool:
         """Whether the last epoch before an idle time has left no cut."""
         return self._owed and self.owns_all and not entry.in_loops and not self._circuit.unsettled
 

@@ -15,10 +15,10 @@ from enum import StrEnum
 
 from eddy.errors import InvariantError
 
-__all__ = ["TRANSITIONS", "Event", "Lifecycle", "State"]
+__all__ = ["TRANSITIONS", "Event", "Lifecycle", "WorkerState"]
 
 
-class State(StrEnum):
+class WorkerState(StrEnum):
     """The state of a worker."""
 
     JOINING = "joining"
@@ -50,44 +50,44 @@ class Event(StrEnum):
     CLOSED = "closed"
 
 
-TRANSITIONS: Mapping[State, Mapping[Event, State]] = {
-    State.JOINING: {
-        Event.MOVED: State.JOINING,
-        Event.TAKEN_OVER: State.RESTORING,
-        Event.REWOUND: State.JOINING,
-        Event.LOST: State.JOINING,
-        Event.FAILED: State.FAILED,
-        Event.CLOSED: State.CLOSING,
+TRANSITIONS: Mapping[WorkerState, Mapping[Event, WorkerState]] = {
+    WorkerState.JOINING: {
+        Event.MOVED: WorkerState.JOINING,
+        Event.TAKEN_OVER: WorkerState.RESTORING,
+        Event.REWOUND: WorkerState.JOINING,
+        Event.LOST: WorkerState.JOINING,
+        Event.FAILED: WorkerState.FAILED,
+        Event.CLOSED: WorkerState.CLOSING,
     },
-    State.RESTORING: {
-        Event.RESTORED: State.PROCESSING,
-        Event.MOVED: State.JOINING,
-        Event.REWOUND: State.RESTORING,
-        Event.LOST: State.JOINING,
-        Event.FAILED: State.FAILED,
-        Event.CLOSED: State.CLOSING,
+    WorkerState.RESTORING: {
+        Event.RESTORED: WorkerState.PROCESSING,
+        Event.MOVED: WorkerState.JOINING,
+        Event.REWOUND: WorkerState.RESTORING,
+        Event.LOST: WorkerState.JOINING,
+        Event.FAILED: WorkerState.FAILED,
+        Event.CLOSED: WorkerState.CLOSING,
     },
-    State.PROCESSING: {
-        Event.REJECTED: State.ISOLATING,
-        Event.MOVED: State.JOINING,
-        Event.REWOUND: State.PROCESSING,
-        Event.LOST: State.JOINING,
-        Event.FAILED: State.FAILED,
-        Event.CLOSED: State.CLOSING,
+    WorkerState.PROCESSING: {
+        Event.REJECTED: WorkerState.ISOLATING,
+        Event.MOVED: WorkerState.JOINING,
+        Event.REWOUND: WorkerState.PROCESSING,
+        Event.LOST: WorkerState.JOINING,
+        Event.FAILED: WorkerState.FAILED,
+        Event.CLOSED: WorkerState.CLOSING,
     },
-    State.ISOLATING: {
-        Event.REJECTED: State.ISOLATING,
-        Event.ISOLATED: State.PROCESSING,
-        Event.REWOUND: State.PROCESSING,
-        Event.LOST: State.JOINING,
-        Event.FAILED: State.FAILED,
-        Event.CLOSED: State.CLOSING,
+    WorkerState.ISOLATING: {
+        Event.REJECTED: WorkerState.ISOLATING,
+        Event.ISOLATED: WorkerState.PROCESSING,
+        Event.REWOUND: WorkerState.PROCESSING,
+        Event.LOST: WorkerState.JOINING,
+        Event.FAILED: WorkerState.FAILED,
+        Event.CLOSED: WorkerState.CLOSING,
     },
-    State.FAILED: {
-        Event.STEPPED: State.JOINING,
-        Event.CLOSED: State.CLOSING,
+    WorkerState.FAILED: {
+        Event.STEPPED: WorkerState.JOINING,
+        Event.CLOSED: WorkerState.CLOSING,
     },
-    State.CLOSING: {},
+    WorkerState.CLOSING: {},
 }
 """The next state, by state and event. There is no poll while a worker isolates, so its partitions cannot move."""
 
@@ -100,8 +100,8 @@ class Lifecycle:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self.state = State.JOINING
-        self.observe: Callable[[State, Event, State], None] = lambda left, event, entered: None
+        self.state = WorkerState.JOINING
+        self.observe: Callable[[WorkerState, Event, WorkerState], None] = lambda left, event, entered: None
 
     def on(self, event: Event) -> None:
         """Change the state. Raises: InvariantError naming both, for an event that the state does not expect."""

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from eddy.connectors.log import Headers, Log, Producer, TopicPartition
-from eddy.operators.errors.set_aside import Kept, Located
+from eddy.operators.errors.set_aside import KeptRow, Located
 from eddy.runtime.decoding import Rejected
 
 __all__ = [
@@ -104,7 +104,7 @@ class Metadata:
     incarnations: set[str] = field(default_factory=set)
     backfill: Unfinished | None = None
     finished: Finished | None = None
-    set_aside: dict[Located, Kept] = field(default_factory=dict)
+    set_aside: dict[Located, KeptRow] = field(default_factory=dict)
     held: dict[tuple[str, int], str] = field(default_factory=dict)
 
     @property
@@ -132,7 +132,7 @@ def read_metadata(log: Log, topic: str) -> Metadata:
             where = msgspec.msgpack.decode(key[len(_SET_ASIDE) :], type=Located)
             metadata.set_aside.pop(where, None)
             if value is not None:
-                metadata.set_aside[where] = msgspec.msgpack.decode(dict(headers)[_KEPT], type=Kept)
+                metadata.set_aside[where] = msgspec.msgpack.decode(dict(headers)[_KEPT], type=KeptRow)
         elif value is None:
             continue
         elif key == _PLAN:
@@ -166,7 +166,7 @@ def write_finished(producer: Producer, topic: str, finished: Finished) -> None:
     producer.send(topic, 0, [_BACKFILL], [msgspec.json.encode(None)], [0], [headers])
 
 
-def write_set_aside(producer: Producer, topic: str, changes: Mapping[Located, Kept | None]) -> None:
+def write_set_aside(producer: Producer, topic: str, changes: Mapping[Located, KeptRow | None]) -> None:
     """Note rows that are set aside and keys that are withheld within the open transaction; None is forgotten."""
     for where, kept in changes.items():
         place = None if kept is None else msgspec.json.encode((where.step, where.partition, _NO_OFFSET))

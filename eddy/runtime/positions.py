@@ -6,9 +6,9 @@
     ends        the ends of outputs and changelogs, for cuts
     sent        the offsets of internal topics to be read before rows may bypass the topic
 
-Invariant: an `Entry` takes effect when its transaction has committed; only `adopt` applies it. Rows sent to an internal
-topic are counted on the lowest partition of it that the worker owns, whose position only this worker commits; if it
-owns none, on the lowest of all its partitions.
+Invariant: an `EpochEntry` takes effect when its transaction has committed; only `adopt` applies it. Rows sent to an
+internal topic are counted on the lowest partition of it that the worker owns, whose position only this worker commits;
+if it owns none, on the lowest of all its partitions.
 """
 
 import logging
@@ -21,7 +21,7 @@ from eddy.operators.context import Context
 from eddy.runtime.own_positions import OwnPositions, own_positions
 from eddy.runtime.quiescence import Counters, Cut, lags, quiescent_at
 
-__all__ = ["Entry", "Positions"]
+__all__ = ["EpochEntry", "Positions"]
 
 _log = logging.getLogger("eddy.worker")
 _NAMED = 3
@@ -29,7 +29,7 @@ _NAMED = 3
 
 
 @dataclass(slots=True)
-class Entry:
+class EpochEntry:
     """Positions and counters after an epoch."""
 
     positions: dict[TopicPartition, int]
@@ -73,7 +73,7 @@ class Positions:
         self._sent: dict[TopicPartition, int] = {}
         self._unwritten: set[TopicPartition] = set()
         self._said: set[tuple[TopicPartition, int | None, int]] = set()
-        self.entry = Entry({}, {})
+        self.entry = EpochEntry({}, {})
 
     def reread(self, owned: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Read positions and counters from the log; return the positions.
@@ -97,7 +97,7 @@ class Positions:
                     "eddy reset …"
                 )
         counters = {tp: Counters.of(committed.get(tp)) for tp in owned}
-        self.entry = Entry(positions, counters)
+        self.entry = EpochEntry(positions, counters)
         self._unwritten = {tp for tp in own.foreign if tp in committed or tp not in self._anchors}
         return positions
 
@@ -139,7 +139,7 @@ class Positions:
         constants: Iterable[str] = (),
         clocks: Context | None = None,
         left_due: Collection[tuple[int, int]] = (),
-    ) -> Entry:
+    ) -> EpochEntry:
         """The entry after processing `records` and sending so many rows to internal topics.
 
         `constants` are the topics of constants that were sent; each counts as one row, sent and read. `clocks` are
@@ -168,9 +168,9 @@ class Positions:
         for topic in constants:
             anchor = counters[TopicPartition(topic, 0)]
             anchor.emitted, anchor.consumed = anchor.emitted + 1, anchor.consumed + 1
-        return Entry(positions, counters)
+        return EpochEntry(positions, counters)
 
-    def moves(self, entry: Entry) -> dict[TopicPartition, Position]:
+    def moves(self, entry: EpochEntry) -> dict[TopicPartition, Position]:
         """The positions to commit to get to `entry`, and those that the group does not have yet."""
         old = self.entry
         moved = {tp for tp, offset in entry.positions.items() if offset != old.positions.get(tp)}
@@ -178,7 +178,7 @@ class Positions:
         moved |= self._unwritten
         return {tp: Position(entry.positions[tp], entry.counters[tp].note()) for tp in moved}
 
-    def cut(self, entry: Entry, ends: Mapping[TopicPartition, int]) -> Cut:
+    def cut(self, entry: EpochEntry, ends: Mapping[TopicPartition, int]) -> Cut:
         """The cut at `entry`, for a transaction whose records end at `ends`."""
         inputs = {tp: offset for tp, offset in entry.positions.items() if tp.topic in self._sources}
         outputs = self._ends | {tp: end for tp, end in ends.items() if tp in self._ends}
@@ -208,7 +208,7 @@ class Positions:
         """Whether this worker owns the first partition of the sources: exactly one does."""
         return min(partitions_of(self._sources)) in self.entry.positions
 
-    def adopt(self, entry: Entry, ends: Mapping[TopicPartition, int]) -> None:
+    def adopt(self, entry: EpochEntry, ends: Mapping[TopicPartition, int]) -> None:
         """Apply an entry whose transaction has committed."""
         self.entry = entry
         self._unwritten = set()

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Mapping
 
 from eddy.connectors.log import Log
 from eddy.errors import StateError
-from eddy.operators.errors.set_aside import Kept, Located
+from eddy.operators.errors.set_aside import KeptRow, Located
 from eddy.operators.operator import State
 from eddy.runtime.changelog_replay import Restore, restores
 from eddy.runtime.metadata import read_metadata
-from eddy.state.offsets import Stamp, read_stamp
+from eddy.state.offsets import StoreStamp, read_stamp
 from eddy.state.store import Store
 
 __all__ = ["Recovery"]
@@ -36,7 +36,7 @@ class Recovery:
         self._todo: list[Restore] = []
         self.incarnation = incarnation
         self.held_back = ""
-        self.set_aside: Mapping[Located, Kept] = {}
+        self.set_aside: Mapping[Located, KeptRow] = {}
         self.held: dict[tuple[str, int], str] = {}
 
     @property
@@ -74,7 +74,7 @@ class Recovery:
 
     def stamp(self) -> tuple[bytes, bytes]:
         """The stamp row to write with every batch."""
-        return Stamp(self.incarnation, int(self._wall())).row()
+        return StoreStamp(self.incarnation, int(self._wall())).row()
 
     def _check_incarnation(self, incarnations: set[str]) -> float:
         """Refuse states of another incarnation. Returns how many seconds ago they were written."""

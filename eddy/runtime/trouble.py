@@ -5,11 +5,11 @@ from typing import Self
 
 from eddy.errors import ConnectorError, FencedError, IndeterminateCommitError, SlotTakenError
 
-__all__ = ["Trouble", "is_unknown", "may_retry"]
+__all__ = ["Retries", "is_unknown", "may_retry"]
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class Retries:
     """Consecutive failed attempts that are retried.
 
     Args:

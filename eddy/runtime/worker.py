@@ -24,7 +24,7 @@ from eddy.runtime.epoch import Epoch, Parts, Stopwatch
 from eddy.runtime.holding import Holding
 from eddy.runtime.isolation import Isolation, Part
 from eddy.runtime.key_value_store import KeyValueStore, table_store
-from eddy.runtime.lifecycle import Event, Lifecycle, State
+from eddy.runtime.lifecycle import Event, Lifecycle, WorkerState
 from eddy.runtime.partitioner_check import refuse_growth
 from eddy.runtime.producers import OwnProducer
 from eddy.runtime.provenance import records_to_blame
@@ -34,7 +34,7 @@ from eddy.runtime.recovery import Recovery
 from eddy.runtime.rejections import Rejections
 from eddy.runtime.shares import Share, Strangers
 from eddy.runtime.tenure import Tenure
-from eddy.runtime.trouble import Trouble, is_unknown, may_retry
+from eddy.runtime.trouble import Retries, is_unknown, may_retry
 from eddy.state.store import Store
 from eddy.statistics import Statistics
 from eddy.topology.topology import Topology
@@ -74,7 +74,7 @@ class Worker:
         self.group, self.member = topology.name, member
         self.statistics = Statistics()
         self.lifecycle = Lifecycle(f"worker '{member}' of '{self.group}'")
-        self.trouble: Trouble | None = None
+        self.trouble: Retries | None = None
         self.doing = ""  # the current or last part of a step, for monitors
         self._clock = clock
         self.local_store = store or open_store(self.config, self.group, member)
@@ -140,7 +140,7 @@ class Worker:
         )
 
     @property
-    def state(self) -> State:
+    def state(self) -> WorkerState:
         """The state of its lifecycle."""
         return self.lifecycle.state
 
@@ -153,7 +153,7 @@ class Worker:
         Raises: DataError naming the record, under the policy `fail`; SlotTakenError if another worker has taken this
         one's place; ConnectorError; StateError; InvariantError after `close`. After any exception the epoch is undone.
         """
-        if self.state in (State.FAILED, State.CLOSING):
+        if self.state in (WorkerState.FAILED, WorkerState.CLOSING):
             self._on(Event.STEPPED)
         try:
             return self._attempt(timeout_s)
@@ -179,7 +179,7 @@ class Worker:
             return self._process(part)
         self.doing = "poll"
         self._clocks.polled()
-        if self.state is State.PROCESSING:
+        if self.state is WorkerState.PROCESSING:
             timeout_s = self._clocks.wait_s(timeout_s)
         polled = self._consumer.poll(self._room, 0.0 if self._busy else timeout_s, self.config.max_epoch_bytes)
         if polled.assigned or polled.revoked:
@@ -187,12 +187,12 @@ class Worker:
             if self.trouble is not None:  # its records may be another worker's now
                 self.trouble = replace(self.trouble, owing=False)
             self._on(Event.MOVED)
-        if self.state is State.JOINING and not (self._has_joined or self._consumer.assignment()):
+        if self.state is WorkerState.JOINING and not (self._has_joined or self._consumer.assignment()):
             self.trouble = None  # it owns nothing, and owes nothing
             return 0
-        if self.state is State.JOINING:
+        if self.state is WorkerState.JOINING:
             self._take_over()
-        if self.state is State.RESTORING:
+        if self.state is WorkerState.RESTORING:
             self._restore()
             return 0
         return self._process(Part(polled.records))
@@ -205,18 +205,18 @@ class Worker:
     @property
     def _catches_up(self) -> bool:
         """Whether it has yet to take over or restore partitions that it has, or to retry their records."""
-        return self._has_joined and self.state is not State.PROCESSING
+        return self._has_joined and self.state is not WorkerState.PROCESSING
 
     @property
     def _busy(self) -> bool:
         """Whether there is work to do without records."""
-        due = self.state is State.JOINING and self._has_joined and self.trouble is None
-        return due or self.state is State.RESTORING
+        due = self.state is WorkerState.JOINING and self._has_joined and self.trouble is None
+        return due or self.state is WorkerState.RESTORING
 
     def _on(self, event: Event) -> None:
         """Change the state. Records are kept in memory only while they are isolated."""
         self.lifecycle.on(event)
-        if self.state is not State.ISOLATING:
+        if self.state is not WorkerState.ISOLATING:
             self._isolation = None
 
     def _begin(self) -> Epoch:
@@ -236,7 +236,7 @@ class Worker:
         computed, committed = (self._epoch.computed, self._epoch.committed) if self._epoch else (False, False)
         self._undo()
         now = self._clock()
-        self.trouble = (self.trouble or Trouble(now)).after(error, computed)
+        self.trouble = (self.trouble or Retries(now)).after(error, computed)
         unknown = is_unknown(error)
         if unknown:
             self.statistics.fences += isinstance(error, FencedError)
@@ -282,7 +282,7 @@ class Worker:
 
     def close(self) -> None:
         """Leave the group and release the store; uncommitted work is undone. The second time, do nothing."""
-        if self.state is State.CLOSING:
+        if self.state is WorkerState.CLOSING:
             return
         self._on(Event.CLOSED)
         with ExitStack() as ends:  # each is closed, though closing another one fails or is interrupted

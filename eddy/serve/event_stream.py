@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from eddy.errors import EddyError, NotReadyError
 from eddy.live.query.refusals import QueryArgumentError, QueryLimitError
-from eddy.live.streams.events import Asked, Change, Window
+from eddy.live.streams.events import Asked, Change, WindowChange
 from eddy.live.streams.stream_connection import Connection, Subscription
 from eddy.serve.server import RENEW
 
@@ -83,7 +83,7 @@ class Stream:
         self.connection, self._woken = connection, woken
         self._in_thread, self._ready, self._ended, self._closed, self._slow_s = in_thread, ready, ended, closed, slow_s
         self.loop = asyncio.get_running_loop()
-        self._todo: deque[Asked | str | Window | Subscription] = deque()
+        self._todo: deque[Asked | str | WindowChange | Subscription] = deque()
         self._working: asyncio.Task[None] | None = None
         self._room = asyncio.Event()
         self._reason = ""
@@ -112,7 +112,7 @@ class Stream:
         asked.update((each.id, each) for each in change.open)
         self.work(*change.close, *change.open, *change.window)
 
-    def work(self, *todo: Asked | str | Window | Subscription) -> None:
+    def work(self, *todo: Asked | str | WindowChange | Subscription) -> None:
         """Do this after all that waits."""
         self._todo.extend(todo)
         if self._todo and (self._working is None or self._working.done()) and not self.is_gone:
@@ -132,7 +132,7 @@ class Stream:
                 self._room.clear()
                 await self._room.wait()
 
-    async def _opened(self, task: Asked | Window | Subscription) -> bool:
+    async def _opened(self, task: Asked | WindowChange | Subscription) -> bool:
         """Do it on a thread. Returns False where tables are not whole."""
         connection = self.connection
         with contextlib.suppress(EddyError):  # told by opening the query
@@ -143,7 +143,7 @@ class Stream:
         if isinstance(task, Asked):
             is_wanted = connection.asked.get(task.id) is task
             return not is_wanted or bool(await self._in_thread(connection.open, task))
-        if isinstance(task, Window):
+        if isinstance(task, WindowChange):
             return bool(await self._in_thread(connection.move, task))
         await self._in_thread(connection.show_again, task)
         return True

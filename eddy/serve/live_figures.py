@@ -6,7 +6,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from eddy.live.streams.publisher import Figures
+from eddy.live.streams.publisher import StreamFigures
 from eddy.serve.live_pages import LivePages
 
 __all__ = ["LiveFigures"]
@@ -21,7 +21,7 @@ class LiveFigures(Collector):
     def collect(self) -> Iterator[Metric]:
         """All figures as of now."""
         publisher = self._pages.publisher
-        done = Figures() if publisher is None else publisher.figures
+        done = StreamFigures() if publisher is None else publisher.figures
         restarts = 0 if publisher is None else publisher.server.restarts.count
         for name, meaning, count in (
             ("patches", "Patches of queries.", done.patches),

@@ -20,14 +20,14 @@ from prometheus_client.utils import floatToGoString
 
 from eddy.errors import ConfigurationError
 from eddy.runtime.worker import Worker
-from eddy.serve.state import Facts, State, readiness, state_of
-from eddy.serve.watch import Watch
+from eddy.serve.state import Facts, InstanceState, readiness, state_of
+from eddy.serve.watch import WorkerWatch
 from eddy.statistics import SECONDS, Histogram, Statistics
 
 __all__ = [
     "CONTENT_TYPE_PLAIN_0_0_4",
     "CollectorRegistry",
-    "Figures",
+    "WorkerFigures",
     "generate_latest",
     "registered",
     "registry_of",
@@ -48,7 +48,7 @@ class _Gauge(NamedTuple):
 
     name: str
     meaning: str
-    value: Callable[[Watch, Facts], float | None]
+    value: Callable[[WorkerWatch, Facts], float | None]
 
 
 class _Durations(NamedTuple):
@@ -84,7 +84,7 @@ _DURATIONS = [
 ]
 
 
-def _since_commit(watch: Watch, facts: Facts) -> float | None:
+def _since_commit(watch: WorkerWatch, facts: Facts) -> float | None:
     last = watch.worker.statistics.last_commit if watch.worker else None
     return None if last is None else watch.age_s(last)
 
@@ -124,10 +124,10 @@ _GAUGES = [
 ]
 
 
-class Figures(Collector):
-    """Collects from a `Watch`; before a worker is attached there is little more than a state."""
+class WorkerFigures(Collector):
+    """Collects from a `WorkerWatch`; before a worker is attached there is little more than a state."""
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: WorkerWatch) -> None:
         self._watch = watch
 
     def describe(self) -> Iterator[Metric]:
@@ -153,9 +153,9 @@ class Figures(Collector):
                 yield _histogram(name, meaning, durations(worker.statistics))
 
 
-def _state(now: State) -> Metric:
+def _state(now: InstanceState) -> Metric:
     family = GaugeMetricFamily("eddy_state", "1 for the state that the worker is in.", labels=["state"])
-    for state in State:
+    for state in InstanceState:
         family.add_metric([state], state is now)
     return family
 
@@ -179,7 +179,7 @@ def _lag(lags: dict[str, int]) -> Metric:
     return family
 
 
-def _held(watch: Watch, worker: Worker) -> Metric:
+def _held(watch: WorkerWatch, worker: Worker) -> Metric:
     meaning = "Partitions of the worker in which a recursion has no finite answer."
     family = GaugeMetricFamily("eddy_held_partitions", meaning, labels=["step"])
     counts = Counter(name for name, _ in watch.held)
@@ -194,22 +194,22 @@ def _histogram(name: str, meaning: str, durations: Histogram) -> Metric:
     return HistogramMetricFamily(name, meaning, buckets=buckets, sum_value=durations.sum_s)
 
 
-def registry_of(watch: Watch) -> CollectorRegistry:
+def registry_of(watch: WorkerWatch) -> CollectorRegistry:
     """A registry of its own, with the worker's figures and the process's."""
     registry = CollectorRegistry()
-    registry.register(Figures(watch))
+    registry.register(WorkerFigures(watch))
     ProcessCollector(registry=registry)
     return registry
 
 
 @contextmanager
-def registered(watch: Watch, registry: CollectorRegistry | None = None) -> Iterator[None]:
+def registered(watch: WorkerWatch, registry: CollectorRegistry | None = None) -> Iterator[None]:
     """Inside the block the worker's figures are part of `registry`; by default, of the process's.
 
     Raises: ConfigurationError if a worker's figures are in there already.
     """
     registry = REGISTRY if registry is None else registry
-    figures = Figures(watch)
+    figures = WorkerFigures(watch)
     try:
         registry.register(figures)
     except ValueError as error:
@@ -223,9 +223,9 @@ def registered(watch: Watch, registry: CollectorRegistry | None = None) -> Itera
         registry.unregister(figures)
 
 
-def samples(watch: Watch) -> Iterator[tuple[str, dict[str, str], float]]:
+def samples(watch: WorkerWatch) -> Iterator[tuple[str, dict[str, str], float]]:
     """The figures as (name, labels, value), for systems that do not collect; without the buckets of histograms."""
-    for family in Figures(watch).collect():
+    for family in WorkerFigures(watch).collect():
         for sample in family.samples:
             if not sample.name.endswith("_bucket"):
                 yield sample.name, dict(sample.labels), float(sample.value)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from eddy.program.views import Views
 from eddy.runtime.worker import Worker
 from eddy.serve.endpoint import Endpoint, listen
-from eddy.serve.watch import Watch
+from eddy.serve.watch import WorkerWatch
 from eddy.topology.topology import Topology
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _log = logging.getLogger("eddy.monitor")
 class Monitor:
     """The calls of the worker's thread to the monitor; without an endpoint they do nothing."""
 
-    def __init__(self, watch: Watch | None, port: int | None = None, tables: "TablesLater | None" = None) -> None:
+    def __init__(self, watch: WorkerWatch | None, port: int | None = None, tables: "TablesLater | None" = None) -> None:
         self._watch, self._tables = watch, tables
         self.port = port
 
@@ -78,16 +78,16 @@ def monitored(
     if endpoint is None:
         yield Monitor(None)
         return
-    from eddy.serve.server import Server
+    from eddy.serve.server import HttpServer
     from eddy.serve.table_pages import TablesLater
     from eddy.serve.worker_pages import pages  # its packages are there only with the extra `http`
 
-    watch = Watch(stopping, clock, lag_interval_s)
+    watch = WorkerWatch(stopping, clock, lag_interval_s)
     tables = TablesLater()
     app = pages(watch, topology, endpoint, tables)
     listener = listen(endpoint)
     host, port = listener.getsockname()[:2]
-    server = Server(app, listener)
+    server = HttpServer(app, listener)
     server.start()
     _log.info("health and metrics on http://%s", Endpoint(host, port))
     try:

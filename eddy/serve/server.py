@@ -21,7 +21,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from eddy.serve.admission import Admission
 
-__all__ = ["RENEW", "Server"]
+__all__ = ["RENEW", "HttpServer"]
 
 RENEW = "eddy.renew"
 """The key in a scope's state of a function that puts the end of the connection off by so many seconds."""
@@ -127,7 +127,7 @@ class _Uvicorn(uvicorn.Server):
         self.up.set()
 
 
-class Server:
+class HttpServer:
     """Serves an application on a listening socket, between `start` and `stop`.
 
     Args:

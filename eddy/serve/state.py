@@ -17,14 +17,14 @@ case.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from eddy.runtime.lifecycle import State as WorkerState
+from eddy.runtime.lifecycle import WorkerState
 
 __all__ = [
     "LOG_PATIENCE_S",
     "Facts",
+    "InstanceState",
     "ProbeResult",
     "Restoring",
-    "State",
     "health",
     "patience_s",
     "readiness",
@@ -38,7 +38,7 @@ _MIN_PATIENCE_S = 30.0
 _COMPUTING = "compute"
 
 
-class State(StrEnum):
+class InstanceState(StrEnum):
     """Kafka Streams' states of an instance."""
 
     CREATED = "CREATED"
@@ -109,7 +109,7 @@ class ProbeResult:
     """The answer to a probe. `reason` contains no data of records, so that it may be public."""
 
     ok: bool
-    state: State
+    state: InstanceState
     reason: str
 
 
@@ -118,19 +118,19 @@ def patience_s(max_epoch_s: float) -> float:
     return max(_MIN_PATIENCE_S, 3 * max_epoch_s)
 
 
-def state_of(facts: Facts) -> State:
+def state_of(facts: Facts) -> InstanceState:
     """The state; a later one in the picture above takes precedence."""
     if facts.failure is not None:
-        return State.ERROR
+        return InstanceState.ERROR
     if facts.closed:
-        return State.NOT_RUNNING
+        return InstanceState.NOT_RUNNING
     if facts.stopping:
-        return State.PENDING_SHUTDOWN
+        return InstanceState.PENDING_SHUTDOWN
     if facts.worker is None:
-        return State.CREATED
+        return InstanceState.CREATED
     if facts.worker is WorkerState.RESTORING or not facts.owned:
-        return State.REBALANCING
-    return State.RUNNING
+        return InstanceState.REBALANCING
+    return InstanceState.RUNNING
 
 
 def health(facts: Facts) -> ProbeResult:
@@ -162,16 +162,16 @@ def _illness(facts: Facts) -> str:
 
 def _hindrance(facts: Facts) -> str:
     state = state_of(facts)
-    if state is State.CREATED:
+    if state is InstanceState.CREATED:
         return "starting: no step has ended yet"
-    if state is State.PENDING_SHUTDOWN:
+    if state is InstanceState.PENDING_SHUTDOWN:
         return "stopping"
     if facts.failing_s is not None:
         what = "fenced, taking up again" if facts.fenced else "failing, trying again"
         return f"{what}, for {facts.failing_s:,.0f} s; nothing was committed since"
     if facts.restoring is not None:
         return f"restoring: {facts.restoring}"
-    if state is State.REBALANCING:
+    if state is InstanceState.REBALANCING:
         return "rebalancing: the group has given it no partitions"
     if facts.unread_s is not None:
         return f"waiting for the log: it could not be read for {facts.unread_s:,.0f} s"

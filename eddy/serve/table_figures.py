@@ -9,10 +9,10 @@ from prometheus_client.registry import Collector
 
 from eddy.program.views import Views
 
-__all__ = ["Figures", "registry_of"]
+__all__ = ["TableFigures", "registry_of"]
 
 
-class Figures(Collector):
+class TableFigures(Collector):
     """Collects from views."""
 
     def __init__(self, views: Views) -> None:
@@ -50,6 +50,6 @@ class Figures(Collector):
 def registry_of(views: Views) -> CollectorRegistry:
     """A registry of its own, with these figures and the process's."""
     registry = CollectorRegistry()
-    registry.register(Figures(views))
+    registry.register(TableFigures(views))
     ProcessCollector(registry=registry)
     return registry

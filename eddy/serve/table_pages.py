@@ -33,7 +33,7 @@ from eddy.serve.answers import HEADERS, answer, encode, refused, tagged, whole_n
 from eddy.serve.live_figures import LiveFigures
 from eddy.serve.live_pages import Authorize, LivePages
 from eddy.serve.metrics import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, generate_latest
-from eddy.serve.table_figures import Figures, registry_of
+from eddy.serve.table_figures import TableFigures, registry_of
 from eddy.tables.key_text import key_of_text, text_of_key
 from eddy.tables.table_view import TableView
 from eddy.tables.version import Version
@@ -93,7 +93,7 @@ class TablesLater:
     def serve(self, views: Views) -> None:
         """Serve the tables of these views."""
         self._app, self.views = tables_app(views, limits=_BESIDE_A_WORKER), views
-        self._registry.register(Figures(views))
+        self._registry.register(TableFigures(views))
         self._registry.register(LiveFigures(self._app.state.live))
 
     def stop(self) -> None:

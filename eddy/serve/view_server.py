@@ -54,7 +54,7 @@ def served(
 
     from eddy.serve.access import Guard
     from eddy.serve.page.routes import with_page
-    from eddy.serve.server import Server
+    from eddy.serve.server import HttpServer
     from eddy.serve.table_pages import METHODS, tables_app
 
     check_tls(tls)
@@ -73,7 +73,7 @@ def served(
         if cors:  # around the guard: a browser asks for leave without the token
             app = CORSMiddleware(app, allow_origins=cors, allow_methods=METHODS, allow_headers=["*"])
         bounds = limits or Limits()
-        server = Server(
+        server = HttpServer(
             app,
             listener,
             requests=bounds.connections + bounds.requests,

@@ -12,19 +12,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from eddy.errors import ConnectorError, EddyError
-from eddy.runtime.lifecycle import State as WorkerState
-from eddy.runtime.trouble import Trouble
+from eddy.runtime.lifecycle import WorkerState
+from eddy.runtime.trouble import Retries
 from eddy.runtime.worker import Worker
 from eddy.serve.state import Facts, Restoring, patience_s
 
-__all__ = ["Reading", "Watch"]
+__all__ = ["LagReading", "WorkerWatch"]
 
 _SHARE = 20
 _MAX_INTERVAL_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class LagReading:
     """A reading of the log at time `at`: the lag by topic, and whether everything was quiescent."""
 
     at: float
@@ -42,7 +42,7 @@ class _Noted:
     owned: int = 0
     in_loops: int = 0
     restoring: Restoring | None = None
-    trouble: Trouble | None = None
+    trouble: Retries | None = None
     error: str = ""
     held: Mapping[tuple[str, int], str] = field(default_factory=dict)
 
@@ -55,7 +55,7 @@ class _Unread:
     error: str
 
 
-class Watch:
+class WorkerWatch:
     """Watches one worker, from before its creation until after its close.
 
     Args:
@@ -79,7 +79,7 @@ class Watch:
         self._closed = self._ended = False
         self._failure: str | None = None
         self.worker: Worker | None = None
-        self.reading: Reading | None = None
+        self.reading: LagReading | None = None
 
     def attach(self, worker: Worker) -> None:
         """Watch this worker from now on."""
@@ -177,7 +177,7 @@ class Watch:
             self._unread = _Unread(self._unread.since if self._unread else began, str(error))
         else:
             self._unread = None
-            self.reading = Reading(began, self._clock() - began, lags, quiescent)
+            self.reading = LagReading(began, self._clock() - began, lags, quiescent)
         finally:
             self._reads = False
             pause_s = min(_MAX_INTERVAL_S, _SHARE * (self._clock() - began))

@@ -28,7 +28,7 @@ from eddy.serve.metrics import CONTENT_TYPE_PLAIN_0_0_4, generate_latest, regist
 from eddy.serve.page.routes import page_routes, topology_route, trace_route
 from eddy.serve.state import Facts, ProbeResult, health, readiness
 from eddy.serve.table_pages import TablesLater
-from eddy.serve.watch import Watch
+from eddy.serve.watch import WorkerWatch
 from eddy.topology.topology import Topology
 
 __all__ = ["pages", "pages_for_anybody"]
@@ -43,7 +43,7 @@ class _Answer(msgspec.Struct, omit_defaults=True):
     held: list[str] = []
 
 
-def pages(watch: Watch, topology: Topology, endpoint: Endpoint, tables: TablesLater) -> ASGIApp:
+def pages(watch: WorkerWatch, topology: Topology, endpoint: Endpoint, tables: TablesLater) -> ASGIApp:
     """The ASGI application of these pages, for one worker. The figures of its tables are among its own."""
     return Guard(
         _routes(
@@ -56,7 +56,7 @@ def pages(watch: Watch, topology: Topology, endpoint: Endpoint, tables: TablesLa
     )
 
 
-def pages_for_anybody(watch: Watch, topology: Topology) -> ASGIApp:
+def pages_for_anybody(watch: WorkerWatch, topology: Topology) -> ASGIApp:
     """The same pages without tables, for a web server that decides itself who may read.
 
     Nobody counts as a reader with the token, so data of records is not shown.
@@ -65,7 +65,7 @@ def pages_for_anybody(watch: Watch, topology: Topology) -> ASGIApp:
 
 
 def _routes(
-    watch: Watch, topology: Topology, others: list[BaseRoute], more_figures: Callable[[], bytes] = bytes
+    watch: WorkerWatch, topology: Topology, others: list[BaseRoute], more_figures: Callable[[], bytes] = bytes
 ) -> Starlette:
     registry = registry_of(watch)
 

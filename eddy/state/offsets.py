@@ -16,7 +16,7 @@ from typing import NamedTuple
 from eddy.errors import StateError
 from eddy.state.store import Store
 
-__all__ = ["RESERVED", "Stamp", "decode_offset", "encode_offset", "offset_key", "read_offsets", "read_stamp"]
+__all__ = ["RESERVED", "StoreStamp", "decode_offset", "encode_offset", "offset_key", "read_offsets", "read_stamp"]
 
 RESERVED = b"\xff\xff"
 """Keys from here on belong to the store: no write may use them, no scan yields them."""
@@ -27,7 +27,7 @@ _PARTITION_BYTES = 4
 _OFFSET_BYTES = 8
 
 
-class Stamp(NamedTuple):
+class StoreStamp(NamedTuple):
     """The incarnation of the application that wrote a store, and the wall-clock time of the last write, in seconds."""
 
     incarnation: str
@@ -38,10 +38,10 @@ class Stamp(NamedTuple):
         return _STAMP, encode_offset(self.written_s) + self.incarnation.encode()
 
 
-def read_stamp(store: Store) -> Stamp | None:
+def read_stamp(store: Store) -> StoreStamp | None:
     """The stamp of a store, None if nothing was written yet."""
     (value,) = store.get_many([_STAMP])
-    return None if value is None else Stamp(value[_OFFSET_BYTES:].decode(), decode_offset(value[:_OFFSET_BYTES]))
+    return None if value is None else StoreStamp(value[_OFFSET_BYTES:].decode(), decode_offset(value[:_OFFSET_BYTES]))
 
 
 def offset_key(topic: str, partition: int) -> bytes:

@@ -27,7 +27,7 @@ from eddy.state.store import Store
 from eddy.tables.intake import table_prefix
 from eddy.tables.version import Version
 
-__all__ = ["NOTED", "Changes", "Follower", "Rows", "Snapshot"]
+__all__ = ["NOTED", "Changes", "RowsFollower", "RowsSnapshot", "ServedRows"]
 
 _COUNTS, _TABLE, _LAST = b"\xffcounts\x00", b"\xfftable\x00", b"\xfflast\x00"
 NOTED = b"\xffnoted"
@@ -41,7 +41,7 @@ Changes = Mapping[str, Mapping[bytes, bytes | None]]
 """By table and key, the new value, None where the row goes."""
 
 
-class Follower(Protocol):
+class RowsFollower(Protocol):
     """Is told of changes as they are applied, under the lock of the rows."""
 
     def put(self, changes: Changes) -> None:
@@ -51,7 +51,7 @@ class Follower(Protocol):
         """All rows of a table have gone, to be read anew."""
 
 
-class Rows:
+class ServedRows:
     """The rows of tables in a store."""
 
     def __init__(self, store: Store, tables: Sequence[str]) -> None:
@@ -60,8 +60,8 @@ class Rows:
         self.version = Version({}, {}, exact=False)
         self.hindrance = "starting"
         self.failure: Exception | None = None
-        self._snapshots: set[Snapshot] = set()
-        self._followers: list[Follower] = []
+        self._snapshots: set[RowsSnapshot] = set()
+        self._followers: list[RowsFollower] = []
         self._shown_at: float | None = None
         counts = store.get_many([_COUNTS + name.encode() for name in tables])
         self.counts = {
@@ -201,26 +201,26 @@ class Rows:
             self.check()
             return self._store.scan_between(start, stop, limit)
 
-    def snapshot(self) -> "Snapshot":
+    def snapshot(self) -> "RowsSnapshot":
         """The rows as they are now. Raises: NotReadyError."""
         with self.changed:
             self.check()
-            made = Snapshot(self)
+            made = RowsSnapshot(self)
             self._snapshots.add(made)
             return made
 
-    def release(self, snapshot: "Snapshot") -> None:
+    def release(self, snapshot: "RowsSnapshot") -> None:
         """A snapshot is not read any more."""
         with self.changed:
             self._snapshots.discard(snapshot)
             snapshot.end("it was closed")
 
-    def attach(self, follower: Follower) -> None:
+    def attach(self, follower: RowsFollower) -> None:
         """Tell it of changes from now on."""
         with self.changed:
             self._followers.append(follower)
 
-    def detach(self, follower: Follower) -> None:
+    def detach(self, follower: RowsFollower) -> None:
         """Tell it of changes no more."""
         with self.changed:
             self._followers.remove(follower)
@@ -233,10 +233,10 @@ class Rows:
             self.changed.notify_all()
 
 
-class Snapshot:
+class RowsSnapshot:
     """Rows as they were at one version, until it is closed."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: ServedRows) -> None:
         self._rows = rows
         self._kept: SortedDict = SortedDict()  # rows that have changed since, as they were; None where there was none
         self.version, self.counts = rows.version, rows.counts

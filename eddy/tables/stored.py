@@ -14,11 +14,11 @@ import msgspec
 
 from eddy.connectors.log import Log, Records, TopicPartition, TopicSpec
 from eddy.runtime.changelog_replay import TOMBSTONES_LAST_S
-from eddy.state.offsets import Stamp, decode_offset, encode_offset
+from eddy.state.offsets import StoreStamp, decode_offset, encode_offset
 from eddy.tables.catalog import Catalog, ServedTable
-from eddy.tables.served_rows import NOTED, Rows
+from eddy.tables.served_rows import NOTED, ServedRows
 
-__all__ = ["Place", "Start", "Stored", "fingerprint", "noted_row", "taken_in"]
+__all__ = ["Place", "ReadingStart", "Stored", "fingerprint", "noted_row", "taken_in"]
 
 _log = logging.getLogger("eddy.views")
 
@@ -27,7 +27,7 @@ Place = tuple[str, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class ReadingStart:
     """Where reading begins: the offset of each partition, the ends as they were, and the tables that are read anew."""
 
     positions: dict[TopicPartition, int]
@@ -45,10 +45,10 @@ def fingerprint(records: Records) -> bytes:
 class Stored:
     """The rows of an earlier run, beside the log as it is."""
 
-    def __init__(self, catalog: Catalog, log: Log, rows: Rows, wall: Callable[[], float]) -> None:
+    def __init__(self, catalog: Catalog, log: Log, rows: ServedRows, wall: Callable[[], float]) -> None:
         self._catalog, self._log, self._rows, self._wall = catalog, log, rows, wall
 
-    def begin(self, specs: Mapping[str, TopicSpec], incarnation: str, noted: set[Place]) -> Start:
+    def begin(self, specs: Mapping[str, TopicSpec], incarnation: str, noted: set[Place]) -> ReadingStart:
         """Compare, and remove the rows of tables that have to be read anew."""
         tables = self._catalog.tables
         every = [tp for table in tables.values() for tp in table.parts]
@@ -65,7 +65,7 @@ class Stored:
                 self.forget(table, reason, incarnation)
                 anew += [table.name] if reason else []
         stored = self._rows.offsets()
-        return Start({tp: stored.get(tp, begins[tp]) for tp in every}, ends, anew)
+        return ReadingStart({tp: stored.get(tp, begins[tp]) for tp in every}, ends, anew)
 
     def forget(self, table: ServedTable, reason: str, incarnation: str) -> None:
         """Remove the rows of a table; a reason is logged."""
@@ -75,7 +75,7 @@ class Stored:
 
     def stamp(self, incarnation: str) -> tuple[bytes, bytes]:
         """The row that every batch writes: incarnation and time."""
-        return Stamp(incarnation, int(self._wall())).row()
+        return StoreStamp(incarnation, int(self._wall())).row()
 
     def _reason(
         self,

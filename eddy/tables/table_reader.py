@@ -29,11 +29,11 @@ from eddy.runtime.metadata import read_metadata
 from eddy.runtime.quiescence import Cut, cuts_of, last_cut_at
 from eddy.tables.catalog import Catalog, ServedTable
 from eddy.tables.intake import Intake
-from eddy.tables.served_rows import Rows
+from eddy.tables.served_rows import ServedRows
 from eddy.tables.stored import Place, Stored, fingerprint, noted_row, taken_in
 from eddy.tables.version import Offsets, Version
 
-__all__ = ["Figures", "TableReader"]
+__all__ = ["ReaderFigures", "TableReader"]
 
 _log = logging.getLogger("eddy.views")
 
@@ -50,7 +50,7 @@ class _BeginAgainError(Exception):
 
 
 @dataclass(slots=True)
-class Figures:
+class ReaderFigures:
     """The figures of a reader, for any thread."""
 
     records: int = 0
@@ -76,7 +76,7 @@ class TableReader:
         self,
         catalog: Catalog,
         log: Log,
-        rows: Rows,
+        rows: ServedRows,
         *,
         max_wait_s: float = 2.0,
         clock: Callable[[], float] = time.monotonic,
@@ -84,7 +84,7 @@ class TableReader:
     ) -> None:
         self._catalog, self._log, self._rows = catalog, log, rows
         self._max_wait_s, self._clock, self._wall = max_wait_s, clock, wall
-        self.figures = Figures()
+        self.figures = ReaderFigures()
         self._stored = Stored(catalog, log, rows, wall)
         self._follower: Follower | None = None
         self._tables: dict[TopicPartition, ServedTable] = {}

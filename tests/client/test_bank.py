@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from eddy.client import Client, View
+from eddy.client import Client, RemoteView
 from tests.client.node import NODE, ROOT, needed
 from tests.client.proxy import Proxy
 from tests.live.server.bank import ACCOUNTS, Bank, Question, questions, window
@@ -27,7 +27,7 @@ class Desk:
 
     def __init__(self, bank: Bank, client: Client, seed: int) -> None:
         self._bank, self._client, self._draw = bank, client, random.Random(seed)
-        self._views: dict[View, tuple[AsyncExitStack, Question, Question | None]] = {}
+        self._views: dict[RemoteView, tuple[AsyncExitStack, Question, Question | None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def check(self) -> None:
@@ -44,7 +44,7 @@ class Desk:
         self.check()
         self._tasks.add(asyncio.create_task(self._follow(view)))
 
-    async def _follow(self, view: View) -> None:
+    async def _follow(self, view: RemoteView) -> None:
         async for _ in view:
             self.check()
 

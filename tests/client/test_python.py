@@ -12,7 +12,7 @@ import pytest
 
 from eddy.client import Client, ClientError
 from eddy.client.connection import pause_s
-from eddy.client.view import Version
+from eddy.client.view import ViewVersion
 from eddy.live.dataflow.patch import Insert
 from tests.client.proxy import Proxy
 from tests.client.site import Site, folders_site, tree
@@ -166,7 +166,7 @@ def test_change_that_comes_between_reading_rows_and_waiting_is_told() -> None:
     async def follow() -> None:
         async with peer(EVENTS + HELLO + snapshot_of("q1")) as url, Client(url) as client, client.live("tree") as view:
             assert view.rows == []
-            assert view.take_patch([Insert("r", 0, {"id": "a"}, {})], Version("2", True))
+            assert view.take_patch([Insert("r", 0, {"id": "a"}, {})], ViewVersion("2", True))
             view.tell(view.state)
             async with asyncio.timeout(PATIENCE_S):
                 async for version in view:
@@ -180,13 +180,13 @@ def test_while_rows_are_unknown_their_version_is_that_of_before() -> None:
     async def follow() -> None:
         async with peer(EVENTS + HELLO + snapshot_of("q1")) as url, Client(url) as client, client.live("tree") as view:
             view.take_state("unknown")
-            view.take_patch(None, Version("2", True))
-            assert (view.version, view.rows) == (Version("1", True), [])
-            view.take_patch([Insert("r", 0, {"id": "a"}, {})], Version("3", True))
-            assert (view.version, view.rows) == (Version("3", True), [{"id": "a"}])
+            view.take_patch(None, ViewVersion("2", True))
+            assert (view.version, view.rows) == (ViewVersion("1", True), [])
+            view.take_patch([Insert("r", 0, {"id": "a"}, {})], ViewVersion("3", True))
+            assert (view.version, view.rows) == (ViewVersion("3", True), [{"id": "a"}])
             view.take_state("complete")
-            view.take_patch(None, Version("4", True))
-            assert view.version == Version("4", True)
+            view.take_patch(None, ViewVersion("4", True))
+            assert view.version == ViewVersion("4", True)
 
     run(follow())
 
@@ -326,7 +326,7 @@ def test_version_of_a_query_that_is_opened_anew_is_that_of_its_rows() -> None:
             async for version in one:
                 if version.token == "3":
                     break
-            assert other.version == Version("1", True)
+            assert other.version == ViewVersion("1", True)
 
     run(follow())
 

@@ -283,6 +283,19 @@ def a_cycle_cut_at_its_limit(t: eddy.Topology) -> None:
 
 
 @case(
+    [of("links", *((f"{node}{side}", (str(node), str(node + 1))) for node in range(70) for side in "ab")),
+     of("roots", ("r", "0"), ("q", "60")), of("roots", ("r", None))],
+    reached={str(node): 1 for node in range(60, 71)},
+)  # fmt: skip
+def weights_beyond_64_bits(t: eddy.Topology) -> None:
+    """70 nodes with two links each to the next: 2 ** 70 walks to the last one, until the root is taken back."""
+    links = t.table("links", S, Native).to_relation().map(lambda _, link: (link[0], link[1]), key=S, value=S)
+    roots = t.table("roots", S, S).to_relation().map(lambda _, root: (root, ""), key=S, value=S)
+    walks = roots.recursively(lambda at: at.join(links, lambda _, way, to: (to, way), "step", S, S), "walks")
+    walks.distinct("once").group_by_key().count("reached").to("reached")
+
+
+@case(
     [of("uses", ("1", ("car", "wheel", 4)), ("2", ("wheel", "bolt", 5)), ("3", ("car", "bolt", 10))),
      of("uses", ("4", ("truck", "car", 1)), ("5", ("truck", "wheel", 2))),
      of("uses", ("2", ("wheel", "bolt", 6)), ("3", None))],

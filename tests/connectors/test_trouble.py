@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from eddy.connectors.kafka import trouble as module
-from eddy.connectors.kafka.trouble import Trouble, Watch
+from eddy.connectors.kafka.trouble import ClusterTrouble, ClusterWatch
 
 DOWN = KafkaError(KafkaError._ALL_BROKERS_DOWN)
 ANSWERS = st.lists(
@@ -36,8 +36,8 @@ def lines(answers: str) -> list[str]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_log", Log())
-        trouble = Trouble("kafka", reachable=lambda: False, clock=lambda: now)
-        watch = Watch(trouble)
+        trouble = ClusterTrouble("kafka", reachable=lambda: False, clock=lambda: now)
+        watch = ClusterWatch(trouble)
         for answer in answers:
             now = float(next(seconds))
             for _ in range(3):  # of several polls in a second one asks
@@ -66,8 +66,8 @@ def test_a_broker_that_hesitates_as_it_starts_is_one_outage() -> None:
 
 def test_a_client_is_lost_where_brokers_answer_others_only() -> None:
     now, others = 0.0, [False]
-    trouble = Trouble("kafka", reachable=lambda: others[0], clock=lambda: now)
-    lost, answered = Watch(trouble), Watch(trouble)
+    trouble = ClusterTrouble("kafka", reachable=lambda: others[0], clock=lambda: now)
+    lost, answered = ClusterWatch(trouble), ClusterWatch(trouble)
     assert not lost.is_lost(lambda: False)  # nothing was reported: it is not asked
     trouble.report(DOWN)
     found = []
@@ -80,8 +80,8 @@ def test_a_client_is_lost_where_brokers_answer_others_only() -> None:
 
 def test_a_client_is_asked_until_it_was_answered_for_ten_seconds() -> None:
     now = 0.0
-    trouble = Trouble("kafka", reachable=lambda: True, clock=lambda: now)
-    watch, asked = Watch(trouble), []
+    trouble = ClusterTrouble("kafka", reachable=lambda: True, clock=lambda: now)
+    watch, asked = ClusterWatch(trouble), []
     trouble.report(DOWN)
     for now in range(30):
         watch.is_lost(lambda: bool(asked.append(now)) or now != 5)  # noqa: B023

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 import eddy
 from eddy.connectors.faust.connection import settings_of
 from eddy.connectors.faust.sensors import reports
-from eddy.serve.watch import Watch
+from eddy.serve.watch import WorkerWatch
 
 
 @pytest.fixture
@@ -59,9 +59,9 @@ def test_a_driver_that_drops_headers_is_refused(topology: eddy.Topology) -> None
 def test_prometheus_sensor_has_the_figures_while_the_worker_runs(app: faust.App) -> None:
     registry = CollectorRegistry()
     setup_prometheus_sensors(app, registry=registry)
-    with reports(app, Watch(), registry):
+    with reports(app, WorkerWatch(), registry):
         assert b'eddy_state{state="CREATED"} 1.0' in generate_latest(registry)
-        with pytest.raises(eddy.ConfigurationError, match="those of one worker"), reports(app, Watch(), registry):
+        with pytest.raises(eddy.ConfigurationError, match="those of one worker"), reports(app, WorkerWatch(), registry):
             pass
     assert b"eddy_state" not in generate_latest(registry)
 
@@ -77,7 +77,7 @@ def agent() -> Iterator[socket.socket]:
 def test_datadog_sensor_is_sent_the_figures(app: faust.App, agent: socket.socket) -> None:
     monitor = DatadogMonitor(host="127.0.0.1", port=agent.getsockname()[1], prefix="app")
     app.monitor = monitor
-    with reports(app, Watch()) as push:
+    with reports(app, WorkerWatch()) as push:
         assert push is not None
         push()
         monitor.client.client.flush()

@@ -10,7 +10,7 @@ import eddy
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import TopicPartition, TopicSpec
 from eddy.errors import InvariantError
-from eddy.runtime.lifecycle import TRANSITIONS, Event, Lifecycle, State
+from eddy.runtime.lifecycle import TRANSITIONS, Event, Lifecycle, WorkerState
 from eddy.state.memory import MemoryStore
 
 ARCHITECTURE = Path(__file__).parents[2] / "docs" / "ARCHITECTURE.md"
@@ -18,12 +18,12 @@ ARCHITECTURE = Path(__file__).parents[2] / "docs" / "ARCHITECTURE.md"
 
 def diagram() -> str:
     """The table as a Mermaid state diagram: an arrow for each pair of states, with its events."""
-    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {State.JOINING}"]
+    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {WorkerState.JOINING}"]
     for left, events in TRANSITIONS.items():
         for entered in dict.fromkeys(events.values()):
             names = ", ".join(event for event, state in events.items() if state is entered)
             lines.append(f"    {left} --> {entered}: {names}")
-    return "\n".join([*lines, f"    {State.CLOSING} --> [*]", "```"])
+    return "\n".join([*lines, f"    {WorkerState.CLOSING} --> [*]", "```"])
 
 
 def test_diagram_of_the_architecture_is_that_of_the_table() -> None:
@@ -31,13 +31,13 @@ def test_diagram_of_the_architecture_is_that_of_the_table() -> None:
 
 
 def test_table_has_every_state_and_event_and_each_state_is_reached() -> None:
-    assert set(TRANSITIONS) == set(State)
+    assert set(TRANSITIONS) == set(WorkerState)
     assert {event for events in TRANSITIONS.values() for event in events} == set(Event)
-    assert {state for events in TRANSITIONS.values() for state in events.values()} == set(State)
+    assert {state for events in TRANSITIONS.values() for state in events.values()} == set(WorkerState)
 
 
-@pytest.mark.parametrize("state", State)
-def test_event_that_a_state_does_not_expect_is_refused_by_an_error_that_names_both(state: State) -> None:
+@pytest.mark.parametrize("state", WorkerState)
+def test_event_that_a_state_does_not_expect_is_refused_by_an_error_that_names_both(state: WorkerState) -> None:
     for event in set(Event) - set(TRANSITIONS[state]):
         life = Lifecycle("worker '0'")
         life.state = state
@@ -74,9 +74,9 @@ def copied(log: LocalLog) -> list[bytes | None]:
     return list(log.read(where, 0, log.end_offsets([where])[where], 100).values)
 
 
-def states(worker: eddy.Worker) -> list[State]:
+def states(worker: eddy.Worker) -> list[WorkerState]:
     """The states that a worker enters from now on."""
-    entered: list[State] = []
+    entered: list[WorkerState] = []
     worker.lifecycle.observe = lambda left, event, state: entered.append(state)
     return entered
 
@@ -87,13 +87,13 @@ def test_worker_joins_restores_and_processes(log: LocalLog) -> None:
         first.run_until_idle()
     with closing(eddy.Worker(copying(), log, eddy.Config(restore_records=1), store=MemoryStore())) as worker:
         went = states(worker)
-        assert worker.state is State.JOINING
+        assert worker.state is WorkerState.JOINING
         worker.step()
-        assert worker.state is State.RESTORING
+        assert worker.state is WorkerState.RESTORING
         while worker.restoring:
             worker.step()
-        assert went == [State.JOINING, State.RESTORING, State.PROCESSING]
-    assert worker.state is State.CLOSING
+        assert went == [WorkerState.JOINING, WorkerState.RESTORING, WorkerState.PROCESSING]
+    assert worker.state is WorkerState.CLOSING
 
 
 def test_worker_without_partitions_waits_for_them_in_processing_nothing(log: LocalLog) -> None:
@@ -101,7 +101,7 @@ def test_worker_without_partitions_waits_for_them_in_processing_nothing(log: Loc
         for _ in range(3):
             first.step()
             other.step()
-        assert {worker.state for worker in (first, other)} <= {State.JOINING, State.PROCESSING}
+        assert {worker.state for worker in (first, other)} <= {WorkerState.JOINING, WorkerState.PROCESSING}
         write(log, "a")
         assert sum(first.step() + other.step() for _ in range(5)) == 1
     assert copied(log) == [b"A"]
@@ -113,8 +113,8 @@ def test_record_that_fails_is_isolated_and_the_others_are_processed(log: LocalLo
         went = states(worker)
         write(log, "a", "bad", "c")
         worker.run_until_idle()
-        assert set(went) == {State.ISOLATING, State.PROCESSING}
-        assert went[-1] is State.PROCESSING
+        assert set(went) == {WorkerState.ISOLATING, WorkerState.PROCESSING}
+        assert went[-1] is WorkerState.PROCESSING
     assert copied(log) == [b"A", b"C"]
 
 
@@ -123,11 +123,11 @@ def test_worker_that_failed_joins_again_when_it_is_stepped_again(log: LocalLog) 
         write(log, "bad")
         with pytest.raises(eddy.DataError, match="division by zero"):
             worker.run_until_idle()
-        assert worker.state is State.FAILED
+        assert worker.state is WorkerState.FAILED
         went = states(worker)
         write(log, "good")  # of the same key
         worker.run_until_idle()
-        assert went[:3] == [State.JOINING, State.RESTORING, State.PROCESSING]
+        assert went[:3] == [WorkerState.JOINING, WorkerState.RESTORING, WorkerState.PROCESSING]
     assert copied(log) == [b"GOOD"]
 
 
@@ -143,7 +143,7 @@ def test_interrupt_in_an_epoch_loses_nothing(log: LocalLog) -> None:
         for _ in range(2):
             with pytest.raises(KeyboardInterrupt):
                 worker.run_until_idle()
-            assert worker.state is State.JOINING
+            assert worker.state is WorkerState.JOINING
         worker.run_until_idle()
         assert worker.store("words").all() == {"k0": "a", "k1": "b"}
     assert copied(log) == [b"A", b"B"]

@@ -6,7 +6,7 @@ import msgspec
 
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import Headers, TopicPartition, TopicSpec
-from eddy.operators.errors.set_aside import Kept, Located
+from eddy.operators.errors.set_aside import KeptRow, Located
 from eddy.runtime.decoding import Rejected
 from eddy.runtime.metadata import (
     FilesRead,
@@ -112,7 +112,7 @@ class TestEntries:
 
     def test_rows_that_are_set_aside_until_they_are_removed(self, tmp_path: Path) -> None:
         one, other = (Located("step", 1, 0, row) for row in (b"one", b"\xff other"))
-        kept = Kept(2, 0, "key", "why")
+        kept = KeptRow(2, 0, "key", "why")
         log = remembered(
             tmp_path,
             lambda to: write_set_aside(to, "app-plan", {one: kept, other: kept}),

@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 from eddy.errors import ConfigurationError
 from eddy.serve import admission
 from eddy.serve.endpoint import check_proxies, endpoint_of, listen
-from eddy.serve.server import Server
+from eddy.serve.server import HttpServer
 from tests.serve.conftest import Page, fetch
 from tests.waiting import PATIENCE_S, wait_for
 
@@ -63,7 +63,7 @@ def serving(**options: Any) -> Iterator[Site]:
     site = Site()
     listener = listen(endpoint_of("0"))
     site.port = listener.getsockname()[1]
-    server = Server(site, listener, **{"requests": REQUESTS, "keep_alive": True, **options})
+    server = HttpServer(site, listener, **{"requests": REQUESTS, "keep_alive": True, **options})
     server.start()
     try:
         yield site

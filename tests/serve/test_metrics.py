@@ -12,7 +12,7 @@ from prometheus_client.samples import Sample
 
 import eddy
 from eddy.connectors.local import LocalLog
-from eddy.serve.state import State
+from eddy.serve.state import InstanceState
 from tests.serve.conftest import Ward, produce
 
 DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
@@ -62,7 +62,9 @@ def test_figures_move_as_records_are_processed(ward: Ward, log: LocalLog) -> Non
 def test_state_is_one_of_all(admit: Admit) -> None:
     ward = admit()
     assert states(samples(ward)) == {"CREATED"}
-    assert {name for name in samples(ward) if name.startswith("eddy_state{")} == {f"eddy_state{{{s}}}" for s in State}
+    assert {name for name in samples(ward) if name.startswith("eddy_state{")} == {
+        f"eddy_state{{{s}}}" for s in InstanceState
+    }
     ward.admit().settle()
     assert (states(samples(ward)), samples(ward)["eddy_ready"]) == ({"RUNNING"}, 1.0)
     ward.asked_to_stop = True
@@ -184,6 +186,6 @@ def test_alerts_name_metrics_that_exist() -> None:
     assert {name.removesuffix("_bucket") for name in named} == known
 
 
-@pytest.mark.parametrize("state", State)
-def test_documentation_explains_each_state(state: State) -> None:
+@pytest.mark.parametrize("state", InstanceState)
+def test_documentation_explains_each_state(state: InstanceState) -> None:
     assert f"| `{state}` |" in DOCUMENT

@@ -12,7 +12,7 @@ import eddy
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import TopicSpec
 from eddy.errors import IndeterminateCommitError, SlotTakenError
-from eddy.runtime.lifecycle import State as WorkerState
+from eddy.runtime.lifecycle import WorkerState
 from eddy.serve.endpoint import endpoint_of
 from eddy.serve.monitor import monitored
 from eddy.serve.state import Facts, Restoring, health, readiness

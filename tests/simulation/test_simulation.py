@@ -27,9 +27,9 @@ from eddy.runtime import provenance, quiescence
 from eddy.runtime.decoding import Decoder
 from eddy.runtime.internal_topics import InternalTopics
 from eddy.runtime.isolation import Part
-from eddy.runtime.lifecycle import TRANSITIONS, Event, Lifecycle, State
+from eddy.runtime.lifecycle import TRANSITIONS, Event, Lifecycle, WorkerState
 from eddy.runtime.own_positions import OwnPositions
-from eddy.runtime.positions import Entry, Positions
+from eddy.runtime.positions import EpochEntry, Positions
 from eddy.runtime.quiescence import Counters
 from eddy.runtime.shares import Share
 from eddy.state.spec import Changes
@@ -181,7 +181,7 @@ def write_the_store_before_the_commit(patch: pytest.MonkeyPatch) -> None:
 
 def cut_with_rows_in_loops(patch: pytest.MonkeyPatch) -> None:
     """The counters are ignored where a cut is written."""
-    patch.setattr(Entry, "in_loops", 0)
+    patch.setattr(EpochEntry, "in_loops", 0)
 
 
 def call_it_done_by_counters_alone(patch: pytest.MonkeyPatch) -> None:
@@ -280,7 +280,7 @@ def blame_the_next_record(patch: pytest.MonkeyPatch) -> None:
 
 def keep_the_parts_of_an_undone_epoch(patch: pytest.MonkeyPatch) -> None:
     """What is in memory is taken in, and then once more as it is polled again after an abort."""
-    patch.setitem(TRANSITIONS[State.ISOLATING], Event.REWOUND, State.ISOLATING)  # type: ignore[arg-type]
+    patch.setitem(TRANSITIONS[WorkerState.ISOLATING], Event.REWOUND, WorkerState.ISOLATING)  # type: ignore[arg-type]
 
 
 def forget_what_is_set_aside(patch: pytest.MonkeyPatch) -> None:

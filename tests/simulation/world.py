@@ -94,7 +94,7 @@ FATES = {
     "paused": [ANSWERED],
 }
 MISHAPS = ["abort", "unknown", "unknown", "refused", "crash"]
-RARE = (lifecycle.State.RESTORING, lifecycle.State.ISOLATING)
+RARE = (lifecycle.WorkerState.RESTORING, lifecycle.WorkerState.ISOLATING)
 """States that a worker is in for few steps: mishaps come ten times as often there."""
 TURNS = {"step": 60, "produce": 18, "join": 4, "leave": 1, "crash": 2, "evict": 4, "throw out": 1, "compact": 1}
 LATEST_MS = 6
@@ -155,7 +155,7 @@ class World:
         self.dead: list[str] = []
         self.left_behind: list[Store] = []
         self.older: list[KeptStore] = []
-        self.transitions: set[tuple[lifecycle.State, lifecycle.Event]] = set()
+        self.transitions: set[tuple[lifecycle.WorkerState, lifecycle.Event]] = set()
         self.living = False
         self._checked: object = None
         self.stranger: LocalConsumer | None = None
@@ -394,7 +394,9 @@ class World:
         self.actors.append(actor)
         self.say(f"{name} joins")
 
-    def _enters(self, actor: Actor, left: lifecycle.State, event: lifecycle.Event, entered: lifecycle.State) -> None:
+    def _enters(
+        self, actor: Actor, left: lifecycle.WorkerState, event: lifecycle.Event, entered: lifecycle.WorkerState
+    ) -> None:
         self.transitions.add((left, event))
         self.say(f"{actor.name} {left} → {entered}: {event}")
 
@@ -477,7 +479,7 @@ class World:
             actor.fate = fate, self.rng.choice(FATES[fate])
 
     def _observe(self, actor: Actor, step: str) -> None:
-        if step != ANSWERED and actor.worker.state is lifecycle.State.ISOLATING:
+        if step != ANSWERED and actor.worker.state is lifecycle.WorkerState.ISOLATING:
             self._mishap(actor, step, [deed for deed in MISHAPS if step in FATES[deed]])
         if actor.fate is None or actor.fate[1] != step:
             return

@@ -22,7 +22,7 @@ from eddy.connectors.local import LocalLog
 from eddy.live.streams.limits import Limits
 from eddy.serve import table_pages as http_module
 from eddy.serve.endpoint import Endpoint, endpoint_of
-from eddy.serve.server import Server
+from eddy.serve.server import HttpServer
 from eddy.serve.table_pages import tables_app
 from eddy.serve.view_server import Served, served
 from tests.serve.conftest import Page, fetch
@@ -246,7 +246,7 @@ def test_a_token_is_asked_for_and_tables_can_be_withheld(local: LocalLog, name: 
 
         app = Starlette(routes=[Mount("/tables", tables_app(server.views, authorize))])
         listener = socket.create_server(("127.0.0.1", 0))
-        mounted = Server(app, listener)
+        mounted = HttpServer(app, listener)
         mounted.start()
         port = listener.getsockname()[1]
         assert [t["name"] for t in fetch(port, "/tables/v1/tables").json["tables"]] == ["people"]

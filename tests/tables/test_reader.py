@@ -17,7 +17,7 @@ from eddy.state.rocksdb import RocksDBStore
 from eddy.state.store import Store
 from eddy.tables import table_reader as reader_module
 from eddy.tables.catalog import catalog_of
-from eddy.tables.served_rows import Rows
+from eddy.tables.served_rows import ServedRows
 from eddy.tables.table_reader import TableReader
 from eddy.tables.table_view import TableView
 from tests.tables.conftest import produce
@@ -38,7 +38,7 @@ class Desk:
 
     def open(self) -> None:
         self.catalog = catalog_of(self.topology, self.log)
-        self.rows = Rows(self.store, list(self.catalog.tables))
+        self.rows = ServedRows(self.store, list(self.catalog.tables))
         self.reader = TableReader(
             self.catalog, self.log, self.rows, max_wait_s=5.0, clock=lambda: self.now, wall=lambda: self.wall
         )

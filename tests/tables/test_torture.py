@@ -25,7 +25,7 @@ from tests.simulation.world import STEPS
 from tests.tables.child import BEFORE_WRITE, WRITTEN, Order, Shown
 from tests.waiting import PATIENCE_S, wait_for
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 KEYS = 500
 """By table: so many that a row that was lost is not soon written again."""
 MOMENTS = [BEFORE_WRITE, WRITTEN, "random"]

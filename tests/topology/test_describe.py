@@ -7,7 +7,7 @@ import pytest
 
 import eddy
 from eddy.topology.compiler.circuit_compiler import Environment, compile_plan
-from eddy.topology.plan.picture import Step, _box, _Place, steps
+from eddy.topology.plan.picture import PictureStep, _box, _DrawnPlace, steps
 from eddy.topology.plan.stores import stores_of
 from tests.conformance.cases import CASES
 from tests.topology.programs import S, family
@@ -133,7 +133,9 @@ def test_picture_has_every_step_below_its_inputs_and_the_way_round() -> None:
 
 
 def test_names_in_a_picture_are_no_markup() -> None:
-    assert "&lt;b&gt; &amp;" in _box(0, Step("<b> &", "<b> &", "step", None, [], None, None, [], []), _Place(9.0, 0))
+    assert "&lt;b&gt; &amp;" in _box(
+        0, PictureStep("<b> &", "<b> &", "step", None, [], None, None, [], []), _DrawnPlace(9.0, 0)
+    )
 
 
 def test_describe_names_every_store_that_there_is() -> None:

@@ -20,7 +20,7 @@ import msgspec
 import eddy
 from eddy.cli.exits import exit_status
 from eddy.connectors.kafka import KafkaLog, KafkaSettings
-from eddy.runtime.lifecycle import State
+from eddy.runtime.lifecycle import WorkerState
 from tests.torture.planted import PLANTS
 from tests.torture.programs import program_of
 
@@ -98,7 +98,7 @@ def report(worker: eddy.Worker) -> Callable[[], None]:
 
     def say() -> None:
         nonlocal said
-        ready = worker.state in (State.PROCESSING, State.ISOLATING)
+        ready = worker.state in (WorkerState.PROCESSING, WorkerState.ISOLATING)
         owned = set(worker._consumer.assignment()) if ready else set()
         if owned != said:
             said = owned

@@ -10,7 +10,7 @@ __all__ = ["add_commands"]
 _NAMES = ("describe", "status", "wait", "reset")
 
 
-class _Commands(click.Group):
+class _FaustCommands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names, without an import."""
         return list(_NAMES)
@@ -36,4 +36,4 @@ class _Commands(click.Group):
 def add_commands() -> None:
     """Add the group to Faust's command line; a second call does nothing."""
     if "eddy" not in cli.commands:
-        cli.add_command(_Commands("eddy", help="The eddy topologies that this app hosts.", no_args_is_help=True))
+        cli.add_command(_FaustCommands("eddy", help="The eddy topologies that this app hosts.", no_args_is_help=True))

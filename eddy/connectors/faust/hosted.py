@@ -13,7 +13,7 @@ from eddy.connectors.faust.tables import changelogs, wait_for_changelogs
 from eddy.connectors.kafka import KafkaLog, KafkaSettings
 from eddy.connectors.log import Log
 from eddy.runtime.worker import Worker
-from eddy.serve.watch import Watch
+from eddy.serve.watch import WorkerWatch
 from eddy.topology.topology import Topology
 
 __all__ = ["HOSTED", "HostedTopology", "WorkerMaker"]
@@ -40,7 +40,7 @@ class HostedTopology:
     ) -> None:
         self.app, self.topology, self.registry, self.feed = app, topology, registry, feed
         self._config, self._member, self._log = config, member, log
-        self.watch: Watch | None = None
+        self.watch: WorkerWatch | None = None
 
     @property
     def alive(self) -> bool:

@@ -11,7 +11,7 @@ import faust
 from faust.web import Request, Response, View
 
 from eddy.connectors.faust.hosted import HostedTopology
-from eddy.serve.watch import Watch
+from eddy.serve.watch import WorkerWatch
 from eddy.serve.worker_pages import pages_for_anybody
 
 __all__ = ["add_pages"]
@@ -34,7 +34,7 @@ def add_pages(app: faust.App, hosted: HostedTopology, prefix: str) -> None:
 def _handler(hosted: HostedTopology, page: str) -> Any:
     async def answer(view: View, request: Any) -> Response:
         # before Faust has started the service there is nothing to watch: the state is CREATED
-        pages = pages_for_anybody(hosted.watch or Watch(), hosted.topology)
+        pages = pages_for_anybody(hosted.watch or WorkerWatch(), hosted.topology)
         status, kind, body = await _asked(pages, f"/{page}", request.query_string.encode())
         return view.bytes(body, status=status, headers={"Content-Type": kind, "Cache-Control": "no-store"})
 

@@ -16,7 +16,7 @@ from faust.sensors.prometheus import PrometheusMonitor
 from faust.types import AppT
 
 from eddy.serve.metrics import registered, samples
-from eddy.serve.watch import Watch
+from eddy.serve.watch import WorkerWatch
 
 __all__ = ["reports"]
 
@@ -24,7 +24,7 @@ _log = logging.getLogger("eddy.faust")
 
 
 @contextlib.contextmanager
-def reports(app: AppT, watch: Watch, registry: Any = None) -> Iterator[Callable[[], None] | None]:
+def reports(app: AppT, watch: WorkerWatch, registry: Any = None) -> Iterator[Callable[[], None] | None]:
     """Inside the block the app's sensors have the figures. Gives a function to call now and then, if one is needed.
 
     `registry` is that of `setup_prometheus_sensors`, if one was given there.

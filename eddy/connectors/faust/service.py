@@ -20,7 +20,7 @@ from mode.utils.logging import get_logger
 from eddy.connectors.faust.hosted import HostedTopology, WorkerMaker
 from eddy.connectors.faust.sensors import reports
 from eddy.serve.monitor import Monitor
-from eddy.serve.watch import Watch
+from eddy.serve.watch import WorkerWatch
 
 __all__ = ["service_class"]
 
@@ -42,7 +42,7 @@ class WorkerService(Service):
     async def on_start(self) -> None:
         """Start the thread. Raises: ConfigurationError."""
         self._asked = asked = threading.Event()
-        watch = self.hosted.watch = Watch(asked.is_set)
+        watch = self.hosted.watch = WorkerWatch(asked.is_set)
         push = self._reports.enter_context(reports(self.hosted.app, watch, self.hosted.registry))
         if push is not None:
             self.add_future(self._push(push))
@@ -77,7 +77,7 @@ class WorkerService(Service):
 
 def _work(
     make: WorkerMaker,
-    watch: Watch,
+    watch: WorkerWatch,
     asked: threading.Event,
     fail: Callable[[BaseException], None],
     ended: Callable[[], None],

@@ -24,7 +24,7 @@ from eddy.connectors.closing import close_within, free_within, keep
 from eddy.connectors.kafka.errors import error_of, is_transient, kafka_error, the_error
 from eddy.connectors.kafka.slices import SLICE_S
 from eddy.connectors.kafka.static_membership import assigned, shares_out
-from eddy.connectors.kafka.trouble import UNANSWERED, Trouble, is_answered
+from eddy.connectors.kafka.trouble import UNANSWERED, ClusterTrouble, is_answered
 from eddy.connectors.log import Position, TopicPartition, TopicSpec
 from eddy.errors import ConnectorError, SlotTakenError
 
@@ -76,7 +76,7 @@ class Admin:
         where: str,
         unstable_s: float,
         outsider: Callable[[str], Consumer],
-        trouble: Trouble,
+        trouble: ClusterTrouble,
     ) -> None:
         self._made, self._where, self._unstable_s = made, where, unstable_s
         self._client, self._closed = made(), False

@@ -33,7 +33,7 @@ from eddy.connectors.closing import close_within, free_within
 from eddy.connectors.kafka.columns import Columns, gather, records_of, within
 from eddy.connectors.kafka.errors import kafka_error, the_error
 from eddy.connectors.kafka.slices import in_slices
-from eddy.connectors.kafka.trouble import Trouble, Watch, is_answered
+from eddy.connectors.kafka.trouble import ClusterTrouble, ClusterWatch, is_answered
 from eddy.connectors.log import UNBOUNDED, Poll, Records, TopicPartition
 from eddy.errors import ConnectorError, FencedError, SlotTakenError
 
@@ -61,13 +61,13 @@ class KafkaConsumer:
     """
 
     def __init__(
-        self, settings: Mapping[str, object], topics: Sequence[str], starts: Starts, name: Name, trouble: Trouble
+        self, settings: Mapping[str, object], topics: Sequence[str], starts: Starts, name: Name, trouble: ClusterTrouble
     ) -> None:
         self._settings, self._topics = dict(settings), list(topics)
         self._where = f"group '{settings['group.id']}'"
         self._incremental = settings.get("group.protocol") == "consumer"
         self._starts, (self._holder, self._is_last), self._trouble = starts, name, trouble
-        self._watch = Watch(trouble)
+        self._watch = ClusterWatch(trouble)
         self._member: str | None = None
         self._fenced: SlotTakenError | None = None
         self._positions: dict[TopicPartition, int] = {}
@@ -132,7 +132,7 @@ class KafkaConsumer:
         self._revoked |= self._positions.keys()
         for state in (self._assigned, self._unplaced, self._paused, self._positions):
             state.clear()
-        self._fenced, self._watch = None, Watch(self._trouble)
+        self._fenced, self._watch = None, ClusterWatch(self._trouble)
         self._join()
 
     def _news(self) -> Poll:

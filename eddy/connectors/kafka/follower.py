@@ -14,7 +14,7 @@ from eddy.connectors.closing import close_within
 from eddy.connectors.kafka.columns import Columns, gather, records_of
 from eddy.connectors.kafka.errors import kafka_error, the_error
 from eddy.connectors.kafka.slices import in_slices
-from eddy.connectors.kafka.trouble import Trouble, Watch, is_answered
+from eddy.connectors.kafka.trouble import ClusterTrouble, ClusterWatch, is_answered
 from eddy.connectors.log import UNBOUNDED, Records, TopicPartition
 from eddy.errors import ConnectorError
 
@@ -35,7 +35,7 @@ class KafkaFollower:
     """A `Follower`."""
 
     def __init__(
-        self, settings: Mapping[str, object], positions: Mapping[TopicPartition, int], trouble: Trouble
+        self, settings: Mapping[str, object], positions: Mapping[TopicPartition, int], trouble: ClusterTrouble
     ) -> None:
         self._settings, self._positions = dict(settings), dict(positions)
         self._paused: set[TopicPartition] = set()
@@ -44,7 +44,7 @@ class KafkaFollower:
 
     def _assigned(self) -> confluent_kafka.Consumer:
         """A client that continues from the positions."""
-        self._watch = Watch(self._trouble)
+        self._watch = ClusterWatch(self._trouble)
         client = confluent_kafka.Consumer(self._settings)
         client.assign([confluent_kafka.TopicPartition(*tp, offset) for tp, offset in self._positions.items()])
         if self._paused:

@@ -30,7 +30,7 @@ from eddy.connectors.kafka.follower import KafkaFollower
 from eddy.connectors.kafka.producer import KafkaProducer
 from eddy.connectors.kafka.reader import KafkaReader
 from eddy.connectors.kafka.settings import KafkaSettings
-from eddy.connectors.kafka.trouble import Trouble
+from eddy.connectors.kafka.trouble import ClusterTrouble
 from eddy.connectors.log import Position, Records, TopicPartition, TopicSpec, never
 from eddy.errors import ConfigurationError
 
@@ -78,7 +78,7 @@ class KafkaLog:
         self.settings = settings
         self.where = f"kafka {settings.bootstrap}"
         timeout_ms = int(settings.for_producer().get("transaction.timeout.ms", _TRANSACTION_TIMEOUT_MS))
-        self._trouble = Trouble(self.where, lambda: self._admin.answers())
+        self._trouble = ClusterTrouble(self.where, lambda: self._admin.answers())
         quiet = {"log_level": _SILENT, "error_cb": self._trouble.report}
         as_admin = _COMMON | settings.for_admin() | quiet
         asked = {key: value for key, value in settings.for_consumer().items() if not key.startswith(_OF_GROUPS)}

@@ -28,7 +28,7 @@ from eddy.connectors.closing import CLOSE_S, close_within, keep
 from eddy.connectors.kafka.errors import is_transient, kafka_error, the_error
 from eddy.connectors.kafka.membership import GuardedGroup, Member
 from eddy.connectors.kafka.slices import SLICE_S
-from eddy.connectors.kafka.trouble import Trouble
+from eddy.connectors.kafka.trouble import ClusterTrouble
 from eddy.connectors.log import Headers, Position, TopicPartition, TopicSpec
 from eddy.connectors.record_limits import check_records
 from eddy.errors import (
@@ -75,7 +75,9 @@ class _Reports:
 class KafkaProducer:
     """A `Producer`. `spec_of` returns the spec of a topic, with no partitions if it does not exist."""
 
-    def __init__(self, settings: Mapping[str, object], spec_of: Callable[[str], TopicSpec], trouble: Trouble) -> None:
+    def __init__(
+        self, settings: Mapping[str, object], spec_of: Callable[[str], TopicSpec], trouble: ClusterTrouble
+    ) -> None:
         self._settings, self._spec_of, self._trouble = dict(settings), spec_of, trouble
         self._where = f"producer '{settings['transactional.id']}'"
         self._pid = os.getpid()

@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient
 
 from eddy.connectors.kafka.errors import kafka_error
 
-__all__ = ["UNANSWERED", "Trouble", "Watch", "is_answered"]
+__all__ = ["UNANSWERED", "ClusterTrouble", "ClusterWatch", "is_answered"]
 
 _log = logging.getLogger("eddy.kafka")
 _LOOK_S, _REST_S = 1.0, 10.0
@@ -40,7 +40,7 @@ def is_answered(client: Consumer | AdminClient, topic: str) -> bool:
         return False
 
 
-class Trouble:
+class ClusterTrouble:
     """The latest permanent error and the latest outage, from the clients of one log at `where`.
 
     `reachable` asks the cluster by a client that is sure to have brokers.
@@ -90,10 +90,10 @@ class Trouble:
             raise kafka_error(where, error, "Check user, password and certificates: --config, --set")
 
 
-class Watch:
+class ClusterWatch:
     """Asks the cluster by one client, while there is trouble."""
 
-    def __init__(self, trouble: Trouble) -> None:
+    def __init__(self, trouble: ClusterTrouble) -> None:
         self._trouble = trouble
         self._unanswered = 0
         self._due = 0.0

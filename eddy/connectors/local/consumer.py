@@ -7,7 +7,7 @@ only when all of a poll's records are read, so that a failed poll loses none.
 import contextlib
 from collections.abc import Iterable, Mapping
 
-from eddy.connectors.local.group import Groups, Membership
+from eddy.connectors.local.group import ConsumerGroups, Membership
 from eddy.connectors.local.storage import Storage
 from eddy.connectors.log import UNBOUNDED, Poll, Records, TopicPartition
 from eddy.errors import ConnectorError, FencedError
@@ -40,7 +40,9 @@ class LocalConsumer:
     A new assignment ends all pauses, and starts from the committed positions.
     """
 
-    def __init__(self, storage: Storage, groups: Groups, group: str, topics: Mapping[str, int], member: str) -> None:
+    def __init__(
+        self, storage: Storage, groups: ConsumerGroups, group: str, topics: Mapping[str, int], member: str
+    ) -> None:
         self._storage = storage
         self._groups = groups
         self._topics = dict(topics)

@@ -17,7 +17,7 @@ from eddy.connectors.local.files import GroupLock, check_name, locked_groups
 from eddy.connectors.log import TopicPartition
 from eddy.errors import ConnectorError, FencedError, SlotTakenError
 
-__all__ = ["Groups", "Membership", "range_assignment"]
+__all__ = ["ConsumerGroups", "Membership", "range_assignment"]
 
 _LONGEST_GROUP_NAME = 200
 
@@ -42,7 +42,7 @@ class _Member:
 
 
 @dataclass(slots=True)
-class _Group:
+class _MemberGroup:
     generation: int = 0
     members: dict[str, _Member] = field(default_factory=dict)
 
@@ -71,13 +71,13 @@ def range_assignment(members: Mapping[str, Mapping[str, int]]) -> dict[str, Part
     return {name: frozenset(partitions) for name, partitions in owned.items()}
 
 
-class Groups:
+class ConsumerGroups:
     """All groups that this process has members in; with a directory, at most one process a group."""
 
     def __init__(self, directory: pathlib.Path | None, where: str) -> None:
         self._directory = directory
         self._where = where
-        self._groups: dict[str, _Group] = {}
+        self._groups: dict[str, _MemberGroup] = {}
         self._locks: dict[str, GroupLock] = {}
 
     def join(self, group: str, member: str, topics: Mapping[str, int]) -> Membership:
@@ -85,7 +85,7 @@ class Groups:
         check_name(self._where, "group", group, _LONGEST_GROUP_NAME)
         if self._directory is not None and group not in self._locks:
             self._locks[group] = GroupLock(self._directory, group, self._where)
-        state = self._groups.setdefault(group, _Group())
+        state = self._groups.setdefault(group, _MemberGroup())
         state.members[member] = _Member(state.generation + 1, topics)
         self._next_generation(group)
         return Membership(group, member, state.generation, state.generation)

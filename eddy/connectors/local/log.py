@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from eddy.connectors.local.consumer import LocalConsumer
 from eddy.connectors.local.files import check_name, open_database
 from eddy.connectors.local.follower import LocalFollower
-from eddy.connectors.local.group import Groups
+from eddy.connectors.local.group import ConsumerGroups
 from eddy.connectors.local.producer import LocalProducer
 from eddy.connectors.local.storage import Storage
 from eddy.connectors.log import Position, Records, TopicPartition, TopicSpec, never
@@ -59,7 +59,7 @@ class LocalLog:
             sleep=sleep,
         )
         self.path, self._busy_timeout_s = path, busy_timeout_s
-        self._groups = Groups(path, where)
+        self._groups = ConsumerGroups(path, where)
         self._producers: dict[str, LocalProducer] = {}
         self._runs_groups = self._closed = False
 

@@ -10,8 +10,8 @@ Invariant: after a `FencedError` a producer never commits again.
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from eddy.connectors.local.group import Groups, Membership
-from eddy.connectors.local.storage import Batch, Storage, encode_headers
+from eddy.connectors.local.group import ConsumerGroups, Membership
+from eddy.connectors.local.storage import RecordBatch, Storage, encode_headers
 from eddy.connectors.log import Headers, Position, TopicPartition
 from eddy.connectors.record_limits import check_records
 from eddy.errors import ConnectorError, FencedError
@@ -22,12 +22,14 @@ __all__ = ["LocalProducer"]
 class LocalProducer:
     """A producer of one process; `epoch` is None for one without a transactional id."""
 
-    def __init__(self, storage: Storage, groups: Groups, transactional_id: str | None, epoch: int | None) -> None:
+    def __init__(
+        self, storage: Storage, groups: ConsumerGroups, transactional_id: str | None, epoch: int | None
+    ) -> None:
         self._storage = storage
         self._groups = groups
         self._id = transactional_id
         self._epoch = epoch
-        self._batches: dict[TopicPartition, list[Batch]] | None = None
+        self._batches: dict[TopicPartition, list[RecordBatch]] | None = None
         self._holding = False
         self._closed = False
         self._fenced = ""
@@ -60,7 +62,7 @@ class LocalProducer:
         self._check(target, keys, values, timestamps, headers)
         if keys:
             packed = None if headers is None else tuple(encode_headers(h) if h else None for h in headers)
-            batch = Batch(tuple(timestamps), tuple(keys), tuple(values), packed)
+            batch = RecordBatch(tuple(timestamps), tuple(keys), tuple(values), packed)
             batches.setdefault(target, []).append(batch)
 
     def _check(
@@ -163,7 +165,7 @@ class LocalProducer:
         self.abort()
         self._closed = True
 
-    def _open(self) -> dict[TopicPartition, list[Batch]]:
+    def _open(self) -> dict[TopicPartition, list[RecordBatch]]:
         self._check_usable()
         if self._batches is None:
             raise self._misused("has no transaction open", "Call begin() first.")
@@ -187,7 +189,7 @@ class LocalProducer:
         )
 
 
-def _count(batches: Iterable[Batch]) -> int:
+def _count(batches: Iterable[RecordBatch]) -> int:
     return sum(len(batch.keys) for batch in batches)
 
 

@@ -22,7 +22,7 @@ from eddy.connectors.local.database import Database
 from eddy.connectors.log import UNBOUNDED, Headers, Position, Records, TopicPartition, TopicSpec
 from eddy.errors import ConnectorError
 
-__all__ = ["Batch", "Extent", "Storage", "encode_headers"]
+__all__ = ["Extent", "RecordBatch", "Storage", "encode_headers"]
 
 _ROWS_PER_INSERT = 200
 _ROWS_PER_FETCH = 256
@@ -40,7 +40,7 @@ class Extent(NamedTuple):
     end: int
 
 
-class Batch(NamedTuple):
+class RecordBatch(NamedTuple):
     """Columns of records to be appended; `headers` are packed already."""
 
     timestamps: tuple[int, ...]
@@ -113,7 +113,7 @@ class Storage(Database):
             raise self._missing(partition)
         return taken[0][0], taken[0][1] - records - 1
 
-    def append(self, partition: TopicPartition, batches: Sequence[Batch]) -> None:
+    def append(self, partition: TopicPartition, batches: Sequence[RecordBatch]) -> None:
         """Append the batches as one transaction's, inside a change."""
         id_, first = self.take_offsets(partition, sum(len(batch.keys) for batch in batches))
         for batch in batches:

@@ -36,7 +36,7 @@ __all__ = [
     "ROWS",
     "SENT",
     "ArrowFunction",
-    "Entry",
+    "BatchEntry",
     "Exit",
     "JoinedEntry",
     "LookedUpEntry",
@@ -75,7 +75,7 @@ _EARLIEST = -(2**63)
 _pack = msgspec.msgpack.Encoder().encode
 
 
-class Entry(Protocol):
+class BatchEntry(Protocol):
     """Decodes the columns of a batch into rows; facts also have times, order and headers."""
 
     @property
@@ -101,7 +101,7 @@ class Exit(Protocol):
 class ArrowFunction:
     """The function that Spark calls with Arrow batches: `entry`, then `steps`, then `exit`."""
 
-    entry: Entry
+    entry: BatchEntry
     steps: tuple[Operator, ...]
     exit: Exit
 

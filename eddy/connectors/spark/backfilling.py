@@ -25,7 +25,7 @@ from eddy.connectors.csv_rows import Empty
 from eddy.connectors.log import Log, Position, TopicPartition
 from eddy.connectors.spark.arrival_order import order_dependent
 from eddy.connectors.spark.changelog import changelog_rows
-from eddy.connectors.spark.clocks import Clocks
+from eddy.connectors.spark.clocks import CutClocks
 from eddy.connectors.spark.computation import Application, Computation, last_cut
 from eddy.connectors.spark.frames import Frames, names, spark_errors
 from eddy.connectors.spark.history import Files, described, noted, options, read_histories, unlike
@@ -103,7 +103,7 @@ class Backfill:
                 self.retained_only,
                 one_task=self.one_task,
                 letters_end=unfinished.outputs[application.internal.dead_letter][0] if unfinished else None,
-                clocks=Clocks(ticks={count: [tick] * count for count in _positions(application).values()}),
+                clocks=CutClocks(ticks={count: [tick] * count for count in _positions(application).values()}),
             )
             self._check(computation)
             self.stage("compute")
@@ -306,7 +306,9 @@ class Backfill:
             write_unfinished(producer, internal.plan, begun)
         return begun
 
-    def _finish(self, application: Application, begun: Unfinished, files: dict[str, FilesRead], clocks: Clocks) -> Cut:
+    def _finish(
+        self, application: Application, begun: Unfinished, files: dict[str, FilesRead], clocks: CutClocks
+    ) -> Cut:
         """Set the group's positions, then write the metadata that lets a worker start."""
         internal, name = application.internal, self.topology.name
         offsets = {TopicPartition(t, p): end for t, ends in begun.inputs.items() for p, end in enumerate(ends)}

@@ -22,7 +22,7 @@ from eddy.operators.context import Context
 from eddy.runtime.quiescence import Counters, Cut
 from eddy.state.calendar import MOST_MS
 
-__all__ = ["DUE", "Clocks", "EventTimes", "Living", "event_times_of", "latest_times", "with_deadlines"]
+__all__ = ["DUE", "CutClocks", "EventTimes", "Living", "event_times_of", "latest_times", "with_deadlines"]
 
 DUE = f"{ROWS}, due long"
 """Rows with their deadlines."""
@@ -32,14 +32,14 @@ EventTimes = Mapping[str, Sequence[int]]
 
 
 @dataclass(frozen=True)
-class Clocks:
+class CutClocks:
     """The clocks of one moment."""
 
     event_times: EventTimes = field(default_factory=dict)
     ticks: Mapping[int, Sequence[int]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, cut: Cut, lossy: Collection[str]) -> "Clocks":
+    def of(cls, cut: Cut, lossy: Collection[str]) -> "CutClocks":
         """Those of a cut that its inputs do not tell: `lossy` topics may have lost the latest records."""
         return cls(
             {topic: times for topic, times in cut.event_times.items() if topic in lossy},
@@ -57,7 +57,7 @@ class Clocks:
         times = {(topic, p): time for topic, times in self.event_times.items() for p, time in enumerate(times)}
         return Context(event_time=times, tick=max(self.different_ticks, default=None))
 
-    def after(self, times: EventTimes) -> "Clocks":
+    def after(self, times: EventTimes) -> "CutClocks":
         """The clocks after records with these event times."""
         given = self.event_times
         both = {topic: list(map(max, times[topic], given.get(topic, times[topic]))) for topic in times}

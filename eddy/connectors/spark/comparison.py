@@ -24,7 +24,7 @@ from eddy.connectors.spark.verdict import Compared, Example
 from eddy.runtime.quiescence import Cut
 from eddy.topology.plan.plan import Node
 
-__all__ = ["Comparison", "ExpectedTopic"]
+__all__ = ["ExpectedTopic", "TopicComparison"]
 
 _EXAMPLES = 10
 
@@ -51,7 +51,7 @@ class ExpectedTopic:
 
 
 @dataclass
-class Comparison:
+class TopicComparison:
     """Compares topics, up to a cut, with their expected rows. After `run`, `differing` holds the rows that differ."""
 
     frames: Frames

@@ -14,7 +14,7 @@ from eddy.config import Config
 from eddy.connectors.log import Log, TopicPartition, TopicSpec
 from eddy.connectors.spark.arrow_functions import Reader, RecordsEntry, SentExit
 from eddy.connectors.spark.changelog import ComputedResults, StateRows
-from eddy.connectors.spark.clocks import Clocks, event_times_of
+from eddy.connectors.spark.clocks import CutClocks, event_times_of
 from eddy.connectors.spark.compiler import SparkCompiler
 from eddy.connectors.spark.frames import Frames, spark_errors
 from eddy.connectors.spark.history import History
@@ -100,7 +100,7 @@ class Computation:
     traced: bool = True
     one_task: int = ONE_TASK
     letters_end: int | None = None
-    clocks: Clocks = field(default_factory=Clocks)
+    clocks: CutClocks = field(default_factory=CutClocks)
     results: ComputedResults = field(init=False)
     bad: DataFrame | None = field(init=False, default=None)
     settled: bool = field(init=False, default=False)

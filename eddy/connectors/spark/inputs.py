@@ -64,7 +64,7 @@ def read_topics(frames: Frames, log: OpenLog, topics: Mapping[str, Sequence[Offs
 
 def topics_to_read(
     frames: Frames, log: OpenLog, topics: Mapping[str, Sequence[OffsetRange]]
-) -> tuple[DataFrame, "Reading"]:
+) -> tuple[DataFrame, "RangeReading"]:
     """The ranges to read, and the function that reads them: committed records in `RAW` columns."""
     parts = [
         (topic, s.partition, at, min(at + _RECORDS_A_RANGE, s.end))
@@ -75,11 +75,11 @@ def topics_to_read(
     records = sum(end - start for _, _, start, end in parts)
     tasks = min(len(parts), max(frames.partitions, records // _RECORDS_A_RANGE))
     wanted = frames.rows(parts, "topic string, p int, o long, e long").coalesce(1)
-    return wanted.repartition(tasks) if tasks > 1 else wanted, Reading(log)
+    return wanted.repartition(tasks) if tasks > 1 else wanted, RangeReading(log)
 
 
 @dataclass(frozen=True)
-class Reading:
+class RangeReading:
     """Reads the ranges that a task is given."""
 
     log: OpenLog

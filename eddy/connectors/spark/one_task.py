@@ -32,7 +32,7 @@ from eddy.connectors.spark.arrow_functions import (
     encode_rows,
     place_of,
 )
-from eddy.connectors.spark.clocks import Clocks, latest_times
+from eddy.connectors.spark.clocks import CutClocks, latest_times
 from eddy.connectors.spark.frames import Frames, names, spark_errors
 from eddy.errors import EddyError, LoopLimitError
 from eddy.operators.batch import EMPTY, Batch, concat, consolidate
@@ -93,7 +93,7 @@ class OneTask:
     sinks: Mapping[str, SentExit] = field(default_factory=dict)
     skips: Set[str] = frozenset()
     timed: Set[str] = frozenset()
-    clocks: Clocks = field(default_factory=Clocks)
+    clocks: CutClocks = field(default_factory=CutClocks)
     partitioner: Callable[[bytes, int], int] = _first
 
     def of_rows(self, frames: Frames, rows: Mapping[str, DataFrame]) -> "Made":

@@ -31,7 +31,7 @@ from eddy.connectors.spark.arrow_functions import (
     encode_rows,
 )
 from eddy.connectors.spark.changelog import ComputedResults, StateRows
-from eddy.connectors.spark.clocks import DUE, Clocks, Living, with_deadlines
+from eddy.connectors.spark.clocks import DUE, CutClocks, Living, with_deadlines
 from eddy.connectors.spark.folds import FOLDED, FoldFunction, GroupFunction
 from eddy.connectors.spark.frames import Frames, be64, names, spark_errors, with_suffix
 from eddy.connectors.spark.one_task import BY_A_WORKER, OneTask
@@ -64,7 +64,7 @@ class StepCompiler(ABC):
         plan: Plan,
         topic_partitions: Mapping[str, int],
         inputs: Mapping[str, DataFrame],
-        clocks: Clocks,
+        clocks: CutClocks,
         partitioner: Callable[[bytes, int], int],
         traced: bool = True,
         one_task: int = 0,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame
 
-from eddy.connectors.spark.arrow_functions import ArrowFunction, Entry, RowsEntry, RowsExit
+from eddy.connectors.spark.arrow_functions import ArrowFunction, BatchEntry, RowsEntry, RowsExit
 from eddy.connectors.spark.frames import Frames
 from eddy.operators.operator import Operator
 from eddy.serde import Serde
@@ -23,7 +23,7 @@ class PendingRows:
     """A frame, the entry that decodes its batches, and the stateless steps to apply."""
 
     frame: DataFrame
-    entry: Entry
+    entry: BatchEntry
     steps: tuple[Operator, ...] = ()
 
     @property

@@ -32,8 +32,8 @@ from eddy.connectors.spark.arrival_order import (
     tainted,
 )
 from eddy.connectors.spark.changelog import changelog_rows
-from eddy.connectors.spark.clocks import Clocks
-from eddy.connectors.spark.comparison import Comparison, ExpectedTopic
+from eddy.connectors.spark.clocks import CutClocks
+from eddy.connectors.spark.comparison import ExpectedTopic, TopicComparison
 from eddy.connectors.spark.computation import Application, Computation, last_cut
 from eddy.connectors.spark.equivalence import RowFormat
 from eddy.connectors.spark.frames import Frames
@@ -187,11 +187,11 @@ class Verify:
             start = records.next_offset
         return False
 
-    def _clocks(self, application: Application, cut: Cut) -> Clocks:
+    def _clocks(self, application: Application, cut: Cut) -> CutClocks:
         """The clocks of the cut. Raises: ConfigurationError if they are needed, and the cut does not have them."""
         reads, specs = application.circuit.reads, application.specs
         lossy = {topic for topic in reads.sources if specs[topic].compacted or topic in self.files}
-        clocks = Clocks.of(cut, lossy)
+        clocks = CutClocks.of(cut, lossy)
         read = {topic for topic, offsets in cut.inputs.items() if any(offsets)}
         if (lossy & read) - clocks.event_times.keys() or (reads.wall and read and not clocks.ticks):
             raise ConfigurationError(
@@ -226,7 +226,7 @@ class Verify:
             else:
                 parts.append(part)
         self.stage("compare")
-        comparison = Comparison(computation.frames, self.log, self.open_log, parts, cut, self.tolerance)
+        comparison = TopicComparison(computation.frames, self.log, self.open_log, parts, cut, self.tolerance)
         compared, left_out = comparison.run(), computation.left_out()
         verdict = Verdict(self.topology.name, cut, compared, undetermined, notes, left_out, tolerance=self.tolerance)
         return verdict, comparison.differing

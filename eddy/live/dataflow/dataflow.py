@@ -16,22 +16,22 @@ from eddy.live.dataflow.stored_map import StoredMap
 from eddy.live.dataflow.values import Flat, Row, same_row
 from eddy.state.spaces import Spaces
 
-__all__ = ["Change", "Dataflow", "Operator", "Schedule", "TableRows"]
+__all__ = ["Change", "Dataflow", "QueryOperator", "Schedule", "TableRows"]
 
 Change = tuple[Flat, Row | None, Row | None]
-Schedule = Callable[["Operator"], None]
+Schedule = Callable[["QueryOperator"], None]
 
 
-class Operator:
+class QueryOperator:
     """One step. `out` has its changes while the batch lasts. Those with `is_output`, the views, come after all."""
 
     is_output = False
     is_spent = False
     """Whether new queries need another one in its place."""
 
-    def __init__(self, inputs: "Iterable[Operator]" = ()) -> None:
+    def __init__(self, inputs: "Iterable[QueryOperator]" = ()) -> None:
         self.inputs = list(inputs)
-        self.dependents: dict[Operator, None] = {}
+        self.dependents: dict[QueryOperator, None] = {}
         self.out: Iterable[Change] = ()  # false where there are none
         self.rank = 0
         self.is_scheduled = False
@@ -46,11 +46,11 @@ class Operator:
         """The batch is over."""
         self.out = ()
 
-    def rebind(self, found: "Mapping[Operator, Operator]") -> None:
+    def rebind(self, found: "Mapping[QueryOperator, QueryOperator]") -> None:
         """Read other operators in the place of those that are mapped to them, and that have the same rows."""
         self.inputs = [found.get(each, each) for each in self.inputs]
         for name, value in vars(self).items():
-            if isinstance(value, Operator):
+            if isinstance(value, QueryOperator):
                 setattr(self, name, found.get(value, value))
 
     def held_bytes(self) -> int:
@@ -64,7 +64,7 @@ class Operator:
                 value.close()
 
 
-class TableRows(Operator):
+class TableRows(QueryOperator):
     """The rows of a table by key: they come from outside.
 
     `spaces` are where operators over it keep their rows, None for memory; `rows` are there already.
@@ -121,7 +121,7 @@ class TableRows(Operator):
         self._olds = None
 
 
-Op = TypeVar("Op", bound=Operator)
+Op = TypeVar("Op", bound=QueryOperator)
 
 
 class Dataflow:
@@ -129,11 +129,11 @@ class Dataflow:
 
     def __init__(self) -> None:
         self.tables: dict[str, TableRows] = {}
-        self._shared: dict[Hashable, Operator] = {}
+        self._shared: dict[Hashable, QueryOperator] = {}
         self._rank = 0
-        self._queue: list[tuple[int, Operator]] = []
-        self._outputs: list[Operator] = []
-        self._called: list[Operator] = []
+        self._queue: list[tuple[int, QueryOperator]] = []
+        self._outputs: list[QueryOperator] = []
+        self._called: list[QueryOperator] = []
 
     def __len__(self) -> int:
         return len(self._shared)
@@ -166,7 +166,7 @@ class Dataflow:
             found.identity = (found.rank, identity)
             self._shared[found.identity] = found
 
-    def adopt(self, other: "Dataflow", found: Mapping[Operator, Operator]) -> None:
+    def adopt(self, other: "Dataflow", found: Mapping[QueryOperator, QueryOperator]) -> None:
         """Take over the operators of another one, whose tables `found` maps to those of this one.
 
         One whose identity is taken goes on by itself: it is shared with nobody.
@@ -182,7 +182,7 @@ class Dataflow:
             for source in operator.inputs:
                 source.dependents[operator] = None
 
-    def release(self, operator: Operator) -> None:
+    def release(self, operator: QueryOperator) -> None:
         """It is used once less: the last time it goes, and releases its inputs."""
         operator.users -= 1
         if operator.users <= 0 and operator.identity is not None:
@@ -192,7 +192,7 @@ class Dataflow:
                 source.dependents.pop(operator, None)
                 self.release(source)
 
-    def step(self, deltas: Mapping[str, Mapping[Flat, Row | None]]) -> list[Operator]:
+    def step(self, deltas: Mapping[str, Mapping[Flat, Row | None]]) -> list[QueryOperator]:
         """One batch. Returns the outputs that were called; call `end` after they are read."""
         queue, schedule, called = self._queue, self._schedule, self._called
         push, pop = heapq.heappush, heapq.heappop
@@ -234,7 +234,7 @@ class Dataflow:
             operator.end()
         self._called.clear()
 
-    def _schedule(self, operator: Operator) -> None:
+    def _schedule(self, operator: QueryOperator) -> None:
         if not operator.is_scheduled:
             operator.is_scheduled = True
             if operator.is_output:

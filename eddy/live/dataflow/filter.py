@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequen
 from itertools import islice
 from typing import Any
 
-from eddy.live.dataflow.dataflow import Change, Operator, Schedule, TableRows
+from eddy.live.dataflow.dataflow import Change, QueryOperator, Schedule, TableRows
 from eddy.live.dataflow.stored_map import StoredMap, map_in
 from eddy.live.dataflow.values import Flat, Row, flat_key, join_key
 from eddy.state.spaces import Spaces
 
-__all__ = ["Filter", "MatchCount", "RowIndex", "rows_of"]
+__all__ = ["ConditionFilter", "MatchCount", "RowIndex", "rows_of"]
 
 _PAGE, _ALL = 1_000, 1 << 62
 _READ, _FEW = 100, 10_000
@@ -32,7 +32,7 @@ _SHARE = 20
 """To look for a key on disk takes as long as to read and evaluate so many rows in turn, at most."""
 
 
-class Filter(Operator):
+class ConditionFilter(QueryOperator):
     """The rows of a table for which `test` is true.
 
     Args:
@@ -188,10 +188,10 @@ class StoredChanges:
             self._has_come.close()
 
 
-class MatchCount(Operator):
+class MatchCount(QueryOperator):
     """The number of rows by the values of some columns."""
 
-    def __init__(self, source: "TableRows | Filter", columns: Sequence[str]) -> None:
+    def __init__(self, source: "TableRows | ConditionFilter", columns: Sequence[str]) -> None:
         super().__init__([source])
         self.source, self._key = source, join_key(columns)
         self.counts = map_in(source.spaces)
@@ -253,7 +253,7 @@ class MatchCount(Operator):
         self.flipped = set()
 
 
-class RowIndex(Operator):
+class RowIndex(QueryOperator):
     """The keys of a table's rows by the values of some columns."""
 
     def __init__(self, table: TableRows, columns: Sequence[str]) -> None:
@@ -297,7 +297,7 @@ class RowIndex(Operator):
                 keys.setdefault(two, {})[key] = None
 
 
-def rows_of(source: "TableRows | Filter") -> Iterable[tuple[Flat, Row]]:
+def rows_of(source: "TableRows | ConditionFilter") -> Iterable[tuple[Flat, Row]]:
     """The rows of an operator with their keys."""
     return source.rows.items() if isinstance(source, TableRows) else source.rows()
 

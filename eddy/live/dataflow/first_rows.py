@@ -14,7 +14,7 @@ Of a change only the new row is needed: the former one is here, or beyond.
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from eddy.live.dataflow.dataflow import Operator, Schedule, TableRows
+from eddy.live.dataflow.dataflow import QueryOperator, Schedule, TableRows
 from eddy.live.dataflow.ordered import Ordered
 from eddy.live.dataflow.values import EMPTY, Flat, Row, flat_key, key_of, order_key, order_of, same_row
 from eddy.live.dataflow.window import Bounds, BucketDelta, Owner, SortedBucket, Window
@@ -65,7 +65,7 @@ class FirstRows(Ordered):
         order: Sequence[tuple[str, bool]],
         bounds: Bounds,
     ) -> None:
-        Operator.__init__(self, [table])
+        QueryOperator.__init__(self, [table])
         assert bounds.limit is not None
         assert bounds.needed is not None
         self.source = self.table = table

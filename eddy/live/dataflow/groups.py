@@ -21,7 +21,7 @@ from typing import Any
 from sortedcontainers import SortedList
 
 from eddy.live.dataflow.dataflow import Schedule, TableRows
-from eddy.live.dataflow.filter import Filter, rows_of
+from eddy.live.dataflow.filter import ConditionFilter, rows_of
 from eddy.live.dataflow.flat_numbers import INVERTED
 from eddy.live.dataflow.stored_map import StoredMap, map_in
 from eddy.live.dataflow.values import Flat, Row, ascending, flat, flat_key, restored, spelling
@@ -49,16 +49,20 @@ class Groups(TableRows):
     """The groups of `source` by `by`, which a nest compares, and by `group`, which are shown."""
 
     def __init__(
-        self, source: "TableRows | Filter", by: Sequence[str], group: Sequence[str], measures: Sequence[Measure]
+        self,
+        source: "TableRows | ConditionFilter",
+        by: Sequence[str],
+        group: Sequence[str],
+        measures: Sequence[Measure],
     ) -> None:
-        name = f"groups of {source.table.name if isinstance(source, Filter) else source.name}"
+        name = f"groups of {source.table.name if isinstance(source, ConditionFilter) else source.name}"
         super().__init__(map_in(source.spaces), name, source.spaces)
         self.inputs = [source]
         self.source, self._measures = source, measures
         self._names = [*((column, hidden(column)) for column in by), *((column, column) for column in group)]
         columns = [*by, *group]
         self._key = flat_key(columns)
-        self._groups: MutableMapping[Flat, _Group] = {}
+        self._groups: MutableMapping[Flat, _RowGroup] = {}
         self._values: StoredMap[tuple[int, int, Any]] | None = None
         if self.spaces is None:
             for _, row in rows_of(source):
@@ -73,7 +77,7 @@ class Groups(TableRows):
 
     def _begin_on_disk(self, spaces: Spaces) -> None:
         """Make the groups one after the other, from rows that are sorted by their groups first."""
-        groups = self._groups = StoredMap(spaces.make(), _Group.frozen, self._thawed)
+        groups = self._groups = StoredMap(spaces.make(), _RowGroup.frozen, self._thawed)
         rows: StoredMap[Row] = self.stored
         columns = {column for column, _ in self._names} | {column for _, _, column in self._measures if column}
         ordered: StoredMap[tuple[Flat, Row]] = StoredMap(spaces.make())
@@ -82,7 +86,7 @@ class Groups(TableRows):
             for key, row in rows_of(self.source)
         )
         for key, found in groupby(ordered.values(), itemgetter(0)):
-            group: _Group | None = None
+            group: _RowGroup | None = None
             for _, row in found:
                 group = group or self._new(key)
                 self._count(group, row, 1)
@@ -96,10 +100,10 @@ class Groups(TableRows):
         """The columns of its rows that are their key."""
         return [shown for _, shown in self._names]
 
-    def _new(self, key: Flat) -> "_Group":
-        return _Group(key, self._totals(key))
+    def _new(self, key: Flat) -> "_RowGroup":
+        return _RowGroup(key, self._totals(key))
 
-    def _count(self, group: "_Group", row: Row, weight: int) -> None:
+    def _count(self, group: "_RowGroup", row: Row, weight: int) -> None:
         group.rows += weight
         spelled = "".join([spelling(row.get(column)) for column, _ in self._names])
         count, named = group.spelled.get(spelled) or (0, {shown: row.get(column) for column, shown in self._names})
@@ -124,22 +128,22 @@ class Groups(TableRows):
             for number, (_, function, _) in enumerate(self._measures)
         ]
 
-    def _thawed(self, cell: tuple[Flat, Spelled, int, list[Any]]) -> "_Group":
+    def _thawed(self, cell: tuple[Flat, Spelled, int, list[Any]]) -> "_RowGroup":
         key, spelled, rows, states = cell
-        group = _Group(key, self._totals(key))
+        group = _RowGroup(key, self._totals(key))
         group.rows = rows
         group.spelled.update(spelled)
         for total, state in zip(group.totals, states, strict=True):
             total.resume(state)
         return group
 
-    def _row(self, group: "_Group") -> Row:
+    def _row(self, group: "_RowGroup") -> Row:
         found = {name: total.value() for total, (name, _, _) in zip(group.totals, self._measures, strict=True)}
         return group.named() | found
 
     def step(self, schedule: Schedule) -> None:
         """The rows of the groups that changed."""
-        touched: dict[Flat, _Group | None] = {}
+        touched: dict[Flat, _RowGroup | None] = {}
         groups, changed = self._groups, {}
         if self.spaces is not None:
             first = islice(self.source.out, _FETCHED)
@@ -161,7 +165,7 @@ class Groups(TableRows):
         self.take(changed)
 
 
-class _Group:
+class _RowGroup:
     """A group: its key, its columns by their spelling, the number of its rows, and a total for each aggregate."""
 
     __slots__ = ("key", "rows", "spelled", "totals")

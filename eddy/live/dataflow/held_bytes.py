@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sized
 from itertools import islice
 from typing import Any
 
-from eddy.live.dataflow.row_positions import Positions
+from eddy.live.dataflow.row_positions import RowPositions
 
 __all__ = ["held_bytes"]
 
@@ -23,7 +23,7 @@ def held_bytes(value: Any) -> int:
     True
     """
     size = sys.getsizeof(value, 64)
-    if isinstance(value, Positions):
+    if isinstance(value, RowPositions):
         return size + _of_items(value, value.first(_SAMPLE)) + 8 * len(value)
     if isinstance(value, dict):
         return size + _of_items(value, (part for item in islice(value.items(), _SAMPLE) for part in item), 2)

@@ -22,7 +22,7 @@ import msgspec
 
 from eddy.errors import QueryError
 from eddy.live.dataflow.action import Action, ActionName
-from eddy.live.dataflow.dataflow import Operator, Schedule
+from eddy.live.dataflow.dataflow import QueryOperator, Schedule
 from eddy.live.dataflow.moves import moves
 from eddy.live.dataflow.ordered import Ordered
 from eddy.live.dataflow.patch import Drop, Insert, Move, Op, Remove, Set
@@ -130,7 +130,7 @@ class Bucket:
         return self.window.rows()
 
 
-class ViewOperator(Operator):
+class ViewOperator(QueryOperator):
     """One query: its active buckets, and the patch of the batch in `ops`.
 
     `max_rows` bounds the rows that it holds, in all buckets, with those that windows skip where these are held for

@@ -9,20 +9,20 @@ Without columns there is one bucket, of the key `EMPTY`.
 
 from collections.abc import Sequence
 
-from eddy.live.dataflow.dataflow import Operator, Schedule, TableRows
-from eddy.live.dataflow.filter import Filter, rows_of
+from eddy.live.dataflow.dataflow import QueryOperator, Schedule, TableRows
+from eddy.live.dataflow.filter import ConditionFilter, rows_of
 from eddy.live.dataflow.values import EMPTY, Flat, Row, flat_key, join_key, key_of, order_key, order_of
 from eddy.live.dataflow.window import Bounds, BucketDelta, Owner, SortedBucket, Window, in_order
 
 __all__ = ["Ordered"]
 
 
-class Ordered(Operator):
+class Ordered(QueryOperator):
     """Rows of `source` by the columns `by`, sorted by `order`: (column, whether descending), and by the table's key."""
 
     def __init__(
         self,
-        source: "TableRows | Filter",
+        source: "TableRows | ConditionFilter",
         table: TableRows,
         key_columns: Sequence[str],
         by: Sequence[str],

@@ -13,14 +13,14 @@ from typing import Any
 
 from eddy.live.dataflow.values import Flat
 
-__all__ = ["Positions"]
+__all__ = ["RowPositions"]
 
 _RUN, _FEW = 1_024, 256
 _UNUSED: list[Any] = []
 """The value of `_runs` and `_ends` where there is one run, and of unknown `_starts`: never changed."""
 
 
-class Positions:
+class RowPositions:
     """Positions in their order, each of them once."""
 
     __slots__ = ("_ends", "_runs", "_single", "_starts")

@@ -18,7 +18,7 @@ from typing import Protocol
 import msgspec
 
 from eddy.live.dataflow.dataflow import Schedule
-from eddy.live.dataflow.row_positions import Positions
+from eddy.live.dataflow.row_positions import RowPositions
 from eddy.live.dataflow.values import Flat, key_of
 
 __all__ = ["Bounds", "BucketDelta", "Owner", "SortedBucket", "Window", "WindowDelta", "in_order"]
@@ -100,7 +100,7 @@ class Owner(Protocol):
         """The rows that are kept for the window are few, or fewer than it needs: then it is of no use any more."""
 
 
-class SortedBucket(Positions):
+class SortedBucket(RowPositions):
     """The positions of a bucket's rows, in order, and the windows over it.
 
     `edge` is the last position at which a change matters to one of the windows; None where all do.

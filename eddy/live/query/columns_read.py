@@ -2,20 +2,20 @@
 
 from collections.abc import Iterator
 
-from eddy.live.query.syntax import And, Compare, Condition, Nest, Or, Select, Table
+from eddy.live.query.syntax import And, Compare, Condition, Nest, Or, QueriedTable, Select
 
 __all__ = ["columns_read"]
 
 
-def columns_read(select: Select) -> dict[Table, set[str]]:
+def columns_read(select: Select) -> dict[QueriedTable, set[str]]:
     """By table, the columns that conditions, orders, nests, groups and aggregates of a query name."""
-    found: dict[Table, set[str]] = {}
+    found: dict[QueriedTable, set[str]] = {}
     for table, column in _of_select(select):
         found.setdefault(table, set()).add(column)
     return found
 
 
-def _of_select(select: Select) -> Iterator[tuple[Table, str]]:
+def _of_select(select: Select) -> Iterator[tuple[QueriedTable, str]]:
     table = select.table
     names = [*table.key, *select.group, *(each.column for each in select.aggregates if each.column is not None)]
     if not select.aggregates:
@@ -27,14 +27,14 @@ def _of_select(select: Select) -> Iterator[tuple[Table, str]]:
         yield from _of_nest(nest, table)
 
 
-def _of_nest(nest: Nest, table: Table) -> Iterator[tuple[Table, str]]:
+def _of_nest(nest: Nest, table: QueriedTable) -> Iterator[tuple[QueriedTable, str]]:
     yield from ((table, parent) for parent, _ in nest.on)
     if isinstance(nest.query, Select):
         yield from ((nest.query.table, own) for _, own in nest.on)
         yield from _of_select(nest.query)
 
 
-def _of_condition(condition: Condition, table: Table) -> Iterator[tuple[Table, str]]:
+def _of_condition(condition: Condition, table: QueriedTable) -> Iterator[tuple[QueriedTable, str]]:
     if isinstance(condition, Compare):
         yield table, condition.column
     elif isinstance(condition, And | Or):

@@ -15,13 +15,13 @@ import msgspec
 
 from eddy.errors import QueryError
 from eddy.live.dataflow.action import Action, unseen
-from eddy.live.dataflow.dataflow import Dataflow, Operator, TableRows
+from eddy.live.dataflow.dataflow import Dataflow, QueryOperator, TableRows
 from eddy.live.dataflow.first_rows import FirstRows, PassingRows
 from eddy.live.dataflow.nest import TooManyRowsError, ViewOperator
 from eddy.live.dataflow.patch import Op
 from eddy.live.dataflow.stored_map import StoredMap
 from eddy.live.dataflow.values import Flat, Row
-from eddy.live.query.planning import MAX_ROWS, View, bounds_of, open_view, plan_view, tables_of
+from eddy.live.query.planning import MAX_ROWS, PlannedView, bounds_of, open_view, plan_view, tables_of
 from eddy.live.query.syntax import Select
 from eddy.state.spaces import Spaces
 
@@ -36,12 +36,12 @@ class LiveQueries:
 
     def __init__(self) -> None:
         self._dataflow = Dataflow()
-        self._shared: dict[tuple[int, str], View] = {}
-        self._by_operator: dict[ViewOperator, View] = {}
-        self._logged: dict[View, list[TableRows]] = {}
-        self.actions: dict[View, list[Action]] = {}
+        self._shared: dict[tuple[int, str], PlannedView] = {}
+        self._by_operator: dict[ViewOperator, PlannedView] = {}
+        self._logged: dict[PlannedView, list[TableRows]] = {}
+        self.actions: dict[PlannedView, list[Action]] = {}
         """The actions of the latest batch, by view, of those that are logged."""
-        self.spent: list[View] = []
+        self.spent: list[PlannedView] = []
         """The views of the latest batch that have to be opened anew, as too few rows are kept for their windows."""
 
     @property
@@ -64,9 +64,9 @@ class LiveQueries:
         """Add a table whose rows are not in memory, with its name for readers. Only windows at the root can read it."""
         self._dataflow.tables[name] = PassingRows(scan, shown)
 
-    def exhaust(self, name: str) -> list[View]:
+    def exhaust(self, name: str) -> list[PlannedView]:
         """The changes of a passing table are not known: its views, which have to be opened anew."""
-        found: list[View] = []
+        found: list[PlannedView] = []
         table = self._dataflow.tables[name]
         assert isinstance(table, PassingRows)
         table.losses += 1
@@ -79,7 +79,7 @@ class LiveQueries:
                 found.append(view)
         return found
 
-    def reading(self, names: set[str]) -> list[View]:
+    def reading(self, names: set[str]) -> list[PlannedView]:
         """The views that read one of these tables."""
         return [view for view in self._by_operator.values() if tables_of(view.shape.select) & names]
 
@@ -91,7 +91,7 @@ class LiveQueries:
         del self._dataflow.tables[name]
         table.discard()
 
-    def open(self, select: Select, *, max_rows: int = MAX_ROWS, shared: bool = True) -> View:
+    def open(self, select: Select, *, max_rows: int = MAX_ROWS, shared: bool = True) -> PlannedView:
         """The view of a query; `close` it for each call. One that is not shared has a window of its own to move.
 
         Raises: QueryError for a table that is not loaded, a query that does not fit, or too many rows.
@@ -106,7 +106,7 @@ class LiveQueries:
         view.users += 1
         return view
 
-    def open_at_once(self, select: Select, max_rows: int, at_once: int) -> View | None:
+    def open_at_once(self, select: Select, max_rows: int, at_once: int) -> PlannedView | None:
         """The same for a view that is open already, or has at most `at_once` rows; None for others."""
         view = self._shared.get(_identity(select, max_rows))
         if (view is not None and not view.operator.is_low) or max_rows <= at_once:
@@ -131,14 +131,14 @@ class LiveQueries:
         empty.tables = {name: _empty(table) for name, table in self.tables.items()}
         return all(operator.identity in self._dataflow for operator in plan_view(select, empty).operators)
 
-    def adopt(self, other: "LiveQueries", view: View, found: Mapping[Operator, Operator]) -> None:
+    def adopt(self, other: "LiveQueries", view: PlannedView, found: Mapping[QueryOperator, QueryOperator]) -> None:
         """Keep a view of another engine up to date, whose tables `found` maps to the equal ones of this one."""
         self._dataflow.adopt(other._dataflow, found)
         view.dataflow = self._dataflow
         self._by_operator[view.operator] = view
         self._shared.setdefault(_identity(view.shape.select, view.operator.max_rows), view)
 
-    def close(self, view: View) -> None:
+    def close(self, view: PlannedView) -> None:
         """Keep a view up to date no more, once all that opened it have closed it."""
         view.users -= 1
         if not view.users:
@@ -147,19 +147,19 @@ class LiveQueries:
             self._logged.pop(view, None)
             view.close()
 
-    def _part_with(self, view: View) -> None:
+    def _part_with(self, view: PlannedView) -> None:
         """Share it with no more queries."""
         identity = _identity(view.shape.select, view.operator.max_rows)
         if self._shared.get(identity) is view:
             del self._shared[identity]
 
-    def log(self, view: View) -> None:
+    def log(self, view: PlannedView) -> None:
         """From now on keep the actions of each batch on a view, until it is closed."""
         if view not in self._logged:
             self._logged[view] = [self.tables[name] for name in sorted(tables_of(view.shape.select))]
             view.operator.actions = []
 
-    def apply(self, deltas: Mapping[str, Delta]) -> list[tuple[View, list[Op]]]:
+    def apply(self, deltas: Mapping[str, Delta]) -> list[tuple[PlannedView, list[Op]]]:
         """Apply deltas of tables as one batch. Returns the patch of each view that changes.
 
         A view whose bound is exceeded has an empty patch and an `operator.failure`.
@@ -180,11 +180,11 @@ class LiveQueries:
         self._dataflow.end()
         return found
 
-    def _actions(self, view: View) -> list[Action]:
+    def _actions(self, view: PlannedView) -> list[Action]:
         seen = view.operator.actions or []
         return seen + unseen(seen, self._logged[view])
 
-    def move_window(self, view: View, skip: int, limit: int | None) -> list[Op] | None:
+    def move_window(self, view: PlannedView, skip: int, limit: int | None) -> list[Op] | None:
         """Show other rows of an unshared view: the patch that leads to them; None where it has to be opened anew."""
         select = msgspec.structs.replace(view.shape.select, skip=skip, limit=limit)
         bounds = bounds_of(select, view.order)

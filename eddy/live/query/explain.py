@@ -10,12 +10,12 @@ from collections.abc import Iterable
 
 import msgspec
 
-from eddy.live.dataflow.dataflow import Operator, TableRows
-from eddy.live.dataflow.filter import Filter
+from eddy.live.dataflow.dataflow import QueryOperator, TableRows
+from eddy.live.dataflow.filter import ConditionFilter
 from eddy.live.dataflow.first_rows import FirstRows
 from eddy.live.dataflow.groups import Groups
 from eddy.live.dataflow.nest import Level
-from eddy.live.query.planning import Shape, View, constants_of, exists_in
+from eddy.live.query.planning import PlannedView, Shape, constants_of, exists_in
 from eddy.live.query.renaming import renamed
 from eddy.live.query.syntax import And, Condition, Exists, Select
 from eddy.live.query.written import condition_text
@@ -58,7 +58,7 @@ def _lines(plan: QueryPlan, indent: str) -> Iterable[str]:
         yield from _lines(each, indent + "  ")
 
 
-def explain(view: View) -> QueryPlan:
+def explain(view: PlannedView) -> QueryPlan:
     """The plan of a view, with its counts as they are now."""
     return _Explanation(view).whole()
 
@@ -66,7 +66,7 @@ def explain(view: View) -> QueryPlan:
 class _Explanation:
     """Walks a view."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: PlannedView) -> None:
         self._view = view
         self._met: set[int] = set()
 
@@ -75,7 +75,7 @@ class _Explanation:
         reads = self._level(operator.root.level, self._view.shape)
         return QueryPlan("view", operator.rows, operator.rows, f"buckets: {len(operator):,}", (reads,))
 
-    def _cost(self, operator: Operator, rows: int) -> int:
+    def _cost(self, operator: QueryOperator, rows: int) -> int:
         return rows if operator in self._view.begun else 0
 
     def _level(self, level: Level, shape: Shape) -> QueryPlan:
@@ -122,11 +122,11 @@ class _Explanation:
         note = "the other rows are not in memory"
         return QueryPlan(step, ordered.row_count(), self._cost(ordered, ordered.scanned), note)
 
-    def _source(self, table: str, where: Condition | None, operator: Operator) -> QueryPlan:
+    def _source(self, table: str, where: Condition | None, operator: QueryOperator) -> QueryPlan:
         """A table, or a filter of it."""
         if isinstance(operator, TableRows):
             return QueryPlan(f"table {table}", len(operator.rows), 0)
-        assert isinstance(operator, Filter)
+        assert isinstance(operator, ConditionFilter)
         assert where is not None
         matches = exists_in(where)
         reads = [self._exists(operator, number, exists) for number, exists in enumerate(matches)]
@@ -135,7 +135,7 @@ class _Explanation:
         cost = self._cost(operator, operator.evaluated)
         return QueryPlan(step, operator.row_count(), cost, _choice(operator, table, where), (whole, *reads))
 
-    def _exists(self, operator: Filter, number: int, exists: Exists) -> QueryPlan:
+    def _exists(self, operator: ConditionFilter, number: int, exists: Exists) -> QueryPlan:
         count, index = operator.matches[number]
         source = self._source(exists.query.table.name, exists.query.where, count.source)
         on = " and ".join(f"{own} = {parent}" for parent, own in exists.on)
@@ -147,7 +147,7 @@ class _Explanation:
         )
 
 
-def _choice(operator: Filter, table: str, where: Condition) -> str:
+def _choice(operator: ConditionFilter, table: str, where: Condition) -> str:
     """Why a filter began at one side or the other."""
     matches = exists_in(where)
     if not matches:

@@ -7,19 +7,19 @@ with all that reads it. Cost: O(operators of these views).
 from collections import Counter
 from collections.abc import Iterable
 
-from eddy.live.dataflow.dataflow import Operator
-from eddy.live.query.planning import View
+from eddy.live.dataflow.dataflow import QueryOperator
+from eddy.live.query.planning import PlannedView
 
 __all__ = ["held_alone"]
 
 
-def held_alone(views: Iterable[View]) -> int:
+def held_alone(views: Iterable[PlannedView]) -> int:
     """The bytes that nothing else holds, about; a view counts that is given for each that uses it."""
-    calls: Counter[Operator] = Counter()
+    calls: Counter[QueryOperator] = Counter()
     for view, given in Counter(views).items():
         if given >= view.users:
             calls.update(view.operators)
-    gone: set[Operator] = set()
+    gone: set[QueryOperator] = set()
     for operator in sorted(calls, key=lambda each: each.rank, reverse=True):  # those downstream first
         released = sum(each.inputs.count(operator) for each in operator.dependents if each in gone)
         if calls[operator] + released >= operator.users:

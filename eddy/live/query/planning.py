@@ -16,8 +16,8 @@ import msgspec
 
 from eddy.errors import QueryBuildError, QueryError
 from eddy.like_pattern import like_pattern
-from eddy.live.dataflow.dataflow import Dataflow, Operator, TableRows
-from eddy.live.dataflow.filter import Filter, MatchCount, RowIndex
+from eddy.live.dataflow.dataflow import Dataflow, QueryOperator, TableRows
+from eddy.live.dataflow.filter import ConditionFilter, MatchCount, RowIndex
 from eddy.live.dataflow.first_rows import FirstRows, PassingRows
 from eddy.live.dataflow.groups import Groups, hidden
 from eddy.live.dataflow.nest import Level, Nesting, ViewOperator
@@ -29,8 +29,8 @@ from eddy.live.dataflow.window import Bounds
 from eddy.live.query.syntax import And, Compare, Condition, Exists, Nest, Or, Ref, Select
 
 __all__ = [
+    "PlannedView",
     "Shape",
-    "View",
     "bounds_of",
     "constants_of",
     "exists_in",
@@ -61,7 +61,7 @@ Around = dict[str, tuple[Level, Shape, frozenset[str]]]
 
 
 @dataclass(slots=True, eq=False)
-class View:
+class PlannedView:
     """A query that is kept up to date for `users`.
 
     `operators` are to be released when it closes; `begun` are those of them that no other query had begun before.
@@ -70,9 +70,9 @@ class View:
     operator: ViewOperator
     shape: Shape
     order: Callable[[Row], Flat]
-    operators: list[Operator]
+    operators: list[QueryOperator]
     dataflow: Dataflow
-    begun: set[Operator]
+    begun: set[QueryOperator]
     users: int = 0
 
     def filled(self) -> Buckets:
@@ -139,7 +139,7 @@ def bounds_of(select: Select, position: Callable[[Row], Flat]) -> Bounds:
     )
 
 
-def open_view(select: Select, dataflow: Dataflow, max_rows: int = MAX_ROWS) -> View:
+def open_view(select: Select, dataflow: Dataflow, max_rows: int = MAX_ROWS) -> PlannedView:
     """Make the operators of a query, and its rows. Raises: QueryError."""
     planner = plan_view(select, dataflow)
     try:
@@ -150,7 +150,7 @@ def open_view(select: Select, dataflow: Dataflow, max_rows: int = MAX_ROWS) -> V
         for each in reversed(planner.operators):
             dataflow.release(each)
         raise
-    return View(operator, planner.shape, root.ordered.position, planner.operators, dataflow, planner.begun)
+    return PlannedView(operator, planner.shape, root.ordered.position, planner.operators, dataflow, planner.begun)
 
 
 def plan_view(select: Select, dataflow: Dataflow) -> "_Planner":
@@ -170,8 +170,8 @@ class _Planner:
 
     def __init__(self, dataflow: Dataflow) -> None:
         self._dataflow = dataflow
-        self.operators: list[Operator] = []
-        self.begun: set[Operator] = set()
+        self.operators: list[QueryOperator] = []
+        self.begun: set[QueryOperator] = set()
         self.constants: list[tuple[str, Any]] = []
 
     def plan(self, select: Select) -> None:
@@ -328,7 +328,7 @@ class _Planner:
             return lambda row: (key(row) in counts) is not negated
 
         test = _predicate(where, counted)
-        return self._shared(("filter", name, _text(where)), lambda: Filter(table, test, matches, required))
+        return self._shared(("filter", name, _text(where)), lambda: ConditionFilter(table, test, matches, required))
 
 
 def constants_of(where: Condition | None) -> tuple[list[tuple[str, Any]], Condition | None]:

@@ -26,7 +26,17 @@ from eddy.live.query.columns import (
 from eddy.live.query.conditions import conjunction, resolve
 from eddy.live.query.explain import QueryPlan
 from eddy.live.query.nesting import build_nest
-from eddy.live.query.syntax import Aggregate, Function, Nest, Order, Select, Start, Table, from_json, to_json
+from eddy.live.query.syntax import (
+    Aggregate,
+    Function,
+    Nest,
+    Order,
+    QueriedTable,
+    Select,
+    WindowStart,
+    from_json,
+    to_json,
+)
 from eddy.live.query.typed import check_kind
 from eddy.live.query.validity import check_select
 from eddy.live.query.written import written
@@ -143,7 +153,7 @@ class Query(Described, Generic[R]):
         except (TypeError, ValueError) as error:
             table = self._select.table.name
             raise QueryBuildError(f"start of table '{table}': {row!r} is no row; columns by name are needed") from error
-        return self._changed(start=Start(values, inclusive))
+        return self._changed(start=WindowStart(values, inclusive))
 
     def skip(self, rows: int) -> "Query[R]":
         """Leave out the first rows."""
@@ -319,7 +329,7 @@ def live_table(
         known = frozenset((*keys, *named))
     if value is not None:
         known = frozenset((*keys, value))
-    return LiveTable(Select(Table(name, keys, value)), known)
+    return LiveTable(Select(QueriedTable(name, keys, value)), known)
 
 
 def query_from_json(data: bytes | str) -> Query[Any]:

@@ -10,7 +10,7 @@ import msgspec
 
 from eddy.live.dataflow.values import Row
 from eddy.live.query.planning import Shape
-from eddy.live.query.syntax import Aggregate, Select, Table
+from eddy.live.query.syntax import Aggregate, QueriedTable, Select
 
 __all__ = ["LevelShape", "levels_of", "shape_of"]
 
@@ -76,7 +76,7 @@ def shape_of(levels: list[LevelShape]) -> Shape:
 def _select(level: LevelShape) -> Select:
     value: Any = level.value
     return Select(
-        Table("", level.key),
+        QueriedTable("", level.key),
         one=level.one,
         columns=level.columns,
         pluck=level.pluck,

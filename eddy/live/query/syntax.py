@@ -19,10 +19,10 @@ __all__ = [
     "Nest",
     "Or",
     "Order",
+    "QueriedTable",
     "Ref",
     "Select",
-    "Start",
-    "Table",
+    "WindowStart",
     "from_json",
     "nest_select",
     "to_json",
@@ -41,7 +41,7 @@ class _Data(msgspec.Struct, frozen=True, omit_defaults=True):
     """Data that compares and hashes by its contents."""
 
 
-class Table(_Data, frozen=True):
+class QueriedTable(_Data, frozen=True):
     """A table, the columns that its key is named by, and the column of a value that has no members of its own."""
 
     name: str
@@ -87,7 +87,7 @@ class Order(_Data, frozen=True):
     descending: bool = False
 
 
-class Start(_Data, frozen=True):
+class WindowStart(_Data, frozen=True):
     """The position in the order from which on rows are shown: after that of `row`, or at it."""
 
     row: dict[str, Any]
@@ -120,10 +120,10 @@ class Nest(_Data, frozen=True):
 class Select(_Data, frozen=True, tag="select"):
     """Rows of a table. `columns` None are all; `scalar` shows the one aggregate itself; `pluck` the rows of a nest."""
 
-    table: Table
+    table: QueriedTable
     where: Condition | None = None
     order: tuple[Order, ...] = ()
-    start: Start | None = None
+    start: WindowStart | None = None
     skip: int = 0
     limit: int | None = None
     one: bool = False

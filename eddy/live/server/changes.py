@@ -6,16 +6,16 @@ that the feed is bounded by the number of rows, however late its reader is.
 
 from collections.abc import Iterable, Mapping
 
-from eddy.tables.served_rows import Changes, Rows, Snapshot
+from eddy.tables.served_rows import Changes, RowsSnapshot, ServedRows
 from eddy.tables.version import Version
 
-__all__ = ["Feed"]
+__all__ = ["TableChanges"]
 
 
-class Feed:
+class TableChanges:
     """Changes by name, and the version that they lead to. A table may be watched under several names."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: ServedRows) -> None:
         self._rows = rows
         self._pending: dict[str, dict[bytes, bytes | None]] = {}
         self._watched: dict[str, str] = {}
@@ -41,7 +41,7 @@ class Feed:
             self._pending.pop(name, None)
             self.stale.add(name)
 
-    def watch(self, name: str, table: str) -> Snapshot:
+    def watch(self, name: str, table: str) -> RowsSnapshot:
         """Keep changes of a table from now on, by this name; the rows as they are now. Raises: NotReadyError."""
         with self._rows.changed:
             snapshot = self._rows.snapshot()

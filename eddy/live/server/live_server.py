@@ -22,8 +22,8 @@ from eddy.live.dataflow.action import Action
 from eddy.live.dataflow.patch import Buckets, Op
 from eddy.live.query.engine import LiveQueries
 from eddy.live.query.explain import QueryPlan, explain
-from eddy.live.query.planning import View, tables_of
-from eddy.live.query.pluck_aside import Aside, is_long
+from eddy.live.query.long_opening import LongOpening, is_long
+from eddy.live.query.planning import PlannedView, tables_of
 from eddy.live.query.syntax import Select
 from eddy.live.server.check import check_answer
 from eddy.live.server.difference import difference
@@ -31,10 +31,10 @@ from eddy.live.server.live_view import LiveView
 from eddy.live.server.loading import TABLE_ROWS, Deltas, LoadedTables, StoredTableLostError
 from eddy.live.server.readers import Readers, as_shown
 from eddy.live.server.renewals import Renewals, Restarts
-from eddy.live.server.version_follower import Follower
+from eddy.live.server.version_follower import VersionFollower
 from eddy.state.spaces import Spaces
 from eddy.tables.catalog import Catalog
-from eddy.tables.served_rows import Rows
+from eddy.tables.served_rows import ServedRows
 from eddy.tables.version import Version, Wanted
 
 __all__ = ["LiveServer"]
@@ -56,7 +56,7 @@ class LiveServer:
     def __init__(
         self,
         catalog: Catalog,
-        rows: Rows,
+        rows: ServedRows,
         wanted: Callable[[Any], Wanted],
         table_rows: int = TABLE_ROWS,
         spaces: Spaces | None = None,
@@ -67,7 +67,7 @@ class LiveServer:
         self._moved = threading.Condition(self.lock)
         self._beginning = threading.Lock()  # held by a query that begins aside: equal ones wait, and share it
         self.tables = LoadedTables(catalog, rows, self.lock, table_rows, Spaces() if spaces is None else spaces)
-        self._followers: list[Follower] = []
+        self._followers: list[VersionFollower] = []
         self._readers = Readers(ended=self.close)
         self._state: Literal["unknown", "complete"] = "complete"
         self.version = rows.version
@@ -139,7 +139,7 @@ class LiveServer:
                         return True
                     if not begin_long:
                         return False
-                    aside = Aside(self._engine, select, self.tables.scans(select))
+                    aside = LongOpening(self._engine, select, self.tables.scans(select))
             except BaseException:
                 with self.lock:
                     self.tables.leave(tables_of(select))
@@ -147,11 +147,11 @@ class LiveServer:
         self._open_aside(live, aside)
         return True
 
-    def _open_at_once(self, select: Select, max_rows: int) -> View | None:
+    def _open_at_once(self, select: Select, max_rows: int) -> PlannedView | None:
         """The view of a query, where that is short work; others wait meanwhile."""
         return None if is_long(self._engine, select) else self._engine.open_at_once(select, max_rows, _AT_ONCE)
 
-    def _open_aside(self, live: LiveView, aside: Aside) -> None:
+    def _open_aside(self, live: LiveView, aside: LongOpening) -> None:
         """Make the rows of a query without the lock, so that others go on meanwhile."""
         try:
             view = aside.open(live.max_rows)
@@ -170,7 +170,7 @@ class LiveServer:
                 aside.close()
                 self.tables.leave(aside.tables)  # they are kept while the query reads them
 
-    def _begin(self, live: LiveView, view: View, buckets: Buckets) -> None:
+    def _begin(self, live: LiveView, view: PlannedView, buckets: Buckets) -> None:
         """From now on a view is kept up to date; these are its rows. The caller has the lock."""
         if live.is_closed or live.error is not None:  # perhaps a listener of its failed while it was computed anew
             self._engine.close(view)
@@ -183,7 +183,7 @@ class LiveServer:
         live.state = self._state
         self._recomputed(live)
 
-    def _replace(self, live: LiveView, view: View, buckets: Buckets) -> None:
+    def _replace(self, live: LiveView, view: PlannedView, buckets: Buckets) -> None:
         """The same for a view that has readers: they get the difference to the rows that they have."""
         if live in self._readers:
             former = self._readers.remove(live)
@@ -230,7 +230,7 @@ class LiveServer:
             self._engine.close(self._readers.remove(live))
         self.tables.leave(live.tables)
 
-    def follow(self, follower: Follower) -> None:
+    def follow(self, follower: VersionFollower) -> None:
         """Tell it of versions from now on. The caller holds the lock."""
         self._followers.append(follower)
 
@@ -429,7 +429,7 @@ class LiveServer:
         if deltas:
             self._tell_actions(version)
 
-    def _renew_all(self, views: list[View]) -> None:
+    def _renew_all(self, views: list[PlannedView]) -> None:
         """Open views anew, for whose windows too few rows are kept: the other rows are in the table."""
         for view in views:
             for live in self._readers.of(view):

@@ -24,7 +24,7 @@ from eddy.live.dataflow.action import Action
 from eddy.live.dataflow.patch import Buckets, Entry, Op
 from eddy.live.query.explain import QueryPlan
 from eddy.live.query.nested import nested
-from eddy.live.query.planning import View, tables_of
+from eddy.live.query.planning import PlannedView, tables_of
 from eddy.live.query.query import Query, R, kind_of
 from eddy.live.query.syntax import Select
 from eddy.live.query.typed import typed
@@ -32,7 +32,7 @@ from eddy.live.server.difference import difference
 from eddy.live.server.notebook import frame_of, html_of, keep_shown
 from eddy.tables.version import Version
 
-__all__ = ["Checks", "LiveView", "Patch", "Server"]
+__all__ = ["Checks", "LiveView", "Patch", "QueryServer"]
 
 _MAX_OPS = 10_000
 
@@ -61,7 +61,7 @@ class Checks:
             raise QueryError(f"live query: check_every={self.every!r}; a number of versions of at least 1 is needed")
 
 
-class Server(Protocol):
+class QueryServer(Protocol):
     """Keeps views up to date."""
 
     lock: threading.RLock
@@ -96,14 +96,14 @@ class LiveView(Generic[R]):
     where `error` says why it has ended.
     """
 
-    def __init__(self, server: Server, query: Query[R], max_rows: int, checks: "Checks | None" = None) -> None:
+    def __init__(self, server: QueryServer, query: Query[R], max_rows: int, checks: "Checks | None" = None) -> None:
         if type(max_rows) is not int or max_rows < 0:
             raise QueryError(f"live query: max_rows={max_rows!r}; a number of rows of at least 0 is needed")
         self._server, self.max_rows = server, max_rows
         self.checks = Checks() if checks is None else checks
         self.select: Select = query.syntax
         self._kind = kind_of(query)
-        self.view: View | None = None
+        self.view: PlannedView | None = None
         self.state: Literal["unknown", "complete", "error"] = "unknown"
         self.error: Exception | None = None
         self._buckets, self._seen = Buckets(), Buckets()
@@ -221,7 +221,7 @@ class LiveView(Generic[R]):
         """The rows of its buckets; to be read with the lock of the server, and not to be changed."""
         return self._buckets.entries
 
-    def _begin(self, view: View, buckets: Buckets) -> None:
+    def _begin(self, view: PlannedView, buckets: Buckets) -> None:
         """The server has opened it, with these rows."""
         self.view, self.state = view, "complete"
         self._buckets = buckets

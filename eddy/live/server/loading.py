@@ -20,15 +20,15 @@ from eddy.live.dataflow.stored_map import StoredMap
 from eddy.live.dataflow.values import Flat, Row
 from eddy.live.query.columns_read import columns_read
 from eddy.live.query.engine import LiveQueries
-from eddy.live.query.planning import View, is_window, selects_of, tables_of
-from eddy.live.query.pluck_aside import Scan
+from eddy.live.query.long_opening import Scan
+from eddy.live.query.planning import PlannedView, is_window, selects_of, tables_of
 from eddy.live.query.renaming import renamed
-from eddy.live.query.syntax import Select, Table
-from eddy.live.server.changes import Feed
+from eddy.live.query.syntax import QueriedTable, Select
+from eddy.live.server.changes import TableChanges
 from eddy.live.server.naming import Naming, check_columns
 from eddy.state.spaces import Spaces
 from eddy.tables.catalog import Catalog, ServedTable
-from eddy.tables.served_rows import Rows, Snapshot
+from eddy.tables.served_rows import RowsSnapshot, ServedRows
 from eddy.tables.version import Version
 
 __all__ = ["TABLE_ROWS", "Deltas", "LoadedTables", "StoredTableLostError"]
@@ -59,10 +59,10 @@ def _unread() -> Iterator[tuple[Flat, Row]]:
     raise NotReadyError("live query: its rows have to be read from the table. Try again")
 
 
-class _Scan:
+class _TableScan:
     """The rows of a table at a snapshot."""
 
-    def __init__(self, naming: Naming, snapshot: Snapshot) -> None:
+    def __init__(self, naming: Naming, snapshot: RowsSnapshot) -> None:
         self._naming, self._snapshot = naming, snapshot
 
     def rows(self) -> Iterator[tuple[Flat, Row]]:
@@ -89,14 +89,16 @@ class LoadedTables:
     `loading` is held while a table is loaded, by one that needs several tables until it has opened its query.
     """
 
-    def __init__(self, catalog: Catalog, rows: Rows, lock: threading.RLock, most_rows: int, spaces: Spaces) -> None:
+    def __init__(
+        self, catalog: Catalog, rows: ServedRows, lock: threading.RLock, most_rows: int, spaces: Spaces
+    ) -> None:
         self._catalog, self._rows, self._lock = catalog, rows, lock
         self.most_rows, self._spaces = most_rows, spaces
-        self.renewed: list[View] = []
+        self.renewed: list[PlannedView] = []
         """Views that have to be opened anew, since the last time that the list was emptied."""
         self.loading = threading.Lock()
         self.engine = LiveQueries()
-        self.feed = Feed(rows)
+        self.feed = TableChanges(rows)
         self._namings: dict[str, Naming] = {}
         self._filters: dict[str, _Filter] = {}
         self._unused: set[str] = set()
@@ -181,7 +183,7 @@ class LoadedTables:
         if _base(name) != name and _base(name) in self._filters:
             self._tidy_one(_base(name))
 
-    def load(self, table: Table) -> None:
+    def load(self, table: QueriedTable) -> None:
         """Read a table whole, if it is not there. Raises: QueryError where queries name its key otherwise."""
         name = table.name
         with self._lock:
@@ -229,7 +231,7 @@ class LoadedTables:
         """Whether a table is loaded, and on disk."""
         return name in self._namings and self.engine.tables[name].spaces is not None
 
-    def _naming(self, table: Table) -> Naming:
+    def _naming(self, table: QueriedTable) -> Naming:
         known = self._filters.get(_base(table.name))
         return Naming(self.served(table.name), table, None if known is None else known.allowed)
 
@@ -275,7 +277,7 @@ class LoadedTables:
         known = self.engine.tables.get(name + _PASSING)
         return known is None or len(known.dependents) < _WINDOWS or self.engine.has_begun(passing)
 
-    def _load_passing(self, table: Table) -> None:
+    def _load_passing(self, table: QueriedTable) -> None:
         """From now on let a table's changes pass. The caller holds the lock. Raises: as `load`; NotReadyError."""
         name, naming = table.name, self._naming(table)
         self._watch(name).close()
@@ -285,15 +287,15 @@ class LoadedTables:
     def scans(self, select: Select) -> dict[str, Scan]:
         """Of passing tables, the means to read their rows as they are now. Raises: NotReadyError."""
         return {
-            name: _Scan(self._namings[name], self._rows.snapshot())
+            name: _TableScan(self._namings[name], self._rows.snapshot())
             for name in tables_of(select)
             if name.endswith(_PASSING)
         }
 
-    def _watch(self, name: str) -> Snapshot:
+    def _watch(self, name: str) -> RowsSnapshot:
         return self.feed.watch(name, self.served(name).name)
 
-    def _is_loaded(self, table: Table) -> bool:
+    def _is_loaded(self, table: QueriedTable) -> bool:
         """Whether a table is there; one whose columns are named otherwise is unloaded. Raises: as `load`."""
         name = table.name
         if name not in self._namings:
@@ -392,7 +394,7 @@ class LoadedTables:
         self._spaces.clear()
 
 
-def _tables_named(select: Select) -> list[Table]:
+def _tables_named(select: Select) -> list[QueriedTable]:
     """The tables of a query, each once. Raises: QueryError for one that is named in two ways."""
     found = sorted(columns_read(select), key=lambda table: table.name)
     for one, two in pairwise(found):

@@ -18,12 +18,12 @@ from eddy.errors import NotReadyError, QueryError
 from eddy.live.dataflow.values import Flat, Row, flat_key
 from eddy.live.query.columns import is_text
 from eddy.live.query.columns_read import columns_read
-from eddy.live.query.syntax import Select, Table
+from eddy.live.query.syntax import QueriedTable, Select
 from eddy.state.pages import pages
 from eddy.tables.catalog import ServedTable
 from eddy.tables.intake import table_prefix
 from eddy.tables.ordering import decode_key
-from eddy.tables.served_rows import Snapshot
+from eddy.tables.served_rows import RowsSnapshot
 from eddy.tables.table_view import end_of
 
 __all__ = ["Naming", "check_columns"]
@@ -38,7 +38,9 @@ _MAX_DEPTH = 200
 class Naming:
     """Names the columns of one table's rows."""
 
-    def __init__(self, served: ServedTable, table: Table, allowed: Callable[[Any, Any], object] | None = None) -> None:
+    def __init__(
+        self, served: ServedTable, table: QueriedTable, allowed: Callable[[Any, Any], object] | None = None
+    ) -> None:
         """`allowed` of a key and a value says whether the row is there for the queries; None: all are."""
         self.table, self._served, self._allowed = table, served, allowed
         self._skip = len(table_prefix(served.name))
@@ -58,7 +60,7 @@ class Naming:
                     "JSON can show are needed"
                 ) from error
 
-    def rows(self, snapshot: Snapshot) -> Iterator[tuple[Flat, Row]]:
+    def rows(self, snapshot: RowsSnapshot) -> Iterator[tuple[Flat, Row]]:
         """All rows at a snapshot, page by page; it is closed at the end.
 
         Raises: NotReadyError where the snapshot has ended; QueryError as `delta`.

@@ -10,7 +10,7 @@ from typing import Any
 
 from eddy.errors import EddyError, QueryError
 from eddy.live.dataflow.patch import Buckets
-from eddy.live.query.planning import View
+from eddy.live.query.planning import PlannedView
 from eddy.live.server.live_view import LiveView
 from eddy.tables.version import Version
 
@@ -24,8 +24,8 @@ class Readers:
 
     def __init__(self, ended: Callable[[LiveView], None]) -> None:
         self._ended = ended
-        self._views: dict[LiveView, View] = {}
-        self._readers: dict[View, dict[LiveView, None]] = {}
+        self._views: dict[LiveView, PlannedView] = {}
+        self._readers: dict[PlannedView, dict[LiveView, None]] = {}
         self._checked: dict[LiveView, None] = {}
         self._thread: int | None = None
         self.called: LiveView | None = None
@@ -34,7 +34,7 @@ class Readers:
     def __contains__(self, live: LiveView) -> bool:
         return live in self._views
 
-    def __getitem__(self, live: LiveView) -> View:
+    def __getitem__(self, live: LiveView) -> PlannedView:
         return self._views[live]
 
     def __iter__(self) -> Iterator[LiveView]:
@@ -43,7 +43,7 @@ class Readers:
     def __len__(self) -> int:
         return len(self._views)
 
-    def of(self, view: View) -> Iterator[LiveView]:
+    def of(self, view: PlannedView) -> Iterator[LiveView]:
         """The readers of a view, without those that a listener closes or moves to another view meanwhile."""
         for live in list(self._readers.get(view, ())):
             if self._views.get(live) is view:
@@ -53,7 +53,7 @@ class Readers:
         """Those whose rows are compared with the answer from scratch."""
         return list(self._checked)
 
-    def rows_of(self, view: View) -> Buckets:
+    def rows_of(self, view: PlannedView) -> Buckets:
         """The rows of a view: a copy of those that a reader has, or where it has none those of the view itself."""
         for other in self._readers.get(view, ()):
             buckets = Buckets()
@@ -61,14 +61,14 @@ class Readers:
             return buckets
         return view.filled()
 
-    def add(self, live: LiveView, view: View) -> None:
+    def add(self, live: LiveView, view: PlannedView) -> None:
         """From now on it gets the patches of a view."""
         self._views[live] = live.view = view
         self._readers.setdefault(view, {})[live] = None
         if live.checks.every is not None:
             self._checked[live] = None
 
-    def remove(self, live: LiveView) -> View:
+    def remove(self, live: LiveView) -> PlannedView:
         """It gets no more patches. Returns the view that it had."""
         view = self._views.pop(live)
         self._checked.pop(live, None)

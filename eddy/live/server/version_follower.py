@@ -4,10 +4,10 @@ from typing import Any, Protocol
 
 from eddy.tables.version import Version
 
-__all__ = ["Follower"]
+__all__ = ["VersionFollower"]
 
 
-class Follower(Protocol):
+class VersionFollower(Protocol):
     """Its methods are called with the lock of the live server held."""
 
     def moved(self, version: Version, state: Any) -> None:

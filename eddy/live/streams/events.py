@@ -16,7 +16,18 @@ from eddy.json_text import encode
 from eddy.live.dataflow.patch import Buckets, Entry, Insert, Op
 from eddy.live.query.shapes import LevelShape
 
-__all__ = ["HEARTBEAT", "Asked", "Change", "LastEvent", "Page", "Snapshot", "Stamp", "Window", "encode", "event"]
+__all__ = [
+    "HEARTBEAT",
+    "Asked",
+    "Change",
+    "LastEvent",
+    "Page",
+    "SnapshotPages",
+    "StepStamp",
+    "WindowChange",
+    "encode",
+    "event",
+]
 
 HEARTBEAT = b":\n\n"
 _PAGE_BYTES = 64 << 10
@@ -35,7 +46,7 @@ class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limit: _Rows = None
 
 
-class Window(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class WindowChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Other rows of a query, at its root."""
 
     id: _Id
@@ -48,7 +59,7 @@ class Change(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     open: list[Asked] = []
     close: list[_Id] = []
-    window: list[Window] = []
+    window: list[WindowChange] = []
 
 
 class LastEvent(NamedTuple):
@@ -69,7 +80,7 @@ class LastEvent(NamedTuple):
         return cls(parts[0], parts[1], parts[2], int(parts[3]), int(parts[4]))
 
 
-class Stamp:
+class StepStamp:
     """A step of all queries together: its number, and the version that it leads to, as events name it."""
 
     __slots__ = ("data", "exact", "number", "token")
@@ -96,12 +107,12 @@ class Page(NamedTuple):
         """The data of its event where others follow."""
         return b'{"query":%b%b,"more":true,"ops":%b}' % (encode(self.query), self.first, self.ops)
 
-    def last(self, stamp: Stamp) -> bytes:
+    def last(self, stamp: StepStamp) -> bytes:
         """The same of the last one, which leads to a version."""
         return b'{"query":%b,"version":%b%b,"ops":%b}' % (encode(self.query), stamp.data, self.first, self.ops)
 
 
-class Snapshot:
+class SnapshotPages:
     """The rows of a query, page by page; at least one. They may be changed until the first is made."""
 
     def __init__(self, query: str, root: str, shape: list[LevelShape], rows: dict[str, list[Entry]]) -> None:

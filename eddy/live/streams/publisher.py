@@ -19,17 +19,17 @@ from eddy.live.dataflow.held_bytes import held_bytes
 from eddy.live.dataflow.patch import Buckets, Entry, Op
 from eddy.live.query.held_rows import held_alone
 from eddy.live.query.nested import nested
-from eddy.live.query.planning import View
+from eddy.live.query.planning import PlannedView
 from eddy.live.query.query import Query
 from eddy.live.query.refusals import QueryLimitError
 from eddy.live.server.live_server import LiveServer
 from eddy.live.server.live_view import LiveView
-from eddy.live.streams.events import Stamp
+from eddy.live.streams.events import StepStamp
 from eddy.live.streams.limits import Limits
-from eddy.live.streams.retained import Kept, Retained
+from eddy.live.streams.retained import KeptPatch, Retained
 from eddy.tables.version import Version
 
-__all__ = ["Figures", "Published", "Publisher", "State", "Subscriber"]
+__all__ = ["Published", "Publisher", "State", "StreamFigures", "Subscriber"]
 
 State = Any
 _STAMPS = 64
@@ -49,7 +49,7 @@ class Subscriber(Protocol):
         """The query has ended."""
 
 
-class Figures:
+class StreamFigures:
     """Counts since the start."""
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class Published(LiveView):
         """The bytes of its rows, about, without its operators."""
         return held_bytes(self._buckets.entries)
 
-    def _begin(self, view: View, buckets: Buckets) -> None:
+    def _begin(self, view: PlannedView, buckets: Buckets) -> None:
         self.view, self.state = view, "complete"
         self._buckets = buckets
         self.retained = Retained(self._publisher.now.number, self._buckets.entries, self._publisher.limits.retain_ops)
@@ -98,12 +98,12 @@ class Publisher:
     def __init__(self, server: LiveServer, limits: Limits) -> None:
         self.server, self.limits = server, limits
         self.lock = threading.Lock()
-        self.figures = Figures()
+        self.figures = StreamFigures()
         self._opening: dict[Hashable, threading.Event] = {}
         self._published: dict[Hashable, Published] = {}
         self._idle: dict[Published, None] = {}  # in the order in which they were released
-        self._stamps: OrderedDict[int, Stamp] = OrderedDict()
-        self._order: deque[tuple[Published, Kept]] = deque()
+        self._stamps: OrderedDict[int, StepStamp] = OrderedDict()
+        self._order: deque[tuple[Published, KeptPatch]] = deque()
         self.retained_bytes = self.idle_bytes = 0
         self._weighed_at = 0.0
         self._wakes: dict[Callable[[], None], None] = {}
@@ -114,7 +114,7 @@ class Publisher:
             self.state: State = server.state
             self._version = server.version
             self._is_patched = False
-            self.now = Stamp(0, self._version.token, exact=self._version.exact and self.state == "complete")
+            self.now = StepStamp(0, self._version.token, exact=self._version.exact and self.state == "complete")
             server.follow(self)
 
     @property
@@ -143,7 +143,7 @@ class Publisher:
             self._readers.pop(wake, None)
             self._resting.pop(wake, None)
 
-    def rests(self, wake: Callable[[], None], told: Stamp | None) -> bool:
+    def rests(self, wake: Callable[[], None], told: StepStamp | None) -> bool:
         """Whether a reader that was told this version has the latest; then `wake` is called at the next one."""
         with self.lock:
             if self.now is not told:
@@ -213,7 +213,7 @@ class Publisher:
         if found is not None:
             self.server.check_settled(found)
 
-    def stamp(self, number: int) -> Stamp | None:
+    def stamp(self, number: int) -> StepStamp | None:
         """A step of late; None where it is long ago. The caller holds the lock."""
         return self._stamps.get(number)
 
@@ -228,7 +228,9 @@ class Publisher:
             published.idle_until = time.monotonic() + lingers_s
             self._idle[published] = None
 
-    def subscribe(self, published: Published, subscriber: Subscriber) -> tuple[dict[str, list[Entry]], Stamp, View]:
+    def subscribe(
+        self, published: Published, subscriber: Subscriber
+    ) -> tuple[dict[str, list[Entry]], StepStamp, PlannedView]:
         """The rows as they are now, their step, and their view; the subscriber is told of patches from then on.
 
         Raises: QueryError where it was closed, or the error that has ended it.
@@ -241,7 +243,7 @@ class Publisher:
                 published.is_streamed = True
             return rows, self.now, view
 
-    def read(self, query: Query) -> tuple[Any, Stamp]:
+    def read(self, query: Query) -> tuple[Any, StepStamp]:
         """The result of a query as it is now, with nests, and its step. Raises: QueryError."""
         published = self.acquire(query)
         try:
@@ -280,7 +282,7 @@ class Publisher:
         if version is self._version and exact == self.now.exact and not self._is_patched:
             return
         self._version, self._is_patched = version, False
-        self.now = Stamp(self.now.number + 1, version.token, exact=exact)
+        self.now = StepStamp(self.now.number + 1, version.token, exact=exact)
         self._stamps[self.now.number] = self.now
         while len(self._stamps) > _STAMPS:
             self._stamps.popitem(last=False)

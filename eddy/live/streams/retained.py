@@ -17,10 +17,10 @@ from typing import Any
 from eddy.json_text import encode
 from eddy.live.dataflow.patch import Buckets, Drop, Entry, Insert, Move, Op, Remove, Set
 
-__all__ = ["Kept", "Retained", "data_of", "summed", "with_last"]
+__all__ = ["KeptPatch", "Retained", "data_of", "summed", "with_last"]
 
 
-class Kept:
+class KeptPatch:
     """A patch: the number of its step, its operations as JSON, and the numbers of rows that buckets had before it."""
 
     __slots__ = ("at_s", "data", "is_gone", "number", "ops", "sizes")
@@ -37,7 +37,7 @@ class Retained:
     def __init__(self, floor: int, buckets: Mapping[str, list[Entry]], max_ops: int) -> None:
         self.floor, self._max_ops, self._ops = floor, max_ops, 0
         self._sizes = {bucket: len(rows) for bucket, rows in buckets.items()}
-        self._kept: deque[Kept] = deque()
+        self._kept: deque[KeptPatch] = deque()
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -47,7 +47,7 @@ class Retained:
         """The number of the latest patch; that of the beginning where there is none."""
         return self._kept[-1].number if self._kept else self.floor
 
-    def add(self, number: int, ops: tuple[Op, ...], at_s: float) -> Kept:
+    def add(self, number: int, ops: tuple[Op, ...], at_s: float) -> KeptPatch:
         """Keep a patch."""
         before: dict[str, int] = {}
         for op in ops:
@@ -57,14 +57,14 @@ class Retained:
             elif not isinstance(op, Set | Move):
                 step = 1 if isinstance(op, Insert) else -1
                 self._sizes[op.bucket] = self._sizes.get(op.bucket, size) + step
-        kept = Kept(number, ops, before, at_s)
+        kept = KeptPatch(number, ops, before, at_s)
         self._kept.append(kept)
         self._ops += len(ops)
         while self._ops > self._max_ops:
             self.forget(self._kept[0])
         return kept
 
-    def forget(self, kept: Kept) -> None:
+    def forget(self, kept: KeptPatch) -> None:
         """Keep the oldest patch no more."""
         assert self._kept[0] is kept
         self._kept.popleft()
@@ -72,7 +72,7 @@ class Retained:
         self.floor = kept.number
         kept.is_gone = True
 
-    def after(self, number: int, up_to: int) -> list[Kept] | None:
+    def after(self, number: int, up_to: int) -> list[KeptPatch] | None:
         """The patches of the steps from after `number` to `up_to`; None where some of them are kept no more."""
         if number < self.floor:
             return None
@@ -80,22 +80,22 @@ class Retained:
         return [kept for kept in _from(self._kept, start) if kept.number <= up_to]
 
 
-def _from(kept: deque[Kept], start: int) -> Iterator[Kept]:
+def _from(kept: deque[KeptPatch], start: int) -> Iterator[KeptPatch]:
     """The patches from an index on, from the nearer end: most readers are late by few."""
     missing = len(kept) - start
     yield from reversed([patch for patch, _ in zip(reversed(kept), range(missing), strict=False)])
 
 
-def with_last(kept: list[Kept], last: Kept) -> list[Kept]:
+def with_last(kept: list[KeptPatch], last: KeptPatch) -> list[KeptPatch]:
     """Patches, and one more; two of one step become one."""
     if not kept or kept[-1].number != last.number:
         return [*kept, last]
     former = kept[-1]
     ops = summed((patch.ops, patch.sizes) for patch in (former, last))
-    return [*kept[:-1], Kept(last.number, tuple(ops), {**last.sizes, **former.sizes}, last.at_s)]
+    return [*kept[:-1], KeptPatch(last.number, tuple(ops), {**last.sizes, **former.sizes}, last.at_s)]
 
 
-def data_of(kept: list[Kept]) -> bytes:
+def data_of(kept: list[KeptPatch]) -> bytes:
     """The operations of several patches as those of one, in JSON."""
     if len(kept) == 1:
         return kept[0].data

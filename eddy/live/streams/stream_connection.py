@@ -25,9 +25,19 @@ from eddy.live.query.query import Query
 from eddy.live.query.refusals import QueryFailedError
 from eddy.live.query.shapes import levels_of
 from eddy.live.server.difference import difference
-from eddy.live.streams.events import HEARTBEAT, Asked, LastEvent, Page, Snapshot, Stamp, Window, encode, event
+from eddy.live.streams.events import (
+    HEARTBEAT,
+    Asked,
+    LastEvent,
+    Page,
+    SnapshotPages,
+    StepStamp,
+    WindowChange,
+    encode,
+    event,
+)
 from eddy.live.streams.publisher import Published, Publisher, State
-from eddy.live.streams.retained import Kept, data_of, with_last
+from eddy.live.streams.retained import KeptPatch, data_of, with_last
 
 __all__ = ["Connection", "Record", "Subscription"]
 
@@ -55,9 +65,9 @@ class Subscription:
         self.connection, self.asked, self.published = connection, asked, published
         self.first = asked
         self.is_whole, self.at, self.since = False, 0, 0
-        self.due: list[Kept] = []
+        self.due: list[KeptPatch] = []
 
-    def after(self, number: int, up_to: int) -> list[Kept] | None:
+    def after(self, number: int, up_to: int) -> list[KeptPatch] | None:
         """Its patches of the steps from after `number` to `up_to`; None where some of them are kept no more."""
         kept = self.published.retained.after(max(number, self.at), up_to)
         return None if kept is None else [*self.due, *kept]
@@ -92,13 +102,13 @@ class Connection:
         """Queries that the client may have rows of, which are not those of the version that it is told next."""
         self.is_closed = False
         self._subscriptions: dict[str, Subscription] = {}
-        self._pages: deque[tuple[Subscription, Snapshot]] = deque()
+        self._pages: deque[tuple[Subscription, SnapshotPages]] = deque()
         self._seq = 0
         self._sent_at = self._told_at = time.monotonic()
         self._state: State | None = "complete"  # as the client was told of queries that are whole; None: not known
         self._at = publisher.now
-        self._until: Stamp | None = None  # while a window moves, the version at which the stream waits for it
-        self._said: Stamp | None = None  # the version to be told, once nothing else is due
+        self._until: StepStamp | None = None  # while a window moves, the version at which the stream waits for it
+        self._said: StepStamp | None = None  # the version to be told, once nothing else is due
 
     @property
     def waiting(self) -> int:
@@ -119,7 +129,7 @@ class Connection:
                 found.append(subscription)
         if found:
             with self._publisher.lock:
-                self._at = Stamp(last.number, last.token, exact=False)
+                self._at = StepStamp(last.number, last.token, exact=False)
                 self._state = None  # it may have been told "unknown" last, and has to know when that is over
                 for subscription in found:
                     subscription.is_whole = True
@@ -202,7 +212,7 @@ class Connection:
             self._fail(subscription.first, error)
             return
         subscription.at = stamp.number
-        found = Snapshot(id_, view.operator.root.id, levels_of(view.shape), rows)
+        found = SnapshotPages(id_, view.operator.root.id, levels_of(view.shape), rows)
         publisher.figures.snapshots += 1
         with publisher.lock:
             if self._subscriptions.get(subscription.asked.id) is subscription:
@@ -211,7 +221,7 @@ class Connection:
                 subscription.published.subscribers.pop(subscription, None)
         self.wake()
 
-    def move(self, window: Window) -> bool:
+    def move(self, window: WindowChange) -> bool:
         """Show other rows of a query: the difference is put among what is to be sent. Returns as `open` does."""
         subscription = self._subscriptions.get(window.id)
         if subscription is None:
@@ -249,7 +259,7 @@ class Connection:
                     self.unknown += [asked.id] if subscription.is_whole else []
                     self._leave(subscription)
                 else:
-                    subscription.due = with_last(kept, Kept(stamp.number, tuple(moved), sizes, time.monotonic()))
+                    subscription.due = with_last(kept, KeptPatch(stamp.number, tuple(moved), sizes, time.monotonic()))
                     self.dirty[subscription] = None
         except EddyError as error:
             publisher.release(published)
@@ -319,11 +329,11 @@ class Connection:
         """The last event."""
         return event("bye", encode({"reason": reason}), self._id())
 
-    def _id(self, at: Stamp | None = None) -> str:
+    def _id(self, at: StepStamp | None = None) -> str:
         at = at or self._at
         return f"{at.token}.{self._server}.{self.id}.{at.number}.{self._seq}"
 
-    def _event(self, kind: str, data: bytes, at: Stamp | None = None) -> bytes:
+    def _event(self, kind: str, data: bytes, at: StepStamp | None = None) -> bytes:
         self._seq += 1
         return event(kind, data, self._id(at))
 
@@ -356,7 +366,7 @@ class Connection:
         if is_due or (at is not said and now - self._told_at >= _VERSION_S):
             yield self._told(at, {})
 
-    def _told(self, stamp: Stamp, queries: dict[str, bytes]) -> bytes:
+    def _told(self, stamp: StepStamp, queries: dict[str, bytes]) -> bytes:
         self._said, self._told_at = stamp, time.monotonic()
         return self._event("patch", _patch(stamp, queries), stamp)
 
@@ -389,9 +399,9 @@ class Connection:
         for each in moved:
             each.since = self._seq
 
-    def _taken(self, was: int, target: int) -> list[tuple[Subscription, list[Kept]]]:
+    def _taken(self, was: int, target: int) -> list[tuple[Subscription, list[KeptPatch]]]:
         """Patches of queries; those that are too late for them get their rows anew. The caller holds the lock."""
-        found: list[tuple[Subscription, list[Kept]]] = []
+        found: list[tuple[Subscription, list[KeptPatch]]] = []
         size = 0
         for each in [each for each in self.dirty if each.is_whole]:
             kept = each.after(was, target)
@@ -407,7 +417,7 @@ class Connection:
                 del self.dirty[each]
         return found
 
-    def _states(self, state: State, unknown: list[str], was: Stamp) -> Iterator[bytes]:
+    def _states(self, state: State, unknown: list[str], was: StepStamp) -> Iterator[bytes]:
         """A client that goes on from one of these events needs the patches since `was`."""
         if state != self._state:
             self._state = state
@@ -417,7 +427,7 @@ class Connection:
         for id_ in unknown:
             yield self._event("state", encode({"query": id_, "state": "unknown"}), was)
 
-    def _composed(self, found: list[tuple[str, list[Kept]]]) -> Iterator[bytes]:
+    def _composed(self, found: list[tuple[str, list[KeptPatch]]]) -> Iterator[bytes]:
         """A version an event; of more than a few versions their sum."""
         numbers = sorted({patch.number for _, kept in found for patch in kept})
         with self._publisher.lock:
@@ -455,7 +465,7 @@ class Connection:
         else:
             yield self._event("snapshot", page.more())
 
-    def _caught_up(self, pair: tuple[Subscription, Snapshot], *, whole: bool = False) -> list[Kept] | None:
+    def _caught_up(self, pair: tuple[Subscription, SnapshotPages], *, whole: bool = False) -> list[KeptPatch] | None:
         """The patches that lead rows that are being sent to the version that was told last; then they are at it.
 
         None where they are not to be sent any more: some patches are kept no more, or the window has moved meanwhile.
@@ -475,7 +485,7 @@ class Connection:
                 self.dirty[subscription] = None
             return kept
 
-    def _last_page(self, pair: tuple[Subscription, Snapshot], page: Page) -> Iterator[bytes]:
+    def _last_page(self, pair: tuple[Subscription, SnapshotPages], page: Page) -> Iterator[bytes]:
         """With what has changed since the first: from now on the query moves with the others."""
         subscription = pair[0]
         kept = self._caught_up(pair, whole=True)
@@ -491,7 +501,7 @@ class Connection:
         self._said = None
 
 
-def _patch(stamp: Stamp, queries: dict[str, bytes]) -> bytes:
+def _patch(stamp: StepStamp, queries: dict[str, bytes]) -> bytes:
     """The data of a patch: operations in JSON by the ids of queries."""
     return b'{"version":%b,"queries":{%b}}' % (
         stamp.data,

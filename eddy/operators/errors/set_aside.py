@@ -30,7 +30,7 @@ __all__ = [
     "Aside",
     "Care",
     "Found",
-    "Kept",
+    "KeptRow",
     "Located",
     "netted",
     "only_written",
@@ -50,7 +50,7 @@ class Care:
     on = False
 
 
-class Kept(msgspec.Struct, frozen=True):
+class KeptRow(msgspec.Struct, frozen=True):
     """A row set aside, or a key withheld, in the application's metadata.
 
     `weight` is the row's, and 1 of a key. `body` is the value of a fold that its state cannot take, as Python's text.
@@ -101,9 +101,9 @@ class Aside:
     value: Serde[Any]
     care: Care
     facts: bool = False
-    kept: dict[bytes, Kept] = field(default_factory=dict)
+    kept: dict[bytes, KeptRow] = field(default_factory=dict)
     found: list[Found] = field(default_factory=list)
-    _held: dict[bytes, Kept | None] = field(default_factory=dict)
+    _held: dict[bytes, KeptRow | None] = field(default_factory=dict)
 
     def identity(self, row: Row) -> bytes:
         """The bytes of a row: equal rows, equal bytes."""
@@ -158,7 +158,7 @@ class Aside:
 
     # Keys
 
-    def withheld(self, key: Any) -> Kept | None:
+    def withheld(self, key: Any) -> KeptRow | None:
         """The entry of a withheld key, None for any other key."""
         return self.kept.get(_KEY + written(key, self.key)) if self.kept else None
 
@@ -169,7 +169,7 @@ class Aside:
         if before is None and not self.care.on:
             raise error
         reason = reason_in(self.step, error)
-        self._held[identity] = Kept(1, self._home(key), repr(key), reason, body)
+        self._held[identity] = KeptRow(1, self._home(key), repr(key), reason, body)
         if before is None:
             self.found.append(Found(identity, (key, value), 1, reason, time, False))
 
@@ -203,7 +203,7 @@ class Aside:
         merged = [one._replace(weight=weights[name]) for name, one in first.items() if weights[name] > 0]
         return [one for one in self.found if not one.remembered] + merged
 
-    def changes(self) -> dict[Located, Kept | None]:
+    def changes(self) -> dict[Located, KeptRow | None]:
         """The epoch's changes of the application's metadata; None removes an entry."""
         changed = {}
         for identity, kept in self._news().items():
@@ -211,14 +211,14 @@ class Aside:
             changed[Located(self.step, self.partitions, partition, identity)] = kept
         return changed
 
-    def _news(self) -> dict[bytes, Kept | None]:
+    def _news(self) -> dict[bytes, KeptRow | None]:
         news = dict(self._held)
         for one in self.found:
             if one.remembered:
                 before = news[one.identity] if one.identity in news else self.kept.get(one.identity)
                 weight = one.weight + (before.weight if before else 0)
                 partition = before.partition if before else self._home(one.row[0])
-                news[one.identity] = Kept(weight, partition, repr(one.row[0]), one.reason) if weight else None
+                news[one.identity] = KeptRow(weight, partition, repr(one.row[0]), one.reason) if weight else None
         return {name: kept for name, kept in news.items() if kept != self.kept.get(name)}
 
     def commit(self) -> None:
@@ -235,7 +235,7 @@ class Aside:
         """Forget the epoch."""
         self.found, self._held = [], {}
 
-    def recall(self, memories: Iterable[tuple[Located, Kept]]) -> None:
+    def recall(self, memories: Iterable[tuple[Located, KeptRow]]) -> None:
         """Replace all entries by those of the metadata, for the owned partitions."""
         self.rollback()
         self.kept = {where.identity: kept for where, kept in memories}

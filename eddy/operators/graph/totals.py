@@ -247,7 +247,7 @@ class _Epoch:
         All move up one step in turn. Two that meet continue as one, and stop where their deltas cancel.
         """
         waiting = dict.fromkeys(self._flows, 0)
-        group_of = {node: _Group(node, flow) for node, flow in self._flows.items()}
+        group_of = {node: _SubtreeGroup(node, flow) for node, flow in self._flows.items()}
         walkers = list(group_of.values())
         while walkers:
             still = []
@@ -284,17 +284,17 @@ class _Epoch:
             )
 
 
-class _Group:
+class _SubtreeGroup:
     """Nodes whose changes move up together: as far as `head`, with the sum `flow`."""
 
     __slots__ = ("flow", "head", "joined", "walks")
 
     def __init__(self, head: Any, flow: Any) -> None:
         self.head, self.flow = head, flow
-        self.joined: _Group | None = None
+        self.joined: _SubtreeGroup | None = None
         self.walks = True
 
-    def leader(self) -> "_Group":
+    def leader(self) -> "_SubtreeGroup":
         """The group that this one was merged into."""
         group = self
         while group.joined is not None:

@@ -38,7 +38,7 @@ from eddy.operators.waves.messages import (
     Message,
     News,
     Post,
-    Reached,
+    ReachedRows,
     Release,
     Review,
     Stop,
@@ -138,7 +138,7 @@ class Agreement:
                     taken.suspects += map(self._post.decode, rows)
                 case Stop(rows):
                     taken.stops += map(self._post.decode, rows)
-                case Reached(number, rows, no_more) if review := self._reviews.get(number):
+                case ReachedRows(number, rows, no_more) if review := self._reviews.get(number):
                     (review.gone if no_more else review.come).update(map(self._post.decode, rows))
                 case Release(number, whole) if review := self._reviews.get(number):
                     review.releases += 1

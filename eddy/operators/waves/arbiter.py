@@ -20,7 +20,7 @@ from eddy.operators.waves.messages import (
     Loan,
     News,
     Post,
-    Reached,
+    ReachedRows,
     Release,
     Review,
     Stop,
@@ -77,7 +77,7 @@ class _Loans:
         return len(self.bags) < len(self._asked_for)
 
 
-class _Search:
+class _ReviewSearch:
     """The search of a review. `owners`: the partitions whose stops are known.
 
     `rounds`: how often it has waited for loans. `stopped`: rows at which waves were told to stop already.
@@ -180,7 +180,7 @@ class Arbiter:
     def forget(self) -> None:
         """The memory is lost: a review is needed."""
         self.message: str | None = None
-        self._search: _Search | None = None
+        self._search: _ReviewSearch | None = None
         self._news = News.OWNERS
         self._reached: set[Row] | None = None
         self._discarded = 0
@@ -246,7 +246,7 @@ class Arbiter:
             self._reached = None
         self._news = News.NONE
         self._counter += 1
-        self._search = _Search(self._number(self._counter))
+        self._search = _ReviewSearch(self._number(self._counter))
         self._post.tell_all(Begin(self._search.number, self._reached is None, self._number(self._since)))
 
     def _go_on(self) -> bool:
@@ -270,7 +270,7 @@ class Arbiter:
         self._stop_early(search, explore)
         return False
 
-    def _stop_early(self, search: _Search, explore: Explorer) -> None:
+    def _stop_early(self, search: _ReviewSearch, explore: Explorer) -> None:
         """Stop waves at cycles among the rows that are known, after 1, 2, 4, … rounds: they turn meanwhile."""
         search.rounds += 1
         if search.rounds & (search.rounds - 1) == 0:
@@ -279,7 +279,7 @@ class Arbiter:
             search.stopped.update(closings)
             self._post.send_rows(closings, Stop)
 
-    def _finish(self, search: _Search, found: Survey, closings: list[Row], message: str, chase: bool) -> None:
+    def _finish(self, search: _ReviewSearch, found: Survey, closings: list[Row], message: str, chase: bool) -> None:
         """`chase`: ahead of rows that have gone paths are endless; insertions and retractions may chase one another.
 
         Then waves stop everywhere, where they meet, and the next review lets go.
@@ -292,13 +292,13 @@ class Arbiter:
         self.message = message
         self._post.send_rows(closings, Stop)
         before, self._reached = self._reached or set(), found.reached
-        self._post.send_rows(found.reached - before, lambda rows: Reached(search.number, rows))
-        self._post.send_rows(before - found.reached, lambda rows: Reached(search.number, rows, True))
+        self._post.send_rows(found.reached - before, lambda rows: ReachedRows(search.number, rows))
+        self._post.send_rows(before - found.reached, lambda rows: ReachedRows(search.number, rows, True))
         self._post.tell_all(Release(search.number, chase or found.endless is not None))
         if chase:
             self._news = max(self._news, News.SUSPECTS)
 
-    def _borrow(self, search: _Search, keys: set[Asked]) -> None:
+    def _borrow(self, search: _ReviewSearch, keys: set[Asked]) -> None:
         places: dict[tuple[int, int], list[bytes]] = {}
         for join, key in keys:
             (home,) = self._body.gate_before(join, self._gate).homes_of([(key, None)])

@@ -193,10 +193,10 @@ class OwnRows:
         """The bags of those of the keys that it owns."""
         rows = [(key, None) for key in keys]
         mine = [key for key, _ in self._body.gate_before(join, self._loop).mine(rows)]
-        return _Found(self._body.bags(join, mine))
+        return _OwnBags(self._body.bags(join, mine))
 
 
-class _Found:
+class _OwnBags:
     def __init__(self, bags: dict[Any, Bag | None]) -> None:
         self._bags = bags
 

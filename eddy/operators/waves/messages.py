@@ -16,7 +16,7 @@ from eddy.operators.exchange import Gate, Outgoing, Received
 from eddy.state.row_layout import row_key, split
 
 __all__ = [
-    *("Begin", "Borrow", "Changed", "Holds", "Lend", "Message", "Reached", "Release", "Review", "Stop"),
+    *("Begin", "Borrow", "Changed", "Holds", "Lend", "Message", "ReachedRows", "Release", "Review", "Stop"),
     *("Suspect",),
     *("Loan", "News", "Post", "chunks", "grouped"),
 ]
@@ -105,7 +105,7 @@ class Stop(Message):
     rows: list[bytes]
 
 
-class Reached(Message):
+class ReachedRows(Message, tag="Reached"):
     """To the owner of some rows: cycles reach them, or `no_more`."""
 
     number: int
@@ -124,7 +124,7 @@ class Changed(Message):
     """To the arbiter: rows outside that it has borrowed have changed."""
 
 
-_ANY = Review | Begin | Holds | Borrow | Lend | Stop | Reached | Release | Suspect | Changed
+_ANY = Review | Begin | Holds | Borrow | Lend | Stop | ReachedRows | Release | Suspect | Changed
 _DECODER = msgspec.msgpack.Decoder(_ANY)
 _encode = msgspec.msgpack.Encoder().encode
 

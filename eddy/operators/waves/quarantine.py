@@ -31,7 +31,7 @@ from eddy.operators.waves.held_message import ADVICE, held_message
 from eddy.operators.waves.messages import Message, News
 from eddy.operators.waves.survey import Survey, comes_to_an_end, survey
 from eddy.operators.waves.total import Total
-from eddy.operators.waves.watch import Watch, Wave
+from eddy.operators.waves.watch import Wave, WaveWatch
 from eddy.operators.waves.withheld import Withheld
 from eddy.state.arrangement import Arrangement, weight_in
 
@@ -209,15 +209,15 @@ class Quarantine:
         heavy = [] if self._alone else self._heavy(wave.made)
         return self._stop_at(heavy, wave, total) if heavy else wave.made
 
-    def watch(self, waiting: dict[int, Batch], total: Total) -> Watch:
+    def watch(self, waiting: dict[int, Batch], total: Total) -> WaveWatch:
         """The looks during a run of waves."""
         first = min((iteration for iteration, batch in waiting.items() if batch.rows), default=0)
         searched = 1 << (max(first, FIRST_LOOK if self._alone else _FIRST_ASKED) - 1).bit_length()
         rows = sum(len(batch.rows) for batch in waiting.values())
-        return Watch(self, self._sizes, total, rows, searched, not self._alone)
+        return WaveWatch(self, self._sizes, total, rows, searched, not self._alone)
 
     def search(self, wave: Wave, budget: int | None, total: Total) -> tuple[bool, Batch]:
-        """Search ahead of a wave. Returns whether the waves will end, and the rows that go on; see `Watch`."""
+        """Search ahead of a wave. Returns whether the waves will end, and the rows that go on; see `WaveWatch`."""
         ahead = wave.made.rows if self._alone else wave.frontier.rows
         found = survey(self._explorer(self._going_on), ahead, self._bound.limit, budget, self._sizes.refused)
         if not self._alone:

@@ -14,7 +14,7 @@ from eddy.operators.endless import FIRST_LOOK
 from eddy.operators.errors.row_sizes import GLANCE, RowSizes
 from eddy.operators.waves.total import Total
 
-__all__ = ["Watch", "Wave"]
+__all__ = ["Wave", "WaveWatch"]
 
 _SHARE = 16
 """A search during waves explores at most one row for so many rows of the waves."""
@@ -51,7 +51,7 @@ class Held(Protocol):
         """Search ahead. Returns whether the waves will end, and the rows that go on."""
 
 
-class Watch:
+class WaveWatch:
     """The looks during a run of waves: the next one is at iteration `next`, or once the waves have had `crowd` rows.
 
     The waves begin with `rows`.

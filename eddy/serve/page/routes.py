@@ -23,10 +23,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from eddy.errors import EddyError, NotReadyError
 from eddy.json_text import encode
-from eddy.program.row_trace import Trace, trace
+from eddy.program.row_trace import RowTrace, trace
 from eddy.program.views import Views
 from eddy.serve.answers import refused
-from eddy.topology.plan.picture import Step, steps
+from eddy.topology.plan.picture import PictureStep, steps
 from eddy.topology.topology import Topology
 
 __all__ = ["FILES", "page_routes", "topology_route", "trace_route", "with_page"]
@@ -58,7 +58,7 @@ class _Description(msgspec.Struct):
     text: str
     mermaid: str
     picture: str
-    steps: list[Step]
+    steps: list[PictureStep]
 
 
 def with_page(app: ASGIApp, topology: Topology, views: Views) -> ASGIApp:
@@ -119,7 +119,7 @@ def trace_route(topology: Topology, views: Callable[[], Views | None]) -> BaseRo
     """Traces of rows, one at a time, as they compute steps again. Those that wait hold no thread."""
     one_at_a_time = asyncio.Lock()
 
-    def found(name: str, key: str) -> Trace:
+    def found(name: str, key: str) -> RowTrace:
         served = views()
         if served is None:
             raise NotReadyError("trace: tables are not served here, or not yet. Try again later")

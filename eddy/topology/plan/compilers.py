@@ -18,7 +18,7 @@ from eddy.state.store import Store
 from eddy.state.table import Table
 from eddy.state.trace import Trace
 
-__all__ = ["Circuit", "LoopBody", "Spark", "States"]
+__all__ = ["CircuitBuilder", "LoopBody", "Spark", "States"]
 
 Node = Any
 """A node of the plan, `topology/plan/node.py`, which imports this module."""
@@ -82,7 +82,7 @@ class _Place(Protocol):
         """Place a loop by nested time; return the slot of its results."""
 
 
-class Circuit(States, _Place, Protocol):
+class CircuitBuilder(States, _Place, Protocol):
     """The circuit of a plan, or the body of a recursion by waves, under construction."""
 
     def source(self, topic: str) -> int:

@@ -19,7 +19,7 @@ from eddy.state.calendar import MOST_MS, Calendar
 from eddy.state.table import Table
 from eddy.topology.arguments import check_choice
 from eddy.topology.plan.compilers import Spark, States
-from eddy.topology.plan.node import MIXED, Arrival, Kept, Node
+from eddy.topology.plan.node import MIXED, Arrival, Node, StateKept
 
 __all__ = ["ExpiringTable", "check_expiry"]
 
@@ -34,9 +34,9 @@ class ExpiringTable(Node):
     keeps_last = True
     crosses = True
     keeps = (
-        Kept("", "table", "results"),
-        Kept("deadlines", "table", "others"),
-        Kept("calendar", "calendar", "others"),
+        StateKept("", "table", "results"),
+        StateKept("deadlines", "table", "others"),
+        StateKept("calendar", "calendar", "others"),
     )
     derived: ClassVar[tuple[str, ...]] = ("deadlines", "calendar")
     has_table = True

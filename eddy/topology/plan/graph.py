@@ -21,7 +21,7 @@ from eddy.state.spec import StateSpec
 from eddy.state.store import Store
 from eddy.state.table import Table
 from eddy.topology.plan.compilers import Spark, States
-from eddy.topology.plan.node import Kept, Node
+from eddy.topology.plan.node import Node, StateKept
 
 __all__ = ["Reachable", "TreeTotals", "reachable", "tree_totals"]
 
@@ -48,7 +48,7 @@ class Reachable(Node):
     linear = False
 
     @property
-    def keeps(self) -> tuple[Kept, ...]:  # type: ignore[override]
+    def keeps(self) -> tuple[StateKept, ...]:  # type: ignore[override]
         """Ranks, roots and links; sizes, cycles and bounds where they are asked for."""
         tied = self.expand is not None or self.weight is not None
         bounded = self.max_nodes is not None
@@ -62,7 +62,7 @@ class Reachable(Node):
             "beyond": bounded or (self.limit is not None and self.max_depth is None),
         }
         states = ["", "roots", *(suffix for suffix, kept in suffixes.items() if kept)]
-        return tuple(Kept(suffix, "encoded", "others") for suffix in states)
+        return tuple(StateKept(suffix, "encoded", "others") for suffix in states)
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
@@ -103,7 +103,7 @@ class TreeTotals(Node):
     folds = True
     linear = False
     drawn_as = "recursion"
-    keeps = (Kept("", "table", "others"),)
+    keeps = (StateKept("", "table", "others"),)
 
     @property
     def title(self) -> str:

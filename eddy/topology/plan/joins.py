@@ -12,7 +12,7 @@ from eddy.operators import join
 from eddy.operators.nested.operators import NestedJoin, NestedLookupJoin
 from eddy.operators.operator import Operator
 from eddy.topology.plan.bags import Bag, Row, Way, Weighted, groups, identity
-from eddy.topology.plan.compilers import Circuit, LoopBody, Spark, States
+from eddy.topology.plan.compilers import CircuitBuilder, LoopBody, Spark, States
 from eddy.topology.plan.node import NO_PLACE, Arrival, Node
 from eddy.topology.plan.slots import swapped
 
@@ -140,7 +140,7 @@ class Join(Node):
         """The sides that lie in loops."""
         return [side for side in self.looks_up if side[0] in inside]
 
-    def build(self, circuit: Circuit) -> int:
+    def build(self, circuit: CircuitBuilder) -> int:
         """Inside a recursion the recursion's rows are on the left."""
         bound = circuit.waves_around(self)
         left, right, merge = self._swapped(self.inputs[1] in circuit.inside)

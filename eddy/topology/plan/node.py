@@ -13,9 +13,9 @@ from eddy.operators.operator import Operator
 from eddy.operators.reduce import Function
 from eddy.serde import Serde
 from eddy.topology.plan.bags import Bag, Way, Weighted
-from eddy.topology.plan.compilers import Circuit, LoopBody, Spark, States
+from eddy.topology.plan.compilers import CircuitBuilder, LoopBody, Spark, States
 
-__all__ = ["MIXED", "NO_PLACE", "NUMBERED", "Arrival", "Form", "Grouping", "Kept", "Kind", "Node", "Rows"]
+__all__ = ["MIXED", "NO_PLACE", "NUMBERED", "Arrival", "Form", "Grouping", "Kind", "Node", "Rows", "StateKept"]
 
 MIXED = "the records of a key come from more than one partition, so that nothing tells which came first"
 NO_PLACE = (
@@ -32,7 +32,7 @@ NUMBERED = re.compile(r"[A-Z-]+-\d{10}")
 _BETWEEN_WORDS = re.compile(r"(?<=.)(?=[A-Z])")
 
 
-class Kept(NamedTuple):
+class StateKept(NamedTuple):
     """A state: the suffix of the step's name in its name, its kind, and the rows in it."""
 
     suffix: str
@@ -232,7 +232,7 @@ class Node:
 
     derived: ClassVar[tuple[str, ...]] = ()
     """Suffixes of the step's name that name its additional states."""
-    keeps: ClassVar[tuple[Kept, ...]] = ()
+    keeps: ClassVar[tuple[StateKept, ...]] = ()
     """The states of its operator outside of loops by nested time."""
     has_table = False
     """Whether the first of these is a table of its rows."""
@@ -270,7 +270,7 @@ class Node:
         """The operator of the step outside of loops by nested time."""
         raise NotImplementedError(f"no operator for {type(self).__name__}")
 
-    def build(self, circuit: Circuit) -> int:
+    def build(self, circuit: CircuitBuilder) -> int:
         """Place the step outside of loops by nested time; return the slot of its rows."""
         operator = self.operator(circuit)  # it may give inputs new slots
         return circuit.emit(operator, *map(circuit.slot_of, self.inputs))

@@ -18,7 +18,7 @@ from eddy.topology.plan.plan import Node, Plan
 from eddy.topology.plan.scopes import Scopes
 from eddy.topology.plan.stores import stores_of
 
-__all__ = ["Step", "picture", "steps"]
+__all__ = ["PictureStep", "picture", "steps"]
 
 _ROW, _HEIGHT, _GAP, _BEND = 62, 30, 22, 14
 _SWEEPS = 8
@@ -26,7 +26,7 @@ _CHARACTER = 7.2
 _MARGIN = 24
 
 
-class Step(msgspec.Struct, frozen=True):
+class PictureStep(msgspec.Struct, frozen=True):
     """One step of a plan as data. `to` and `back` are the numbers of the steps after it; `back` leads round a loop."""
 
     name: str
@@ -40,7 +40,7 @@ class Step(msgspec.Struct, frozen=True):
     back: list[int]
 
 
-def steps(plan: Plan) -> list[Step]:
+def steps(plan: Plan) -> list[PictureStep]:
     """The steps in the order of the plan."""
     after, stores, around = successors(plan), stores_of(plan), Scopes(plan).around
     numbers = {node: number for number, node in enumerate(plan.nodes)}
@@ -50,7 +50,7 @@ def steps(plan: Plan) -> list[Step]:
         loop = around.get(node)
         back = [numbers[other] for other in after[node] if other in back_to]
         found.append(
-            Step(
+            PictureStep(
                 node.name,
                 node.title,
                 node.drawn_as,
@@ -66,22 +66,24 @@ def steps(plan: Plan) -> list[Step]:
 
 
 @dataclass(eq=False, slots=True)
-class _Place:
+class _DrawnPlace:
     """A step, or the bend of an edge, in a layer; x is its centre."""
 
     width: float
     layer: int
     step: int | None = None
     x: float = 0.0
-    above: list["_Place"] = field(default_factory=list)
-    below: list["_Place"] = field(default_factory=list)
+    above: list["_DrawnPlace"] = field(default_factory=list)
+    below: list["_DrawnPlace"] = field(default_factory=list)
 
 
 def picture(plan: Plan) -> str:
     """The plan as an SVG document."""
     found = steps(plan)
     places, ways = _places(plan, found)
-    layers: list[list[_Place]] = [[] for _ in range(1 + max((place.layer for place in _all(places, ways)), default=0))]
+    layers: list[list[_DrawnPlace]] = [
+        [] for _ in range(1 + max((place.layer for place in _all(places, ways)), default=0))
+    ]
     for place in _all(places, ways):
         layers[place.layer].append(place)
     _arrange(layers)
@@ -91,11 +93,11 @@ def picture(plan: Plan) -> str:
     return _drawn(found, places, ways, len(layers))
 
 
-def _all(places: list[_Place], ways: list[list[_Place]]) -> list[_Place]:
+def _all(places: list[_DrawnPlace], ways: list[list[_DrawnPlace]]) -> list[_DrawnPlace]:
     return [*places, *(bend for way in ways for bend in way[1:-1])]
 
 
-def _places(plan: Plan, found: list[Step]) -> tuple[list[_Place], list[list[_Place]]]:
+def _places(plan: Plan, found: list[PictureStep]) -> tuple[list[_DrawnPlace], list[list[_DrawnPlace]]]:
     """A place for each step, and each edge as the places that it passes."""
     layer: dict[Node, int] = {}
     seeds = {variable: loop.inputs for loop in plan.loops() for variable in loop.variables}
@@ -106,7 +108,7 @@ def _places(plan: Plan, found: list[Step]) -> tuple[list[_Place], list[list[_Pla
         before += [layer[result] for result in node.results]
         layer[node] = 1 + max(before, default=-1)
     places = [
-        _Place(len(step.title) * _CHARACTER + 24, layer[node], number)
+        _DrawnPlace(len(step.title) * _CHARACTER + 24, layer[node], number)
         for number, (node, step) in enumerate(zip(plan.nodes, found, strict=True))
     ]
     ways = []
@@ -116,8 +118,8 @@ def _places(plan: Plan, found: list[Step]) -> tuple[list[_Place], list[list[_Pla
     return places, ways
 
 
-def _way(start: _Place, end: _Place) -> list[_Place]:
-    bends = [_Place(_BEND, layer) for layer in range(start.layer + 1, end.layer)]
+def _way(start: _DrawnPlace, end: _DrawnPlace) -> list[_DrawnPlace]:
+    bends = [_DrawnPlace(_BEND, layer) for layer in range(start.layer + 1, end.layer)]
     way = [start, *bends, end]
     for one, other in pairwise(way):
         one.below.append(other)
@@ -125,7 +127,7 @@ def _way(start: _Place, end: _Place) -> list[_Place]:
     return way
 
 
-def _arrange(layers: list[list[_Place]]) -> None:
+def _arrange(layers: list[list[_DrawnPlace]]) -> None:
     """Give each place its x: near its neighbours, and not on others of its layer."""
     for layer in layers:
         _spread(layer, {place: place.x for place in layer})
@@ -140,7 +142,7 @@ def _arrange(layers: list[list[_Place]]) -> None:
             _spread(layer, wanted)
 
 
-def _spread(layer: list[_Place], wanted: dict[_Place, float]) -> None:
+def _spread(layer: list[_DrawnPlace], wanted: dict[_DrawnPlace, float]) -> None:
     """Places from left to right at the wanted x or further, then all of them back by the mean of the differences."""
     right = float("-inf")
     for place in layer:
@@ -151,7 +153,7 @@ def _spread(layer: list[_Place], wanted: dict[_Place, float]) -> None:
         place.x -= shift
 
 
-def _drawn(found: list[Step], places: list[_Place], ways: list[list[_Place]], layers: int) -> str:
+def _drawn(found: list[PictureStep], places: list[_DrawnPlace], ways: list[list[_DrawnPlace]], layers: int) -> str:
     backs = [(number, other) for number, step in enumerate(found) for other in step.back]
     right = max((place.x + place.width / 2 for place in _all(places, ways)), default=0.0)
     width, height = right + _MARGIN + 14 * len(backs) + 10 * bool(backs), layers * _ROW - _ROW + _HEIGHT + 2 * _MARGIN
@@ -172,11 +174,11 @@ def _drawn(found: list[Step], places: list[_Place], ways: list[list[_Place]], la
     return "\n".join(lines) + "\n"
 
 
-def _top(place: _Place) -> float:
+def _top(place: _DrawnPlace) -> float:
     return place.layer * _ROW + _MARGIN
 
 
-def _edge(way: list[_Place]) -> str:
+def _edge(way: list[_DrawnPlace]) -> str:
     points = [(way[0].x, _top(way[0]) + _HEIGHT)]
     points += [(bend.x, _top(bend) + _HEIGHT / 2) for bend in way[1:-1]]
     points.append((way[-1].x, _top(way[-1]) - 1))
@@ -189,7 +191,7 @@ def _edge(way: list[_Place]) -> str:
     )
 
 
-def _back(start: _Place, end: _Place, x: float, lane: int) -> str:
+def _back(start: _DrawnPlace, end: _DrawnPlace, x: float, lane: int) -> str:
     """The way round a loop: out to the right, up, and in from above, each in a lane of its own."""
     y, y2 = _top(start) + _HEIGHT - 8 - lane, _top(end) - 11 - lane
     one, r = start.x + start.width / 2, 8
@@ -203,7 +205,7 @@ def _back(start: _Place, end: _Place, x: float, lane: int) -> str:
     )
 
 
-def _box(number: int, step: Step, place: _Place) -> str:
+def _box(number: int, step: PictureStep, place: _DrawnPlace) -> str:
     colour = {"topic": "#2f7de1", "recursion": "#d9822b", "variable": "#d9822b"}.get(step.form, "#8a94a3")
     x, y, w = place.x - place.width / 2, _top(place), place.width
     radius = {"topic": 5, "recursion": 15, "variable": 15}.get(step.form, 3)

@@ -10,8 +10,8 @@ from eddy.operators.waves.held_errors import HeldErrors as HeldErrorsOperator
 from eddy.operators.waves.withheld import Stops
 from eddy.serde import Int64, String
 from eddy.topology.plan.bags import Bag, Weighted
-from eddy.topology.plan.compilers import Circuit, LoopBody, Spark
-from eddy.topology.plan.node import Form, Kept, Node
+from eddy.topology.plan.compilers import CircuitBuilder, LoopBody, Spark
+from eddy.topology.plan.node import Form, Node, StateKept
 
 __all__ = ["Binding", "Block", "HeldErrors", "Loop", "Recursion", "Variable"]
 
@@ -158,7 +158,7 @@ class Recursion(Loop):
         """The results of an iteration."""
         return (self.result,)
 
-    def build(self, circuit: Circuit) -> int:
+    def build(self, circuit: CircuitBuilder) -> int:
         """By waves; by nested time the rows are the first of the loop's results."""
         if self.waves:
             return circuit.waves(self)
@@ -208,7 +208,7 @@ class Block(Loop):
         """The definition of the variable's binding."""
         return self.results[self.variables.index(variable)]
 
-    def build(self, circuit: Circuit) -> int:
+    def build(self, circuit: CircuitBuilder) -> int:
         """The rows of all bindings."""
         return circuit.loop(self)
 
@@ -246,7 +246,7 @@ class Binding(Node):
         (block,) = self.inputs
         return self.index == len(block.variables) and block.error_limit is not None
 
-    def build(self, circuit: Circuit) -> int:
+    def build(self, circuit: CircuitBuilder) -> int:
         """One of the block's results."""
         return circuit.emit(Take(self.name, self.index), circuit.slot_of(self.inputs[0]))
 
@@ -269,7 +269,7 @@ class HeldErrors(Node):
 
     linear = False
     tells_errors = True
-    keeps = (Kept("", "arrangement", "results"),)
+    keeps = (StateKept("", "arrangement", "results"),)
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
@@ -284,7 +284,7 @@ class HeldErrors(Node):
             "recursion holds as a whole: read the .errors of that one"
         )
 
-    def build(self, circuit: Circuit) -> int:
+    def build(self, circuit: CircuitBuilder) -> int:
         """It also reads the inputs of the recursion, so that it runs in each epoch in which that runs."""
         (recursion,) = self.inputs
         operator, slots = circuit.placed(recursion)

@@ -16,7 +16,7 @@ from eddy.state.ordered_arrangement import OrderedArrangement
 from eddy.state.table import Table
 from eddy.topology.plan.bags import Bag, Way, Weighted, groups
 from eddy.topology.plan.compilers import Spark, States
-from eddy.topology.plan.node import MIXED, Arrival, Grouping, Kept, Node
+from eddy.topology.plan.node import MIXED, Arrival, Grouping, Node, StateKept
 
 __all__ = ["Aggregate", "Count", "OneRow", "Reduce", "TopK", "WeightFunction"]
 
@@ -47,7 +47,7 @@ class Count(_Reduction):
     """The number of rows by key."""
 
     has_table = True
-    keeps = (Kept("", "table", "results"),)
+    keeps = (StateKept("", "table", "results"),)
 
     @property
     def grouping(self) -> Grouping:
@@ -73,7 +73,7 @@ class Reduce(_Reduction):
     """The rows that `function(key, {value: weight})` returns for each key."""
 
     folds = True
-    keeps = (Kept("", "arrangement", "inputs"),)
+    keeps = (StateKept("", "arrangement", "inputs"),)
 
     function: Callable[[Any, Any], Any]
 
@@ -100,10 +100,10 @@ class Aggregate(_Reduction):
     has_table = True
 
     @property
-    def keeps(self) -> tuple[Kept, ...]:  # type: ignore[override]
+    def keeps(self) -> tuple[StateKept, ...]:  # type: ignore[override]
         """The table, and the numbers of rows where rows are retracted."""
-        rows = Kept("rows", "table", "others")
-        return (Kept("", "table", "results"), *(() if self.subtractor is None else (rows,)))
+        rows = StateKept("rows", "table", "others")
+        return (StateKept("", "table", "results"), *(() if self.subtractor is None else (rows,)))
 
     @property
     def folds(self) -> bool:  # type: ignore[override]
@@ -156,7 +156,7 @@ class Aggregate(_Reduction):
 class WeightFunction(_Reduction):
     """A function of weights: each row once (distinct), or as often as its weight is positive (minus)."""
 
-    keeps = (Kept("", "arrangement", "inputs"),)
+    keeps = (StateKept("", "arrangement", "inputs"),)
 
     form: Literal["distinct", "minus"]
     explained_by_key = False
@@ -198,8 +198,8 @@ class TopK(_Reduction):
 
     derived = ("rows", "made")
     keeps = (
-        Kept("", "table", "results"),
-        Kept("rows", "arrangement", "inputs"),
+        StateKept("", "table", "results"),
+        StateKept("rows", "arrangement", "inputs"),
     )
 
     has_table = True
@@ -225,8 +225,8 @@ class OneRow(_Reduction):
 
     derived = ("several", "made")
     keeps = (
-        Kept("", "table", "results"),
-        Kept("several", "arrangement", "others"),
+        StateKept("", "table", "results"),
+        StateKept("several", "arrangement", "others"),
     )
     has_table = True
     does = "only row"

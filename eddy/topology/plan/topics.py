@@ -9,8 +9,8 @@ from eddy.operators.circuit import Output
 from eddy.operators.keyed import WithKeys
 from eddy.operators.operator import Operator
 from eddy.topology.plan.bags import Bag, Weighted
-from eddy.topology.plan.compilers import Circuit, LoopBody, Spark, States
-from eddy.topology.plan.node import Kept, Node
+from eddy.topology.plan.compilers import CircuitBuilder, LoopBody, Spark, States
+from eddy.topology.plan.node import Node, StateKept
 
 __all__ = ["Constant", "Exchange", "Sink", "Source"]
 
@@ -66,11 +66,11 @@ class Source(_OfTopic):
         return self.kind == "table"
 
     @property
-    def keeps(self) -> tuple[Kept, ...]:  # type: ignore[override]
+    def keeps(self) -> tuple[StateKept, ...]:  # type: ignore[override]
         """Its table."""
-        return (Kept("", "table", "results"),) if self.has_table else ()
+        return (StateKept("", "table", "results"),) if self.has_table else ()
 
-    def build(self, circuit: Circuit) -> int:
+    def build(self, circuit: CircuitBuilder) -> int:
         """The records, or the changes of the table that they make."""
         slot = circuit.source(self.topic)
         if not self.has_table:
@@ -88,7 +88,7 @@ class Constant(Node):
 
     crosses = True
     begins = True
-    keeps = (Kept("", "arrangement", "results"),)
+    keeps = (StateKept("", "arrangement", "results"),)
 
     rows: tuple[tuple[Any, Any], ...]
 
@@ -152,7 +152,7 @@ class Exchange(Node):
             "answer; bring what it reads to one owner before the recursion: relation.at_one_owner('…')"
         )
 
-    def build(self, circuit: Circuit) -> int:
+    def build(self, circuit: CircuitBuilder) -> int:
         """An exchange; nothing where the rows are at their only owner already."""
         (source,) = self.inputs
         keyed = circuit.needs_keys(self)

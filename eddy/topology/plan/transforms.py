@@ -7,8 +7,8 @@ from typing import Any, Literal
 from eddy.operators import stateless, tables
 from eddy.operators.operator import Operator
 from eddy.topology.plan.bags import Bag, Row, Way, Weighted
-from eddy.topology.plan.compilers import Circuit, LoopBody, Spark, States
-from eddy.topology.plan.node import MIXED, NO_PLACE, Arrival, Kept, Node
+from eddy.topology.plan.compilers import CircuitBuilder, LoopBody, Spark, States
+from eddy.topology.plan.node import MIXED, NO_PLACE, Arrival, Node, StateKept
 
 __all__ = ["REKEYING", "Latest", "Merge", "Transform", "Upsert", "Verb"]
 
@@ -76,7 +76,7 @@ class Transform(Node):
             return stateless.MapValues(self.name, self.function, table=self.kind == "table")
         return _OPERATORS[self.verb](self.name, self.function)
 
-    def build(self, circuit: Circuit) -> int:
+    def build(self, circuit: CircuitBuilder) -> int:
         """The operator; nothing for a `peek` whose effect is not wanted."""
         return super().build(circuit) if circuit.peeks or self.verb != "peek" else circuit.slot_of(self.inputs[0])
 
@@ -174,7 +174,7 @@ class Upsert(Node):
 
     linear = False
     keeps_last = True
-    keeps = (Kept("", "table", "results"),)
+    keeps = (StateKept("", "table", "results"),)
     has_table = True
 
     @property

@@ -20,8 +20,6 @@ __all__ = [
     "Anti",
     "Binding",
     "Block",
-    "Bound",
-    "Column",
     "Distinct",
     "Except",
     "Filter",
@@ -29,15 +27,17 @@ __all__ = [
     "Intersect",
     "Join",
     "Loop",
+    "NamedColumn",
+    "NamedTable",
     "Node",
     "Outer",
     "Product",
     "Project",
+    "RecursionLimit",
     "Rows",
     "Semi",
     "Series",
     "Shared",
-    "Table",
     "Union",
     "Variable",
     "all_columns",
@@ -47,7 +47,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class NamedColumn:
     """The name and the type of a column."""
 
     name: str
@@ -58,12 +58,12 @@ class Column:
 class Node:
     """A bag of rows of these columns."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[NamedColumn, ...]
     name: str = ""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Table(Node):
+class NamedTable(Node):
     """The rows of one of the statement's tables."""
 
     table: str
@@ -224,7 +224,7 @@ class Loop(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class RecursionLimit:
     """The largest number of iterations of a block, and the action when it is reached."""
 
     iterations: int
@@ -241,7 +241,7 @@ class Block:
     name: str
     label: str
     bindings: list[tuple[str, Node]] = field(default_factory=list)
-    bound: Bound | None = None
+    bound: RecursionLimit | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

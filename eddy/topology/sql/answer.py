@@ -4,16 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eddy.topology.sql.algebra import Column
+from eddy.topology.sql.algebra import NamedColumn
 
-__all__ = ["Answer", "Table"]
+__all__ = ["Answer", "AnswerTable"]
 
 
 @dataclass(frozen=True)
-class Table:
+class AnswerTable:
     """A table that is at hand: columns with their types, and rows of values of them."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[NamedColumn, ...]
     rows: Sequence[tuple[Any, ...]]
 
 

@@ -2,7 +2,7 @@
 
 from sqlglot import exp
 
-from eddy.topology.sql.algebra import Column
+from eddy.topology.sql.algebra import NamedColumn
 from eddy.topology.sql.binder import type_of
 from eddy.topology.sql.parsing import parse
 from eddy.topology.sql.scope import folded
@@ -11,13 +11,13 @@ from eddy.topology.sql.statement_text import StatementText
 __all__ = ["declared_table"]
 
 
-def declared_table(text: StatementText) -> tuple[str, tuple[Column, ...]]:
+def declared_table(text: StatementText) -> tuple[str, tuple[NamedColumn, ...]]:
     """The name and the columns of CREATE TABLE name (column type, …). Raises: TopologyError for another CREATE."""
     node = parse(text)
     if not isinstance(node, exp.Create) or not isinstance(node.this, exp.Schema):
         raise text.unsupported(0, "this form of CREATE", "CREATE TABLE name (column type, …) is needed")
     columns = [
-        Column(folded(part.this), type_of(text, part.args["kind"], part))
+        NamedColumn(folded(part.this), type_of(text, part.args["kind"], part))
         for part in node.this.expressions
         if isinstance(part, exp.ColumnDef) and isinstance(part.args.get("kind"), exp.DataType)
     ]

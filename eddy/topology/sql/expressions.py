@@ -105,21 +105,21 @@ def rows_of(parameters: str, columns: Sequence[str], *shape: Sequence[Expr] | No
 
     `columns` has the Python for each column. One shape gives the tuple itself, two a pair of tuples.
     """
-    writer = _Writer(parameters, columns)
+    writer = _PythonWriter(parameters, columns)
     parts = ["row" if exprs is None else writer.tuple(exprs) for exprs in shape]
     return writer.function(parts[0] if len(parts) == 1 else f"({', '.join(parts)})")
 
 
 def predicate_of(parameters: str, columns: Sequence[str], exprs: Sequence[Expr]) -> Callable[..., Any]:
     """A function of `parameters` that says whether all of `exprs` are true."""
-    writer = _Writer(parameters, columns)
+    writer = _PythonWriter(parameters, columns)
     return writer.function(" and ".join(writer.truth(expr) for expr in exprs) or "True")
 
 
 _DEEPEST = 30  # Python reads at most 200 parentheses inside of one another
 
 
-class _Writer:
+class _PythonWriter:
     """Generates Python for expressions; constants and functions are bound by name, never written as text."""
 
     def __init__(self, parameters: str, columns: Sequence[str]) -> None:
@@ -137,7 +137,7 @@ class _Writer:
 
     def value(self, expr: Expr) -> str:
         if self._depth == _DEEPEST:
-            below = _Writer(self._parameters, self._columns)
+            below = _PythonWriter(self._parameters, self._columns)
             return f"{self._bound(below.function(below.value(expr)))}({self._parameters})"
         writer: Callable[[Expr], str] = getattr(self, f"_{expr.op.replace('-', '_')}")
         self._depth += 1

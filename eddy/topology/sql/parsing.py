@@ -18,7 +18,7 @@ from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from eddy.errors import TopologyError
-from eddy.topology.sql.algebra import Bound, Column
+from eddy.topology.sql.algebra import NamedColumn, RecursionLimit
 from eddy.topology.sql.dialect import WholePostgres
 from eddy.topology.sql.scope import folded
 from eddy.topology.sql.statement_text import StatementText
@@ -40,7 +40,7 @@ class Definition:
     """A declared binding: its columns, its query, and its offset in the text."""
 
     name: str
-    columns: tuple[Column, ...]
+    columns: tuple[NamedColumn, ...]
     query: exp.Expr
     offset: int
 
@@ -50,7 +50,7 @@ class Mutual:
     """A query WITH MUTUALLY RECURSIVE."""
 
     definitions: list[Definition]
-    bound: Bound | None
+    bound: RecursionLimit | None
     body: exp.Expr
 
 
@@ -59,7 +59,7 @@ class _Declared:
     """The declaration of a binding; its query is from `start` to `end`."""
 
     name: str
-    columns: tuple[Column, ...]
+    columns: tuple[NamedColumn, ...]
     offset: int
     start: int
     end: int
@@ -70,7 +70,7 @@ class _Heading:
     """A WITH clause. `body` is the offset after it, `blanks` are the parts that the parser does not know."""
 
     bindings: list[_Declared]
-    bound: Bound | None
+    bound: RecursionLimit | None
     body: int
     blanks: list[tuple[int, int]]
 
@@ -234,7 +234,7 @@ class _Head:
             raise self._text.error(token.start, f"'{token.text}' where {word} is needed")
         self._at += 1
 
-    def _bound(self) -> Bound:
+    def _bound(self) -> RecursionLimit:
         """(RETURN AT | ERROR AT RECURSION LIMIT [=] n), or (RECURSION LIMIT [=] n), which means ERROR AT."""
         start = self._token().start
         self._expect("(")
@@ -252,7 +252,7 @@ class _Head:
         self._at += 1
         self._blanks.append((start, self._token().end + 1))
         self._expect(")")
-        return Bound(int(number.text), "return" if word == "RETURN" else "hold")
+        return RecursionLimit(int(number.text), "return" if word == "RETURN" else "hold")
 
     def _definition(self) -> _Declared:
         offset = self._token().start
@@ -293,7 +293,7 @@ class _Head:
             raise self._text.error(token.start, f"'{token.text}' where {what} is needed")
         return str(token.text.lower())
 
-    def _column(self, binding: str) -> Column:
+    def _column(self, binding: str) -> NamedColumn:
         name = self._name(f"a column of '{binding}'")
         token = self._token()
         end = self._skip({TokenType.COMMA, _CLOSE})
@@ -309,7 +309,7 @@ class _Head:
                 f"the type {written}",
                 f"{TYPE_NAMES} is needed",
             )
-        return Column(name, type)
+        return NamedColumn(name, type)
 
     def _skip(self, until: set[TokenType]) -> int:
         """Skip to the next of these tokens outside of parentheses; return its offset."""

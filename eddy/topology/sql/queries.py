@@ -10,10 +10,10 @@ from eddy.topology.sql.scope import QueryContext
 from eddy.topology.sql.statement_text import StatementText
 from eddy.topology.sql.types import Type
 
-__all__ = ["Queries"]
+__all__ = ["QueryBinding"]
 
 
-class Queries(Protocol):
+class QueryBinding(Protocol):
     """Binds queries to the algebra. `definitions` names the enclosing recursive bindings, outermost first."""
 
     text: StatementText

@@ -6,11 +6,11 @@ from dataclasses import replace
 from sqlglot import exp
 
 from eddy.topology.sql import algebra
-from eddy.topology.sql.algebra import Column, Group, Node, Project, Shared
+from eddy.topology.sql.algebra import Group, NamedColumn, Node, Project, Shared
 from eddy.topology.sql.binder import Binder, cast, coerce
 from eddy.topology.sql.expressions import Expr, column, conjuncts, literal, replace_columns, transform, walk
 from eddy.topology.sql.parsing import mutual_of
-from eddy.topology.sql.queries import Queries
+from eddy.topology.sql.queries import QueryBinding
 from eddy.topology.sql.recursive_queries import mutually_recursive, with_recursive
 from eddy.topology.sql.scope import ColumnScope, QueryContext, folded, refuse_outer
 from eddy.topology.sql.sources import from_clause, renamed, values
@@ -23,7 +23,7 @@ from eddy.topology.sql.unread import parts_of, whole_number, without_meaning
 __all__ = ["QueryBinder", "position_of"]
 
 
-class QueryBinder(Queries):
+class QueryBinder(QueryBinding):
     """Binds the queries of one statement. `name` begins the names of all their states.
 
     `definitions` are the recursive bindings whose definitions are being bound, outermost first.
@@ -59,7 +59,7 @@ class QueryBinder(Queries):
         """The same node, with its columns implicitly cast to `types`."""
         if all(found.type == type for found, type in zip(node.columns, types, strict=True)):
             return node
-        columns = tuple(Column(found.name, type) for found, type in zip(node.columns, types, strict=True))
+        columns = tuple(NamedColumn(found.name, type) for found, type in zip(node.columns, types, strict=True))
         if isinstance(node, Project):
             exprs = tuple(coerce(self.text, at, expr, type) for expr, type in zip(node.exprs, types, strict=True))
             return replace(node, columns=columns, exprs=exprs)
@@ -180,7 +180,7 @@ class QueryBinder(Queries):
 class _Subqueries:
     """Binds the subqueries in the expressions of one query, numbered in their order."""
 
-    def __init__(self, queries: Queries, path: str, environment: QueryContext) -> None:
+    def __init__(self, queries: QueryBinding, path: str, environment: QueryContext) -> None:
         self._queries, self._path, self._environment = queries, path, environment
         self._count = 0
 
@@ -195,7 +195,7 @@ class _Select:
 
     def __init__(
         self,
-        queries: Queries,
+        queries: QueryBinding,
         node: exp.Select,
         path: str,
         subqueries: _Subqueries,
@@ -228,7 +228,7 @@ class _Select:
         exprs = applied.values(exprs)
         exprs += correlation.inner
         environment.correlated.extend(correlation.outer)
-        columns = tuple(Column(names[i] if i < len(names) else "", expr.type) for i, expr in enumerate(exprs))
+        columns = tuple(NamedColumn(names[i] if i < len(names) else "", expr.type) for i, expr in enumerate(exprs))
         refuse_outer(self._text, *exprs)
         node: Node = Project(columns=columns, name=self._path, input=applied.node, exprs=tuple(exprs))
         if self._node.args.get("distinct"):
@@ -282,7 +282,7 @@ class _Select:
         arguments = applied.values([part.args[0] for part in found if part.args])
         remaining = iter(arguments)
         aggregates = tuple(replace(part.value, argument=next(remaining) if part.args else None) for part in found)
-        columns = tuple(Column("", expr.type) for expr in (*keys, *found))
+        columns = tuple(NamedColumn("", expr.type) for expr in (*keys, *found))
         original = self._keys(names, exprs)
         applied.node = Group(
             columns=columns, name=f"{self._path}-group", input=applied.node, keys=tuple(keys), aggregates=aggregates

@@ -12,9 +12,9 @@ from eddy.errors import TopologyError
 from eddy.topology.sql.algebra import (
     Binding,
     Block,
-    Column,
     Distinct,
     Loop,
+    NamedColumn,
     Node,
     Project,
     Shared,
@@ -25,7 +25,7 @@ from eddy.topology.sql.algebra import (
 from eddy.topology.sql.binder import assign
 from eddy.topology.sql.linearity import linear_references
 from eddy.topology.sql.parsing import Definition, Mutual
-from eddy.topology.sql.queries import Queries
+from eddy.topology.sql.queries import QueryBinding
 from eddy.topology.sql.scope import QueryContext, folded
 from eddy.topology.sql.sources import renamed
 from eddy.topology.sql.unread import parts_of, unnested, without_meaning
@@ -33,7 +33,7 @@ from eddy.topology.sql.unread import parts_of, unnested, without_meaning
 __all__ = ["mutually_recursive", "with_recursive"]
 
 
-def mutually_recursive(queries: Queries, found: Mutual, path: str, environment: QueryContext) -> QueryContext:
+def mutually_recursive(queries: QueryBinding, found: Mutual, path: str, environment: QueryContext) -> QueryContext:
     """The environment of the body of a block. Raises: TopologyError where a definition does not fit its declaration."""
     text, block = queries.text, Block(path, queries.called(path), [], found.bound)
     variables: dict[str, Node] = {}
@@ -58,7 +58,7 @@ def mutually_recursive(queries: Queries, found: Mutual, path: str, environment: 
     return environment.with_tables(results)
 
 
-def _definition(queries: Queries, definition: Definition, path: str, environment: QueryContext) -> Node:
+def _definition(queries: QueryBinding, definition: Definition, path: str, environment: QueryContext) -> Node:
     """The query of a binding, its columns cast to the types that were declared."""
     text, query = queries.text, definition.query
     queries.definitions.append(definition.name)
@@ -82,7 +82,7 @@ def _definition(queries: Queries, definition: Definition, path: str, environment
     return Project(columns=definition.columns, name=node.name, input=below, exprs=cast)
 
 
-def with_recursive(queries: Queries, found: exp.With, path: str, environment: QueryContext) -> QueryContext:
+def with_recursive(queries: QueryBinding, found: exp.With, path: str, environment: QueryContext) -> QueryContext:
     """The context after WITH RECURSIVE, some of whose queries name themselves."""
     names = [folded(cte.args["alias"].args["this"]) for cte in parts_of(found)]
     for index, cte in enumerate(parts_of(found)):
@@ -108,7 +108,7 @@ def _named(node: exp.Expr, names: set[str]) -> Iterator[exp.Table]:
     )
 
 
-def _loop(queries: Queries, cte: exp.CTE, name: str, path: str, environment: QueryContext) -> QueryContext:
+def _loop(queries: QueryBinding, cte: exp.CTE, name: str, path: str, environment: QueryContext) -> QueryContext:
     text, union = queries.text, unnested(cte.args["this"])
     if not isinstance(union, exp.Union):
         at = next(_named(cte.args["this"], {name}))
@@ -143,7 +143,7 @@ def _loop(queries: Queries, cte: exp.CTE, name: str, path: str, environment: Que
     return environment.with_tables({name: Shared(columns=loop.columns, name=loop.name, input=loop)})
 
 
-def _fitted(queries: Queries, at: exp.Expr, step: Node, columns: Sequence[Column], name: str) -> Node:
+def _fitted(queries: QueryBinding, at: exp.Expr, step: Node, columns: Sequence[NamedColumn], name: str) -> Node:
     """The step with the types of the seed, which its columns have to have."""
     text = queries.text
     if len(step.columns) != len(columns):
@@ -163,7 +163,7 @@ def _fitted(queries: Queries, at: exp.Expr, step: Node, columns: Sequence[Column
     return queries.as_types(step, types, at)
 
 
-def _refusal(queries: Queries, name: str) -> Callable[[Variable, str], TopologyError]:
+def _refusal(queries: QueryBinding, name: str) -> Callable[[Variable, str], TopologyError]:
     """From a reference to the recursive table `name`, and its place, to the error for it."""
 
     def refused(reference: Variable, place: str) -> TopologyError:

@@ -7,7 +7,7 @@ from typing import Literal
 from sqlglot import exp
 
 from eddy.topology.sql.algebra import (
-    Column,
+    NamedColumn,
     Node,
     Outer,
     Product,
@@ -21,7 +21,7 @@ from eddy.topology.sql.algebra import (
 from eddy.topology.sql.binder import Binder, coerce
 from eddy.topology.sql.expressions import TRUE, Expr, conjuncts, literal, shifted
 from eddy.topology.sql.functions import comparison_call
-from eddy.topology.sql.queries import Queries
+from eddy.topology.sql.queries import QueryBinding
 from eddy.topology.sql.scope import ColumnScope, QueryContext, Seen, folded, refuse_outer, scope_of
 from eddy.topology.sql.statement_text import StatementText
 from eddy.topology.sql.types import BOOLEAN, INTEGER, UNKNOWN, common_type
@@ -42,7 +42,7 @@ _JOINS = {
 _SIDES: dict[str, Literal["left", "right", "both"]] = {"LEFT": "left", "RIGHT": "right", "FULL": "both"}
 
 
-def from_clause(queries: Queries, select: exp.Select, path: str, environment: QueryContext) -> Source:
+def from_clause(queries: QueryBinding, select: exp.Select, path: str, environment: QueryContext) -> Source:
     """The node of a FROM, and the scope with the names of its columns."""
     first = select.args.get("from_")
     if first is None:
@@ -51,7 +51,7 @@ def from_clause(queries: Queries, select: exp.Select, path: str, environment: Qu
 
 
 def _joined(
-    queries: Queries, first: exp.Expr, joins: Sequence[exp.Join], path: str, environment: QueryContext
+    queries: QueryBinding, first: exp.Expr, joins: Sequence[exp.Join], path: str, environment: QueryContext
 ) -> Source:
     """Tables followed by joins; a comma binds less tightly than JOIN."""
     left = _item(queries, first, path, environment)
@@ -110,7 +110,7 @@ def _product(left: Node, right: Node, conditions: tuple[Expr, ...] = ()) -> Prod
     )
 
 
-def _join(queries: Queries, left: Source, right: Source, join: exp.Join, path: str) -> Source:
+def _join(queries: QueryBinding, left: Source, right: Source, join: exp.Join, path: str) -> Source:
     text, width = queries.text, len(left[0].columns)
     if join.args.get("method"):
         raise text.unsupported(join, f"{join.args['method']} JOIN", "name the columns: JOIN … USING (…)")
@@ -168,7 +168,7 @@ def _using(
     return ColumnScope(left.text, [*merged, *rest], left.environment), conditions
 
 
-def _item(queries: Queries, node: exp.Expr, path: str, environment: QueryContext) -> Source:
+def _item(queries: QueryBinding, node: exp.Expr, path: str, environment: QueryContext) -> Source:
     """One table, query or function in FROM."""
     text = queries.text
     if isinstance(node, exp.Table) and isinstance(node.args["this"], exp.ExplodingGenerateSeries | exp.GenerateSeries):
@@ -192,7 +192,7 @@ def _item(queries: Queries, node: exp.Expr, path: str, environment: QueryContext
     raise text.unsupported(node, f"{what} in FROM", "join a query by its columns")
 
 
-def _table(queries: Queries, node: exp.Table, path: str, environment: QueryContext) -> Source:
+def _table(queries: QueryBinding, node: exp.Table, path: str, environment: QueryContext) -> Source:
     text = queries.text
     if node.args.get("db") or not isinstance(node.args["this"], exp.Identifier):
         what = "a schema of a table" if node.args.get("db") else node.args["this"].sql()
@@ -218,7 +218,7 @@ def _alias(node: exp.Expr) -> str:
 
 
 def _aliased(
-    queries: Queries, node: exp.Expr, found: Node, alias: str, environment: QueryContext, step: str = ""
+    queries: QueryBinding, node: exp.Expr, found: Node, alias: str, environment: QueryContext, step: str = ""
 ) -> Source:
     """A source under its alias, with the alias's column names. `step` names the join that reads it."""
     names = (node.args["alias"].args.get("columns") or []) if node.args.get("alias") else []
@@ -232,12 +232,12 @@ def _aliased(
 def renamed(node: Node, names: Sequence[str], step: str = "") -> Node:
     """The same rows with the first columns renamed."""
     columns = tuple(
-        Column(names[i] if i < len(names) else found.name, found.type) for i, found in enumerate(node.columns)
+        NamedColumn(names[i] if i < len(names) else found.name, found.type) for i, found in enumerate(node.columns)
     )
     return Project(columns=columns, name=step or node.name, input=node, exprs=all_columns(node))
 
 
-def _series(queries: Queries, node: exp.Table, environment: QueryContext) -> Source:
+def _series(queries: QueryBinding, node: exp.Table, environment: QueryContext) -> Source:
     """generate_series(first, last[, step]) of whole numbers, from constants."""
     call, text = node.args["this"], queries.text
     if node.args.get("ordinality"):
@@ -256,11 +256,11 @@ def _series(queries: Queries, node: exp.Table, environment: QueryContext) -> Sou
     names = (node.args["alias"].args.get("columns") or []) if node.args.get("alias") else []
     name = folded(names[0]) if names else alias
     first, last, by = bounds
-    found = Series(columns=(Column(name, kind),), name=alias, input=ONE_ROW, bounds=(first, last, by))
+    found = Series(columns=(NamedColumn(name, kind),), name=alias, input=ONE_ROW, bounds=(first, last, by))
     return found, scope_of(text, found, alias, environment)
 
 
-def values(queries: Queries, node: exp.Values, path: str, environment: QueryContext) -> Node:
+def values(queries: QueryBinding, node: exp.Values, path: str, environment: QueryContext) -> Node:
     """VALUES: rows of expressions, with columns named column1, column2, …"""
     text = queries.text
     rows = [parts_of(row) if isinstance(row, exp.Tuple) else [row] for row in parts_of(node)]
@@ -280,7 +280,7 @@ def values(queries: Queries, node: exp.Values, path: str, environment: QueryCont
             kinds = " and ".join(dict.fromkeys(str(row[i].type) for row in bound))
             raise text.error(rows[-1][i], f"VALUES: column {i + 1} is {kinds}; one type is needed. Cast: x::text")
         types.append(type)
-    columns = tuple(Column(f"column{i + 1}", type) for i, type in enumerate(types))
+    columns = tuple(NamedColumn(f"column{i + 1}", type) for i, type in enumerate(types))
     cast_rows = [
         tuple(coerce(text, cell, expr, type) for cell, expr, type in zip(written, row, types, strict=True))
         for written, row in zip(rows, bound, strict=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from eddy.topology.sql.algebra import Column, Node, Table
+from eddy.topology.sql.algebra import NamedColumn, NamedTable, Node
 from eddy.topology.sql.parsing import Mutual, parse
 from eddy.topology.sql.planner import Planner
 from eddy.topology.sql.query_binder import QueryBinder, position_of
@@ -35,13 +35,13 @@ class Statement:
     ordering: Ordering
 
     @property
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[NamedColumn, ...]:
         """The columns that the statement shows."""
         return self.node.columns[: self.visible]
 
 
 def bind_statement(
-    text: StatementText, tables: Mapping[str, Sequence[Column]], path: str, *, ordered: bool
+    text: StatementText, tables: Mapping[str, Sequence[NamedColumn]], path: str, *, ordered: bool
 ) -> Statement:
     """Bind and plan the one statement of a text over tables with these columns.
 
@@ -55,10 +55,10 @@ def bind_statement(
         ) from error
 
 
-def _bound(text: StatementText, tables: Mapping[str, Sequence[Column]], path: str, ordered: bool) -> Statement:
+def _bound(text: StatementText, tables: Mapping[str, Sequence[NamedColumn]], path: str, ordered: bool) -> Statement:
     queries = QueryBinder(text, path)
     environment = QueryContext(
-        {name: Table(columns=tuple(columns), name=name, table=name) for name, columns in tables.items()}
+        {name: NamedTable(columns=tuple(columns), name=name, table=name) for name, columns in tables.items()}
     )
     found = parse(text)
     body = found.body if isinstance(found, Mutual) else found

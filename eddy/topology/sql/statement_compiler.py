@@ -177,7 +177,7 @@ class StatementCompiler:
     def _plain(self, node: Node) -> tuple[Rows, str]:
         """The rows of a node as it computes them, and whether they are in the keys or the values."""
         match node:
-            case algebra.Table():
+            case algebra.NamedTable():
                 return self._tables[node.table], _BY_VALUE
             case algebra.Variable():
                 return self._variables[node.of, node.binding]

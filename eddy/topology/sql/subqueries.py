@@ -18,9 +18,9 @@ from sqlglot import exp
 from eddy.topology.sql.algebra import (
     Aggregate,
     Anti,
-    Column,
     Filter,
     Group,
+    NamedColumn,
     Node,
     Outer,
     Product,
@@ -33,7 +33,7 @@ from eddy.topology.sql.algebra import (
 from eddy.topology.sql.binder import Binder, coerce
 from eddy.topology.sql.expressions import Expr, column, literal, transform, walk
 from eddy.topology.sql.functions import comparison_call
-from eddy.topology.sql.queries import Queries
+from eddy.topology.sql.queries import QueryBinding
 from eddy.topology.sql.scope import QueryContext, refuse_outer
 from eddy.topology.sql.statement_text import StatementText
 from eddy.topology.sql.types import BOOLEAN, TEXT, UNKNOWN, common_type
@@ -104,7 +104,7 @@ def _inside(expr: Expr) -> Iterable[Expr]:
         yield from _inside(arg)
 
 
-def bind_subquery(queries: Queries, node: exp.Expr, binder: Binder, path: str, environment: QueryContext) -> Expr:
+def bind_subquery(queries: QueryBinding, node: exp.Expr, binder: Binder, path: str, environment: QueryContext) -> Expr:
     """The expression of a query inside of an expression. Raises: TopologyError."""
     kind = "exists" if isinstance(node, exp.Exists) else "in" if isinstance(node, exp.In) else "value"
     query = node.args["query"] if kind == "in" else node.args["this"] if kind == "exists" else node
@@ -127,7 +127,7 @@ def bind_subquery(queries: Queries, node: exp.Expr, binder: Binder, path: str, e
     return Expr("subquery", type, tuple(outer), found, queries.text.where(node))
 
 
-def _in(queries: Queries, node: exp.Expr, binder: Binder, body: Node, outer: Sequence[Expr], path: str) -> Expr:
+def _in(queries: QueryBinding, node: exp.Expr, binder: Binder, body: Node, outer: Sequence[Expr], path: str) -> Expr:
     text = queries.text
     wanted = parts_of(node.args["this"]) if isinstance(node.args["this"], exp.Tuple) else [node.args["this"]]
     values = [binder.bind(part) for part in wanted]
@@ -275,7 +275,7 @@ def _union(like: Node, *nodes: Node) -> Node:
 
 def _marked(node: Node, mark: bool | None) -> Node:
     exprs = (*all_columns(node), literal(mark, BOOLEAN))
-    return Project(columns=(*node.columns, Column("", BOOLEAN)), name=node.name, input=node, exprs=exprs)
+    return Project(columns=(*node.columns, NamedColumn("", BOOLEAN)), name=node.name, input=node, exprs=exprs)
 
 
 def _semi(

@@ -21,7 +21,7 @@ from eddy.errors import DataError, TopologyError
 from eddy.serde import Serde
 from eddy.topology.dsl.relation import Relation
 from eddy.topology.plan.plan import Exchange, Latest, Transform, Upsert, WeightFunction
-from eddy.topology.sql.algebra import Column
+from eddy.topology.sql.algebra import NamedColumn
 from eddy.topology.sql.casts import LIMITS, cast_function
 from eddy.topology.sql.rows import row_serde
 from eddy.topology.sql.types import BIGINT, PYTHON_TYPES, TEXT, TYPE_NAMES, Type, parse_type
@@ -32,7 +32,7 @@ Columns = Mapping[str, "str | type"] | Sequence[str]
 """Names with their types, in SQL's words or in Python's; or names alone, where the types are known."""
 
 
-def columns_named(table: str, columns: Columns, known: Sequence[Column] | None = None) -> tuple[Column, ...]:
+def columns_named(table: str, columns: Columns, known: Sequence[NamedColumn] | None = None) -> tuple[NamedColumn, ...]:
     """The columns given by a user. Raises: TopologyError for an unknown or missing type."""
     if not isinstance(columns, Mapping):
         if known is None or len(known) != len(columns):
@@ -41,7 +41,7 @@ def columns_named(table: str, columns: Columns, known: Sequence[Column] | None =
                 f"sql table '{table}': {len(columns)} names of columns, and {there}; names with types are needed. "
                 f"Write {{'{next(iter(columns), 'name')}': 'text', …}}"
             )
-        return tuple(Column(name, found.type) for name, found in zip(columns, known, strict=True))
+        return tuple(NamedColumn(name, found.type) for name, found in zip(columns, known, strict=True))
     made = []
     for name, written in columns.items():
         type = parse_type(written) if isinstance(written, str) else PYTHON_TYPES.get(written)
@@ -49,7 +49,7 @@ def columns_named(table: str, columns: Columns, known: Sequence[Column] | None =
             raise TopologyError(
                 f"sql table '{table}': column '{name}' of type {written!r}, which is none; {TYPE_NAMES} is needed"
             )
-        made.append(Column(name, type))
+        made.append(NamedColumn(name, type))
     if not made:
         raise TopologyError(
             f"sql table '{table}' has no columns; one is needed at least. Give them: {{'name': 'text'}}"
@@ -57,7 +57,7 @@ def columns_named(table: str, columns: Columns, known: Sequence[Column] | None =
     return tuple(made)
 
 
-def rows_relation(name: str, source: Any, where: str) -> tuple[Relation[Any, Any], tuple[Column, ...]]:
+def rows_relation(name: str, source: Any, where: str) -> tuple[Relation[Any, Any], tuple[NamedColumn, ...]]:
     """A table's rows as tuples of its columns, at one owner. Raises: TopologyError where it is no table."""
     collection, given = source if isinstance(source, tuple) and len(source) == 2 else (source, None)
     relation = as_relation(name, collection)
@@ -80,8 +80,8 @@ def rows_relation(name: str, source: Any, where: str) -> tuple[Relation[Any, Any
 
 
 def _renamed(
-    name: str, relation: Relation[Any, Any], named: tuple[Column, ...], given: Columns | None, where: str
-) -> tuple[Relation[Any, Any], tuple[Column, ...]]:
+    name: str, relation: Relation[Any, Any], named: tuple[NamedColumn, ...], given: Columns | None, where: str
+) -> tuple[Relation[Any, Any], tuple[NamedColumn, ...]]:
     """The rows of another statement, under any key, with its own column names or new ones."""
     columns = named if given is None else columns_named(name, given, named)
     read = _row_function(name, columns, None, None) if columns != named else lambda _, row: row
@@ -89,11 +89,11 @@ def _renamed(
     return rows.at_one_owner(where), columns
 
 
-def _types(columns: Sequence[Column]) -> tuple[Type, ...]:
+def _types(columns: Sequence[NamedColumn]) -> tuple[Type, ...]:
     return tuple(column.type for column in columns)
 
 
-def _columns_of_rows(relation: Relation[Any, Any]) -> tuple[Column, ...] | None:
+def _columns_of_rows(relation: Relation[Any, Any]) -> tuple[NamedColumn, ...] | None:
     """The columns of a view, or of a relation made from one by steps that keep rows; None for anything else."""
     node, known = relation._node, relation._builder.columns
     while node not in known and isinstance(node, _KEEP_ROWS) and getattr(node, "verb", "filter") in _KEEPING:
@@ -118,9 +118,11 @@ def as_relation(name: str, collection: Any) -> Relation[Any, Any]:
     return Relation(builder, node)  # a stream's records are rows that nothing takes back
 
 
-def _known_columns(name: str, key: Serde[Any] | None, value: Serde[Any] | None, needed: bool) -> list[Column] | None:
+def _known_columns(
+    name: str, key: Serde[Any] | None, value: Serde[Any] | None, needed: bool
+) -> list[NamedColumn] | None:
     """The columns known from the serdes; None if unknown, or, if `needed`, an error."""
-    found: list[Column] = []
+    found: list[NamedColumn] = []
     for part, serde in (("key", key), ("value", value)):
         python = None if serde is None else serde.type
         fields = _fields(python) if python is not None else None
@@ -134,7 +136,7 @@ def _known_columns(name: str, key: Serde[Any] | None, value: Serde[Any] | None, 
                 )
             if type is None:
                 return None
-            found.append(Column(column, type))
+            found.append(NamedColumn(column, type))
     return found
 
 
@@ -152,7 +154,7 @@ def _type_of(annotation: Any) -> Type | None:
 
 
 def _row_function(
-    name: str, columns: Sequence[Column], key: Serde[Any] | None, value: Serde[Any] | None
+    name: str, columns: Sequence[NamedColumn], key: Serde[Any] | None, value: Serde[Any] | None
 ) -> Callable[[Any, Any], tuple[Any, ...]]:
     """The function from (key, value) to the row."""
     names = [column.name for column in columns]

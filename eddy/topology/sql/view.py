@@ -7,7 +7,7 @@ from eddy.errors import DataError
 from eddy.topology.arguments import name_or
 from eddy.topology.dsl.relation import Relation
 from eddy.topology.dsl.table import KTable
-from eddy.topology.sql.algebra import Column
+from eddy.topology.sql.algebra import NamedColumn
 
 __all__ = ["View"]
 
@@ -18,7 +18,7 @@ class View(Relation[Any, Row]):
     """The rows of a statement: a relation whose values are tuples of `columns`, under the key that was asked for."""
 
     def __init__(
-        self, rows: Relation[Any, Row], name: str, columns: Sequence[Column], errors: Relation[Any, Any] | None
+        self, rows: Relation[Any, Row], name: str, columns: Sequence[NamedColumn], errors: Relation[Any, Any] | None
     ):
         super().__init__(rows._builder, rows._node)
         self._builder.columns[self._node] = tuple(columns)

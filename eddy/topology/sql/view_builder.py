@@ -7,7 +7,7 @@ from eddy.errors import TopologyError
 from eddy.serde import String
 from eddy.topology.dsl.builder import Builder
 from eddy.topology.dsl.relation import Relation
-from eddy.topology.sql.algebra import Column
+from eddy.topology.sql.algebra import NamedColumn
 from eddy.topology.sql.names import StepNames, built
 from eddy.topology.sql.rows import key_serde, row_serde
 from eddy.topology.sql.statement import Statement, bind_statement
@@ -48,7 +48,7 @@ def build(
 
 
 def _keyed(
-    rows: Relation[Any, Row], columns: Sequence[Column], key: str | Sequence[str] | None, name: str
+    rows: Relation[Any, Row], columns: Sequence[NamedColumn], key: str | Sequence[str] | None, name: str
 ) -> Relation[Any, Row]:
     if key is None:
         return rows

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eddy.live.dataflow import row_positions as positions_module
-from eddy.live.dataflow.row_positions import Positions
+from eddy.live.dataflow.row_positions import RowPositions
 
 numbers = st.integers(0, 60)
 
@@ -23,7 +23,7 @@ def test_they_are_those_of_a_sorted_list(begun: set[int], turned: list[int], run
         patch.setattr(positions_module, "_RUN", run)
         patch.setattr(positions_module, "_FEW", max(1, run // 4))
         expected = sorted(map(position, begun))
-        found = Positions(list(expected))
+        found = RowPositions(list(expected))
         for each in map(position, turned):
             if each in expected:
                 expected.remove(each)
@@ -49,7 +49,7 @@ def test_they_are_those_of_a_sorted_list(begun: set[int], turned: list[int], run
 
 def test_runs_are_split_and_joined() -> None:
     run = positions_module._RUN
-    found = Positions([])
+    found = RowPositions([])
     for number in range(5 * run):
         found.add(b"%06d" % number)
     assert len(found._runs) > 2

@@ -9,7 +9,7 @@ from eddy.live.dataflow.stored_map import StoredMap
 from eddy.live.dataflow.values import flat_key
 from eddy.live.query.engine import LiveQueries
 from eddy.live.query.nested import nested
-from eddy.live.query.planning import View
+from eddy.live.query.planning import PlannedView
 from eddy.state.spaces import Spaces
 
 Row = dict[str, Any]
@@ -56,7 +56,7 @@ class Rig:
         self.followed.append(Followed(self.engine, query, shared=shared))
         return self.followed[-1]
 
-    def apply(self, changes: Iterable[tuple[str, Row | None, Row | None]]) -> dict[View, list[Op]]:
+    def apply(self, changes: Iterable[tuple[str, Row | None, Row | None]]) -> dict[PlannedView, list[Op]]:
         """One batch of changes (table, old, new). Returns the patches by view."""
         deltas: dict[str, dict[Any, Row | None]] = {}
         for table, old, new in changes:

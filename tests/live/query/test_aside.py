@@ -9,22 +9,22 @@ import eddy
 from eddy.live.dataflow.patch import Buckets
 from eddy.live.dataflow.window import in_order
 from eddy.live.query import pluck_aside as aside_module
+from eddy.live.query.long_opening import LongOpening, is_long
 from eddy.live.query.nested import nested
-from eddy.live.query.planning import View
-from eddy.live.query.pluck_aside import Aside, is_long
+from eddy.live.query.planning import PlannedView
 from tests.live.query.oracle import answer
 from tests.live.query.random_queries import KEYS, items, random_changes, random_query, random_row
 from tests.live.query.rig import Rig
 from tests.live.query.test_random import canonical
 
 
-def shown(view: View, buckets: Buckets) -> Any:
+def shown(view: PlannedView, buckets: Buckets) -> Any:
     return canonical(nested(buckets.entries, view.shape, view.operator.root.id))
 
 
-def join_while_rows_change(draw: random.Random, rig: Rig, query: eddy.Query[Any]) -> tuple[View, Buckets]:
+def join_while_rows_change(draw: random.Random, rig: Rig, query: eddy.Query[Any]) -> tuple[PlannedView, Buckets]:
     """Begin a query aside, with changes of rows at each of its steps. Returns its view, and its rows so far."""
-    aside = Aside(rig.engine, query.syntax)
+    aside = LongOpening(rig.engine, query.syntax)
     rig.apply(random_changes(draw, rig.rows(), draw.randrange(4)))
     view, buckets = aside.open(1_000_000), Buckets()
     buckets.apply(view.operator.snapshot())
@@ -56,7 +56,7 @@ def test_view_is_the_naive_answer_after_it_has_joined(seed: int) -> None:
 
 def test_nothing_is_changed_before_it_joins_and_a_table_that_was_read_anew_is_an_error() -> None:
     rig = Rig(KEYS, {name: [] for name in KEYS})
-    aside = Aside(rig.engine, items.order_by(items.size).syntax)
+    aside = LongOpening(rig.engine, items.order_by(items.size).syntax)
     aside.open(10)
     assert len(rig.engine) == len(rig.engine._dataflow) == 0
     rig.engine.unload("items")
@@ -69,7 +69,7 @@ def test_nothing_is_changed_before_it_joins_and_a_table_that_was_read_anew_is_an
 
 def test_query_whose_rows_become_too_many_meanwhile_does_not_join() -> None:
     rig = Rig(KEYS, {name: [] for name in KEYS})
-    aside = Aside(rig.engine, items.syntax)
+    aside = LongOpening(rig.engine, items.syntax)
     aside.open(2)
     rig.apply([("items", None, {"id": number}) for number in range(3)])
     with pytest.raises(eddy.QueryError, match="more than 2 rows"):

@@ -12,7 +12,7 @@ from eddy.live.dataflow.first_rows import FirstRows
 from eddy.live.dataflow.patch import Buckets
 from eddy.live.dataflow.values import flat_key
 from eddy.live.query.engine import LiveQueries
-from eddy.live.query.planning import View, is_window
+from eddy.live.query.planning import PlannedView, is_window
 from eddy.live.query.renaming import renamed
 from eddy.live.server.difference import difference
 from tests.live.query.cases import CASES, as_list, query_of, without_nulls
@@ -40,7 +40,7 @@ class PassingRig(Rig):
         assert isinstance(found.view.operator.root.level.ordered, FirstRows)
         return found
 
-    def apply(self, changes: Iterable[tuple[str, Row | None, Row | None]]) -> dict[View, list[Any]]:
+    def apply(self, changes: Iterable[tuple[str, Row | None, Row | None]]) -> dict[PlannedView, list[Any]]:
         deltas: dict[str, dict[Any, Row | None]] = {}
         for table, old, new in changes:
             for row, value in ((old, None), (new, new)):
@@ -145,7 +145,7 @@ docs = eddy.live_table("docs", key="id")
 _key = flat_key(["id"])
 
 
-def opened(rows: dict[Any, Row], query: eddy.Query) -> tuple[LiveQueries, View, FirstRows]:
+def opened(rows: dict[Any, Row], query: eddy.Query) -> tuple[LiveQueries, PlannedView, FirstRows]:
     engine = LiveQueries()
     engine.load_passing("docs", rows.items, "docs")
     view = engine.open(query.syntax)

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 import eddy
-from eddy.live.dataflow.dataflow import Operator
+from eddy.live.dataflow.dataflow import QueryOperator
 from eddy.live.query import held_rows as holding
 from eddy.live.query.engine import LiveQueries
 from eddy.live.query.held_rows import held_alone
-from eddy.live.query.planning import View
+from eddy.live.query.planning import PlannedView
 from tests.live.query.random_queries import KEYS, random_query, random_row
 from tests.live.query.rig import Rig
 from tests.seeds import of_today
@@ -20,7 +20,7 @@ from tests.seeds import of_today
 nodes = eddy.live_table("nodes", key="id")
 
 
-def read_by_somebody(engine: LiveQueries) -> set[Operator]:
+def read_by_somebody(engine: LiveQueries) -> set[QueryOperator]:
     """The operators, and the tables that one of them reads."""
     flow = engine._dataflow
     return {*flow._shared.values(), *(table for table in flow.tables.values() if table.dependents)}
@@ -30,7 +30,7 @@ def check_what_goes(seed: Any) -> None:
     draw = random.Random(seed)
     rig = Rig(KEYS, {name: [random_row(draw, name) for _ in range(20)] for name in KEYS})
     queries = [random_query(draw) for _ in range(5)]
-    opened: list[View] = [rig.engine.open(draw.choice(queries).syntax) for _ in range(8)]
+    opened: list[PlannedView] = [rig.engine.open(draw.choice(queries).syntax) for _ in range(8)]
     draw.shuffle(opened)
     while opened:
         some = [opened.pop() for _ in range(draw.randrange(1, len(opened) + 1))]

@@ -20,7 +20,7 @@ from eddy.live.dataflow.stored_map import StoredMap
 from eddy.live.dataflow.stored_order import StoredOrdered
 from eddy.live.dataflow.values import flat_key
 from eddy.live.query.explain import explain
-from eddy.live.query.pluck_aside import Aside
+from eddy.live.query.long_opening import LongOpening
 from eddy.state.spaces import Space, Spaces
 from tests.live.query import test_conformance
 from tests.live.query.cases import CASES
@@ -165,7 +165,7 @@ def begin_aside(seed: int, some_spaces: Spaces) -> None:
 def test_query_that_does_not_join_leaves_nothing(some_spaces: Spaces) -> None:
     rig = DiskRig(KEYS, {"items": [{"id": n} for n in range(9)], "parts": [], "nodes": []}, some_spaces)
     before = len(some_spaces)
-    aside = Aside(rig.engine, items.order_by(items.size).syntax)
+    aside = LongOpening(rig.engine, items.order_by(items.size).syntax)
     aside.open(100)
     assert len(some_spaces) > before
     aside.close()

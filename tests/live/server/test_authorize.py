@@ -11,7 +11,7 @@ import pytest
 import eddy
 from eddy.live.streams.limits import Limits
 from eddy.serve.endpoint import endpoint_of, listen
-from eddy.serve.server import Server
+from eddy.serve.server import HttpServer
 from eddy.serve.table_pages import tables_app
 from tests.live.server.sse import Client, asked
 from tests.serve.conftest import fetch
@@ -70,7 +70,7 @@ class Site:
         self.live = app.state.live
         listener = listen(endpoint_of("0"))
         self.port = listener.getsockname()[1]
-        server = Server(app, listener, keep_alive=True)
+        server = HttpServer(app, listener, keep_alive=True)
         server.start()
         stack.callback(server.stop)
         stack.callback(self.live.stop)

@@ -18,7 +18,7 @@ import pytest
 
 from eddy.live.query.named import Claims
 from eddy.live.streams.caller import Caller
-from eddy.live.streams.events import Asked, LastEvent, Window
+from eddy.live.streams.events import Asked, LastEvent, WindowChange
 from eddy.live.streams.limits import Limits
 from eddy.live.streams.publisher import Publisher
 from eddy.live.streams.stream_connection import Connection, Subscription
@@ -99,7 +99,7 @@ class Late(Shower):
         self.connection.drop(id_)
 
     def window(self) -> None:
-        assert self.connection.move(msgspec.convert(self.move(), Window))
+        assert self.connection.move(msgspec.convert(self.move(), WindowChange))
 
     def come_back(self) -> None:
         """The connection breaks; another one goes on from the last event."""

@@ -13,7 +13,7 @@ import pytest
 import eddy
 from eddy.live.streams import publisher as publisher_module
 from eddy.live.streams import stream_connection as connection_module
-from eddy.live.streams.events import Asked, LastEvent, Window
+from eddy.live.streams.events import Asked, LastEvent, WindowChange
 from eddy.live.streams.limits import Limits
 from eddy.live.streams.publisher import Publisher
 from eddy.live.streams.stream_connection import Connection, Subscription
@@ -127,12 +127,12 @@ def moves(connection: Connection) -> Action:
     opened(connection, Asked("q", "x"))
     while connection.events():
         pass
-    return lambda: connection.move(Window("q", 0, 1))
+    return lambda: connection.move(WindowChange("q", 0, 1))
 
 
 def moves_before_its_rows_were_sent(connection: Connection) -> Action:
     opened(connection, Asked("q", "x"))
-    return lambda: connection.move(Window("q", 0, 1))
+    return lambda: connection.move(WindowChange("q", 0, 1))
 
 
 def shows_again(connection: Connection) -> Action:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import eddy
-import eddy.live.query.pluck_aside
+import eddy.live.query.long_opening
 import eddy.live.server.live_server as server_module
 import eddy.live.server.live_view
 import eddy.live.server.live_view as view_module
@@ -23,8 +23,8 @@ from eddy.live.dataflow import first_rows, stored_map, stored_order
 from eddy.live.dataflow.nest import Level
 from eddy.live.dataflow.patch import Buckets, Insert
 from eddy.live.query.engine import LiveQueries
+from eddy.live.query.long_opening import LongOpening
 from eddy.live.query.nested import nested
-from eddy.live.query.pluck_aside import Aside
 from eddy.live.server import loading, naming
 from eddy.live.server.live_server import LiveServer
 from eddy.live.server.live_view import Checks, LiveView
@@ -35,7 +35,7 @@ from eddy.state.rocksdb import RocksDBStore
 from eddy.state.spaces import Space, Spaces
 from eddy.tables.intake import table_prefix
 from eddy.tables.ordering import encode_key
-from eddy.tables.served_rows import Rows
+from eddy.tables.served_rows import ServedRows
 from eddy.tables.version import Version
 from tests.live.server.families import TREE, Family, Written, family, nodes, totals
 from tests.tables.conftest import produce
@@ -103,7 +103,7 @@ def test_rows_are_exact_and_patches_lead_to_them(running: Running) -> None:
 def test_queries_that_begin_aside_are_right_while_rows_change(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(eddy.live.query.pluck_aside, "_LONG", 0)
+    monkeypatch.setattr(eddy.live.query.long_opening, "_LONG", 0)
     draw, names = random.Random(2), [f"n{i}" for i in range(9)]
 
     def write() -> None:
@@ -124,7 +124,7 @@ def test_queries_that_begin_aside_are_right_while_rows_change(
 
 
 def test_equal_queries_that_begin_aside_at_once_are_one(loaded: "Loaded", monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(eddy.live.query.pluck_aside, "_LONG", 0)
+    monkeypatch.setattr(eddy.live.query.long_opening, "_LONG", 0)
     query = nodes.order_by(-nodes.parent)
     views = [LiveView(loaded.server, query, 100) for _ in range(3)]
     threads = [threading.Thread(target=view.open) for view in views]
@@ -265,7 +265,7 @@ def test_query_with_too_many_rows_ends_with_an_error_and_others_go_on(running: R
 
 
 def test_table_that_is_read_anew_comes_as_a_difference(running: Running) -> None:
-    table, rows = running.views.catalog.table("nodes"), Rows(MemoryStore(), ["nodes", "descendants"])
+    table, rows = running.views.catalog.table("nodes"), ServedRows(MemoryStore(), ["nodes", "descendants"])
 
     def show(number: int, names: dict[str, str]) -> None:
         stored = {table_prefix("nodes") + encode_key(table.key, key): value.encode() for key, value in names.items()}
@@ -303,7 +303,7 @@ class Loaded:
     def __init__(self, running: Running, stack: ExitStack, spaces: Spaces | None = None) -> None:
         """With `spaces` tables of two rows and more are on disk."""
         self._served = {name: running.views.catalog.table(name) for name in ("nodes", "descendants")}
-        self.rows = Rows(MemoryStore(), list(self._served))
+        self.rows = ServedRows(MemoryStore(), list(self._served))
         stack.callback(self.rows.close)
         self._number = 0
         self.show({})
@@ -460,7 +460,7 @@ def break_once(server: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_queries_begin_anew_after_an_error_and_readers_get_the_difference(
     loaded: Loaded, monkeypatch: pytest.MonkeyPatch, long: int
 ) -> None:
-    monkeypatch.setattr(eddy.live.query.pluck_aside, "_LONG", long)
+    monkeypatch.setattr(eddy.live.query.long_opening, "_LONG", long)
     server, buckets = loaded.server, Buckets()
     loaded.show({"a": "root", "b": "root", "c": "root"}, {"a": 1})
     query = nodes.order_by(-nodes.id).nest(total=lambda row: totals.where(totals.id == row.id).one())
@@ -824,7 +824,7 @@ def test_table_beyond_the_bound_is_on_disk_for_queries_that_are_no_windows(on_di
 def test_table_on_disk_that_is_read_anew_makes_queries_begin_anew(
     on_disk: Loaded, monkeypatch: pytest.MonkeyPatch, long: int
 ) -> None:
-    monkeypatch.setattr(eddy.live.query.pluck_aside, "_LONG", long)
+    monkeypatch.setattr(eddy.live.query.long_opening, "_LONG", long)
     on_disk.show({"a": "root", "b": "a"}, {"a": 1})
     server = on_disk.server
     with LiveView(server, TREE, 100) as view, LiveView(server, totals, 100) as other:
@@ -923,9 +923,9 @@ def test_window_that_the_disk_cannot_move_is_opened_anew(on_disk: Loaded, monkey
 def test_table_stays_while_a_query_begins_over_it(passing: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
     passing.show({"a": "root", "b": "root"})
     former = LiveView(passing.server, nodes.limit(1), 100).open()
-    opens, calls = Aside.open, []
+    opens, calls = LongOpening.open, []
 
-    def meanwhile(aside: Aside, max_rows: int) -> Any:
+    def meanwhile(aside: LongOpening, max_rows: int) -> Any:
         calls.append(aside)
         former.close()
         passing.show({"a": "b"})
@@ -933,7 +933,7 @@ def test_table_stays_while_a_query_begins_over_it(passing: Loaded, monkeypatch: 
             passing.server._take_whole()
         return opens(aside, max_rows)
 
-    monkeypatch.setattr(Aside, "open", meanwhile)
+    monkeypatch.setattr(LongOpening, "open", meanwhile)
     with LiveView(passing.server, nodes.order_by(-nodes.id).limit(2), 100) as view:
         assert [row["parent"] for row in view.rows] == ["root", "b"]
     assert len(calls) == 1
@@ -945,9 +945,9 @@ def test_query_does_not_begin_over_rows_whose_changes_it_has_missed(
     passing: Loaded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     passing.show({"a": "root"})
-    opens, calls = Aside.open, []
+    opens, calls = LongOpening.open, []
 
-    def meanwhile(aside: Aside, max_rows: int) -> Any:
+    def meanwhile(aside: LongOpening, max_rows: int) -> Any:
         found = opens(aside, max_rows)
         calls.append(aside)
         if len(calls) == 1:
@@ -957,7 +957,7 @@ def test_query_does_not_begin_over_rows_whose_changes_it_has_missed(
                 passing.server._take_whole()
         return found
 
-    monkeypatch.setattr(Aside, "open", meanwhile)
+    monkeypatch.setattr(LongOpening, "open", meanwhile)
     with LiveView(passing.server, nodes.order_by(nodes.id).limit(2), 100) as view:
         assert [row["id"] for row in view.rows] == ["b"]
 
@@ -1092,7 +1092,7 @@ def test_rows_leave_a_live_query_when_they_expire_without_any_input() -> None:
 def test_table_that_outgrows_the_memory_goes_over_to_the_disk_while_its_queries_go_on(
     in_memory: Loaded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(eddy.live.query.pluck_aside, "_LONG", 0)
+    monkeypatch.setattr(eddy.live.query.long_opening, "_LONG", 0)
     server, tables = in_memory.server, in_memory.server.tables
     tables.most_rows = 6
     rows: dict[str, str | None] = {"a": "root", "b": "a"}

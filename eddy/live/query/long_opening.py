@@ -1,8 +1,8 @@
 """A query that begins beside the others: its operators are made over copies of tables, while others go on.
 
-    aside = Aside(engine, select)    with the lock: copies of the tables' rows, and a journal of keys that change
-    aside.open(max_rows)             without it: filters, sorted tables, buckets, for as long as it takes
-    aside.join()                     with it: takes in the journal as one batch, and hands the operators over
+    opening = LongOpening(engine, select) with the lock: copies of the tables' rows, and a journal of keys that change
+    opening.open(max_rows)               without it: filters, sorted tables, buckets, for as long as it takes
+    opening.join()                       with it: takes in the journal as one batch, and hands the operators over
 
 Operators that another query has begun meanwhile are not shared with that one. Nothing is changed before `join`.
 """
@@ -11,15 +11,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
 from eddy.errors import NotReadyError
-from eddy.live.dataflow.dataflow import Operator, TableRows
+from eddy.live.dataflow.dataflow import QueryOperator, TableRows
 from eddy.live.dataflow.first_rows import PassingRows
 from eddy.live.dataflow.patch import Op
 from eddy.live.dataflow.values import Flat, Row
 from eddy.live.query.engine import LiveQueries
-from eddy.live.query.planning import View, tables_of
+from eddy.live.query.planning import PlannedView, tables_of
 from eddy.live.query.syntax import Select
 
-__all__ = ["Aside", "is_long"]
+__all__ = ["LongOpening", "is_long"]
 
 _LONG = 20_000
 """Rows of its tables from which on a query begins aside."""
@@ -42,7 +42,7 @@ class Scan(Protocol):
         """Read no more."""
 
 
-class Aside:
+class LongOpening:
     """One query on its way. `close` it in the end, with the lock."""
 
     def __init__(self, engine: LiveQueries, select: Select, scans: "Mapping[str, Scan] | None" = None) -> None:
@@ -53,7 +53,7 @@ class Aside:
         self._scans = scans or {}
         self._losses = {name: _losses(table) for name, table in self._tables.items()}
         self._own = LiveQueries()
-        self._view: View | None = None
+        self._view: PlannedView | None = None
         for name, table in self._tables.items():
             if isinstance(table, PassingRows):
                 self._own.load_passing(name, self._scans[name].rows, table.name)
@@ -74,7 +74,7 @@ class Aside:
         """The engine that the view is for."""
         return self._main
 
-    def open(self, max_rows: int) -> View:
+    def open(self, max_rows: int) -> PlannedView:
         """Make the operators. Raises: QueryError."""
         self._view = self.view = self._own.open(self._select, max_rows=max_rows)
         return self.view
@@ -93,7 +93,9 @@ class Aside:
             raise NotReadyError("live query: too many of its rows have gone meanwhile. Try again")
         if self.view.operator.failure is not None:
             raise self.view.operator.failure
-        found: dict[Operator, Operator] = {self._own.tables[name]: table for name, table in self._tables.items()}
+        found: dict[QueryOperator, QueryOperator] = {
+            self._own.tables[name]: table for name, table in self._tables.items()
+        }
         self._main.adopt(self._own, self.view, found)
         self._view = None
         return patches.get(self.view, [])

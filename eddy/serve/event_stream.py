@@ -17,7 +17,8 @@ from starlette.types import Receive, Scope, Send
 from eddy.errors import EddyError, NotReadyError
 from eddy.live.query.refusals import QueryArgumentError, QueryLimitError
 from eddy.live.streams.events import Asked, Change, WindowChange
-from eddy.live.streams.stream_connection import Connection, Subscription
+from eddy.live.streams.stream_connection import Connection
+from eddy.live.streams.subscription import Subscription
 from eddy.serve.server import RENEW
 
 __all__ = ["Bell", "Stream"]

@@ -1,7 +1,6 @@
 """Paths that users have imported stay importable for a while, with a warning."""
 
 import importlib
-import sys
 
 import pytest
 
@@ -12,10 +11,12 @@ import eddy.serve
     ("path", "name"), [("eddy.serve.views.http", "tables_app"), ("eddy.serve.views.server", "served")]
 )
 def test_an_old_path_has_the_name_and_says_where_it_is(path: str, name: str) -> None:
-    sys.modules.pop(path, None)
-    with pytest.warns(DeprecationWarning, match=f"from eddy.serve import {name}"):
-        module = importlib.import_module(path)
-    assert getattr(module, name) is getattr(eddy.serve, name)
+    module = importlib.import_module(path)
+    with pytest.warns(DeprecationWarning, match=f"from eddy.serve import {name}") as warned:
+        assert getattr(module, name) is getattr(eddy.serve, name)
+    assert warned[0].filename == __file__
+    with pytest.raises(AttributeError, match="has no attribute 'other'"):
+        module.other  # noqa: B018
 
 
 def test_other_names_are_not_there() -> None:

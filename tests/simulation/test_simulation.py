@@ -213,7 +213,7 @@ def keep_the_outbox_of_an_undone_epoch(patch: pytest.MonkeyPatch) -> None:
 
 def let_zombies_commit(patch: pytest.MonkeyPatch) -> None:
     """The group's generation is not asked at the commit."""
-    patch.setattr(local_group.Groups, "check", lambda groups, membership, partitions: None)
+    patch.setattr(local_group.ConsumerGroups, "check", lambda groups, membership, partitions: None)
 
 
 def restore_nothing(patch: pytest.MonkeyPatch) -> None:
@@ -239,8 +239,8 @@ def overtake_rows_on_their_way(patch: pytest.MonkeyPatch) -> None:
 
 def sleep_through_a_rebalance(patch: pytest.MonkeyPatch) -> None:
     """A partition that went to another member and came back is taken for one that never went."""
-    refresh = local_group.Groups.refresh
-    patch.setattr(local_group.Groups, "refresh", lambda groups, member: (*refresh(groups, member)[:2], False))
+    refresh = local_group.ConsumerGroups.refresh
+    patch.setattr(local_group.ConsumerGroups, "refresh", lambda groups, member: (*refresh(groups, member)[:2], False))
 
 
 def believe_an_answer_of_before_a_pause(patch: pytest.MonkeyPatch) -> None:

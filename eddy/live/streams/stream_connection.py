@@ -38,8 +38,9 @@ from eddy.live.streams.events import (
 )
 from eddy.live.streams.publisher import Published, Publisher, State
 from eddy.live.streams.retained import KeptPatch, data_of, with_last
+from eddy.live.streams.subscription import Subscription
 
-__all__ = ["Connection", "Record", "Subscription"]
+__all__ = ["Connection", "Record"]
 
 _log = logging.getLogger("eddy.live")
 _STEPS = 8
@@ -50,37 +51,6 @@ _VERSION_S, _LOOK_S = 0.5, 0.05
 Record = dict[str, tuple[Hashable, int]]
 """By the id of a query that has come whole: its identity, which tells callers apart that ask the same and have other
 rows, and the number of the event since which it is whole."""
-
-
-class Subscription:
-    """A query of a stream. `at` is the number of its rows' version until it is whole; then it moves with the stream.
-
-    `first` is the question that it was opened by, `asked` that of its window now. `due` are the patches up to `at` that
-    lead from the window that the client has to the one that it asked for.
-    """
-
-    __slots__ = ("asked", "at", "connection", "due", "first", "is_whole", "published", "since")
-
-    def __init__(self, connection: "Connection", asked: Asked, published: Published) -> None:
-        self.connection, self.asked, self.published = connection, asked, published
-        self.first = asked
-        self.is_whole, self.at, self.since = False, 0, 0
-        self.due: list[KeptPatch] = []
-
-    def after(self, number: int, up_to: int) -> list[KeptPatch] | None:
-        """Its patches of the steps from after `number` to `up_to`; None where some of them are kept no more."""
-        kept = self.published.retained.after(max(number, self.at), up_to)
-        return None if kept is None else [*self.due, *kept]
-
-    def touch(self) -> Callable[[], None]:
-        """There is a patch."""
-        self.connection.dirty[self] = None
-        return self.connection.wake
-
-    def fail(self, error: Exception) -> Callable[[], None]:
-        """The query has ended."""
-        self.connection.failed.append((self.first, error))
-        return self.connection.wake
 
 
 class Connection:

@@ -1,9 +1,9 @@
 """Deprecated: write `from eddy.serve import tables_app`."""
 
-import warnings
+from typing import Any
 
-from eddy.serve.table_pages import tables_app
+from eddy.serve.views import moved
 
-__all__ = ["tables_app"]
 
-warnings.warn("write: from eddy.serve import tables_app", DeprecationWarning, stacklevel=2)
+def __getattr__(name: str) -> Any:
+    return moved(__name__, name, "tables_app")

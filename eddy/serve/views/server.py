@@ -1,9 +1,9 @@
 """Deprecated: write `from eddy.serve import served`."""
 
-import warnings
+from typing import Any
 
-from eddy.serve.view_server import served
+from eddy.serve.views import moved
 
-__all__ = ["served"]
 
-warnings.warn("write: from eddy.serve import served", DeprecationWarning, stacklevel=2)
+def __getattr__(name: str) -> Any:
+    return moved(__name__, name, "served")

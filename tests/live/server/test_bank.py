@@ -21,7 +21,8 @@ from eddy.live.streams.caller import Caller
 from eddy.live.streams.events import Asked, LastEvent, WindowChange
 from eddy.live.streams.limits import Limits
 from eddy.live.streams.publisher import Publisher
-from eddy.live.streams.stream_connection import Connection, Subscription
+from eddy.live.streams.stream_connection import Connection
+from eddy.live.streams.subscription import Subscription
 from tests.live.server.bank import Bank, Question, queries, questions, window
 from tests.live.server.plain_reader import PlainReader
 from tests.waiting import Deadline, wait_for

@@ -16,7 +16,8 @@ from eddy.live.streams import stream_connection as connection_module
 from eddy.live.streams.events import Asked, LastEvent, WindowChange
 from eddy.live.streams.limits import Limits
 from eddy.live.streams.publisher import Publisher
-from eddy.live.streams.stream_connection import Connection, Subscription
+from eddy.live.streams.stream_connection import Connection
+from eddy.live.streams.subscription import Subscription
 from tests.live.server.families import nodes
 from tests.live.server.test_live import Loaded, Running
 from tests.waiting import PATIENCE_S, wait_for

@@ -1,0 +1,52 @@
+"""A query of one stream of events: how far it is, and its patches that are due."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from eddy.live.streams.events import Asked
+from eddy.live.streams.publisher import Published
+from eddy.live.streams.retained import KeptPatch
+
+__all__ = ["Subscription"]
+
+
+class Carrier(Protocol):
+    """The stream that carries a query."""
+
+    dirty: "dict[Subscription, None]"
+    failed: list[tuple[Asked, Exception]]
+
+    @property
+    def wake(self) -> Callable[[], None]:
+        """Wakes the thread that sends events."""
+
+
+class Subscription:
+    """A query of a stream. `at` is the number of its rows' version until it is whole; then it moves with the stream.
+
+    `first` is the question that it was opened by, `asked` that of its window now. `due` are the patches up to `at` that
+    lead from the window that the client has to the one that it asked for.
+    """
+
+    __slots__ = ("asked", "at", "connection", "due", "first", "is_whole", "published", "since")
+
+    def __init__(self, connection: Carrier, asked: Asked, published: Published) -> None:
+        self.connection, self.asked, self.published = connection, asked, published
+        self.first = asked
+        self.is_whole, self.at, self.since = False, 0, 0
+        self.due: list[KeptPatch] = []
+
+    def after(self, number: int, up_to: int) -> list[KeptPatch] | None:
+        """Its patches of the steps from after `number` to `up_to`; None where some of them are kept no more."""
+        kept = self.published.retained.after(max(number, self.at), up_to)
+        return None if kept is None else [*self.due, *kept]
+
+    def touch(self) -> Callable[[], None]:
+        """There is a patch."""
+        self.connection.dirty[self] = None
+        return self.connection.wake
+
+    def fail(self, error: Exception) -> Callable[[], None]:
+        """The query has ended."""
+        self.connection.failed.append((self.first, error))
+        return self.connection.wake

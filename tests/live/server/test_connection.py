@@ -19,7 +19,7 @@ from eddy.live.streams.publisher import Publisher
 from eddy.live.streams.stream_connection import Connection
 from eddy.live.streams.subscription import Subscription
 from tests.live.server.families import nodes
-from tests.live.server.test_live import Loaded, Running
+from tests.live.server.running import Loaded, Running
 from tests.waiting import PATIENCE_S, wait_for
 
 Action = Callable[[], object]

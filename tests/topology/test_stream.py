@@ -98,7 +98,12 @@ def test_split_sends_a_record_to_the_first_branch_that_takes_it() -> None:
 
 
 def test_split_drops_what_no_branch_takes() -> None:
-    assert run(lambda s: s.branch(a=lambda key, value: key == "a")["a"], AB) == [("a", "1")]
+    assert run(lambda s: s.split(a=lambda key, value: key == "a")["a"], AB) == [("a", "1")]
+
+
+def test_branch_is_an_old_name_of_split() -> None:
+    with pytest.warns(DeprecationWarning, match="branch is called split"):
+        assert run(lambda s: s.branch(a=lambda key, value: key == "a")["a"], AB) == [("a", "1")]
 
 
 def test_repartition_goes_through_a_topic_of_its_own_and_changes_nothing() -> None:

@@ -1,5 +1,6 @@
 """KStream: facts that happened. Names and meaning are those of Kafka Streams, in snake_case."""
 
+import warnings
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Any, Generic, Literal, TypeVar
@@ -115,7 +116,10 @@ class KStream(Generic[K, V]):
             earlier.append(predicate)
         return result
 
-    branch = split
+    def branch(self, **branches: Callable[[K, V], Any]) -> "dict[str, KStream[K, V]]":
+        """Deprecated: `split` by an old name of Kafka Streams."""
+        warnings.warn("KStream.branch is called split", DeprecationWarning, stacklevel=2)
+        return self.split(**branches)
 
     def repartition(
         self,

@@ -1,0 +1,62 @@
+"""The phases of reading tables, and the transitions between them as a table.
+
+    catching up   reads everything up to the ends of the log as they were; shows records as inexact versions
+    awaiting      shows records where a cut is reached; a cut is awaited for some seconds
+    streaming     no cut was read for so long: shows all committed records as they are read
+
+A reader that falls back catches up again, since records before a cut may have been compacted away.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from eddy.errors import InvariantError
+
+__all__ = ["TRANSITIONS", "ReadingEvent", "ReadingPhase", "entered"]
+
+
+class ReadingPhase(StrEnum):
+    """A phase of reading."""
+
+    CATCHING_UP = "catching up"
+    AWAITING = "awaiting"
+    STREAMING = "streaming"
+
+
+class ReadingEvent(StrEnum):
+    """A reason to change the phase.
+
+    `CAUGHT_UP`: everything up to the ends was read. `CUT_READ`: the application writes cuts. `WAITED`: records have
+    waited for a cut for long. `FELL_BACK`: records are read long after they were written.
+    """
+
+    CAUGHT_UP = "caught up"
+    CUT_READ = "cut read"
+    WAITED = "waited"
+    FELL_BACK = "fell back"
+
+
+TRANSITIONS: Mapping[ReadingPhase, Mapping[ReadingEvent, ReadingPhase]] = {
+    ReadingPhase.CATCHING_UP: {
+        ReadingEvent.CAUGHT_UP: ReadingPhase.AWAITING,
+        ReadingEvent.CUT_READ: ReadingPhase.CATCHING_UP,
+    },
+    ReadingPhase.AWAITING: {
+        ReadingEvent.CUT_READ: ReadingPhase.AWAITING,
+        ReadingEvent.WAITED: ReadingPhase.STREAMING,
+        ReadingEvent.FELL_BACK: ReadingPhase.CATCHING_UP,
+    },
+    ReadingPhase.STREAMING: {
+        ReadingEvent.CUT_READ: ReadingPhase.AWAITING,
+        ReadingEvent.FELL_BACK: ReadingPhase.CATCHING_UP,
+    },
+}
+"""The next phase, by phase and event."""
+
+
+def entered(phase: ReadingPhase, event: ReadingEvent) -> ReadingPhase:
+    """The next phase. Raises: InvariantError for an event that the phase does not expect."""
+    found = TRANSITIONS[phase].get(event)
+    if found is None:
+        raise InvariantError(f"reader of tables: event '{event}' is not expected in phase '{phase}'")
+    return found

@@ -218,7 +218,7 @@ class Positions:
         self._sent |= {tp: end for tp, end in ends.items() if tp in self._sent}
 
     def draining(self, records: Sequence[Records]) -> dict[str, frozenset[int]]:
-        """The owned partitions of each internal topic that, after `records`, hold rows which no later row may bypass."""
+        """The owned partitions of each internal topic whose rows, after `records`, no later row may bypass."""
         if all(self.entry.positions.get(tp, end) >= end for tp, end in self._sent.items()):
             return dict.fromkeys(self._exchanges, frozenset())
         at = self.entry.positions | {TopicPartition(r.topic, r.partition): r.next_offset for r in records}

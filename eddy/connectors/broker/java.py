@@ -16,7 +16,7 @@ _FIX = "Install one: apt-get install openjdk-17-jre-headless; or name its folder
 
 
 def find_java() -> str:
-    """The path of `java`: that of JAVA_HOME, or else the first on PATH.
+    """The path of `java`: in JAVA_HOME if this is set, else the first one on PATH.
 
     Raises: ConnectorError if there is none, or an older one.
     """

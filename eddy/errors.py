@@ -156,7 +156,7 @@ class TableNotServedError(QueryError):
 
 
 class NotReadyError(QueryError):
-    """A version that has not come yet: tables are still being read, or `at_least` took too long. Try again."""
+    """The version asked for does not exist yet: tables are still being read, or `at_least` took too long. Try again."""
 
     code = "QUERY_NOT_READY"
 

@@ -89,7 +89,7 @@ def take(batch: list[Message], columns: dict[tuple[str, int], Columns]) -> list[
 
 
 def fitting(columns: Mapping[tuple[str, int], Columns], max_bytes: int) -> int:
-    """The number of further records, of the average size so far, that fit into `max_bytes`; 0 if these are used up."""
+    """The number of further records, of the average size so far, that fit into `max_bytes`; 0 only if none are left."""
     left = max_bytes - sum(column.bytes for column in columns.values())
     records = sum(len(column.offsets) for column in columns.values())
     return 0 if left <= 0 else max(1, left * records // (max_bytes - left or 1)) if records else CHUNK

@@ -128,7 +128,7 @@ class LocalProducer:
     def _held(self) -> Iterator[None]:
         """Hold the writer's lock from here on, and the mutex in the block.
 
-        Raises: FencedError, also if `fence` was called while the lock was held.
+        Raises: FencedError, also if `fence` has released the lock since it was taken.
         """
         if not self._holding:
             self._storage.hold()

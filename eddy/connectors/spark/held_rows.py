@@ -27,14 +27,14 @@ def key_part(row: Column) -> Column:
 
 @dataclass(frozen=True)
 class HeldRows:
-    """`reached` has the keys that cycles reach, as `key_part`, by the name of X; `skipped` states are not compared."""
+    """`reached` has the reached keys, as `key_part`, by the name of X; `skipped` has the states not to be compared."""
 
     reached: Mapping[str, DataFrame]
     skipped: Mapping[str, str]
 
     @classmethod
     def of(cls, circuit: Circuit, results: ComputedResults, frames: Frames) -> "HeldRows":
-        """Those of a computation."""
+        """The held rows of a computation."""
         reached: dict[str, DataFrame] = {}
         skipped: dict[str, str] = {}
         for recursion in circuit.recursions.values():

@@ -56,7 +56,7 @@ class Jar(NamedTuple):
 
 
 class Jars(NamedTuple):
-    """What a broker runs on: Kafka's version, and the files."""
+    """The jars of a broker: Kafka's version, and the files."""
 
     version: str
     files: tuple[Path, ...]

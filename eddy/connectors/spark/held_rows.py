@@ -1,8 +1,8 @@
-"""What a recursion holds, in a comparison with a worker's states.
+"""Rows that a recursion holds, in a comparison with a worker's states.
 
-The row of a cycle at which the waves stop depends on the order of arrival. So where a recursion holds something, X is
-compared only for keys that no cycle reaches, and `-held`, `-reached` and the states inside op are not compared. Outputs
-and all other states do not depend on that order.
+The row of a cycle at which the waves stop depends on arrival order. So if a recursion holds rows, X is compared only
+for keys that no cycle reaches, and `-held`, `-reached` and the states inside op are not compared. Outputs and all other
+states do not depend on arrival order.
 """
 
 from collections.abc import Mapping

@@ -30,21 +30,21 @@ class Config:
         max_epoch_s: seconds after which an epoch sends the rest of its loops through their topics, and after which
             records that are retried without bad ones are polled again.
         max_loop_rows: rows of loops after which an epoch does the same; a row counts for each 64 bytes of it.
-        max_row_bytes: bytes of a row of a recursion, 1,024 of them for what a log adds; a recursion that makes larger
-            ones is held.
+        max_row_bytes: bytes of a row of a recursion, 1,024 of them for a record's overhead in the log; a recursion that
+            makes larger rows is held.
         max_nested_s: seconds after which a recursion by nested time, which cannot be split, is considered endless.
         max_nested_rows: rows after which it is considered endless. Of one key a reduction may read a tenth as many
             values, and 500 times as many as the key has.
-        cache_bytes: memory for states, a quarter of it for RocksDB's blocks; a cell is taken to be 192 bytes. The
-            rows of one epoch come on top, and so do the embedded log's 32 MiB of pages.
+        cache_bytes: memory for states, a quarter of it for RocksDB's blocks; a cell is counted as 192 bytes. The rows
+            of one epoch need further memory, and so does the embedded log: 32 MiB of pages.
         purge_interval_s: seconds between two deletions of consumed loop and repartition records.
         cut_interval_s: seconds between two looks for a cut among several workers. A single worker cuts with every epoch
-            that leaves nothing in a loop.
+            after which no loop holds rows.
         restore_records: changelog records read by one step of a restore.
         retry_s: seconds for which temporary failures (a broker that is away, a rebalance, an unconfirmed commit) are
             retried before the worker gives up.
         create_topics: create missing internal topics; else name them, with the commands for an administrator.
-        accept_plan: start even though states have come or gone since the last run. New ones start empty, so
+        accept_plan: start even though states were added or removed since the last run. New states start empty, so
             their readers may be wrong. A state whose format changed under its old name is still refused.
     """
 

@@ -1,7 +1,7 @@
 """TopologyTestDriver: a topology under test, without a broker. It runs the worker's own code.
 
-Each record piped in is an epoch of its own; `pipe_all` puts many into one epoch. Time comes from the records: nothing
-waits, and the clock moves only by `advance_wall_clock_time`.
+Each record piped in is an epoch of its own; `pipe_all` puts many into one epoch. Event time is read from the records.
+Nothing waits: the wall clock moves only by `advance_wall_clock_time`.
 """
 
 from collections.abc import Iterable
@@ -105,7 +105,7 @@ class TopologyTestDriver:
         return self.worker.store(name)
 
     def held(self) -> dict[tuple[str, int], str]:
-        """What has no finite answer: messages by recursion and partition. It goes when the data is mended."""
+        """Messages about parts without a finite answer, by recursion and partition, until the data is mended."""
         return self.worker.held()
 
     def run(self) -> None:
@@ -224,7 +224,7 @@ class OutputTopic(Generic[K, V]):
         self._key, self._value = serdes.get(topic, (Native, Native))
 
     def with_serdes(self, key: Serde[Any] | None, value: Serde[Any] | None) -> "OutputTopic[Any, Any]":
-        """The same topic, read by these serdes from now on; None leaves one as it is."""
+        """The same topic, read by these serdes from now on; None keeps the current serde."""
         check_serdes(self._where, key=key, value=value)
         self._key, self._value = key or self._key, value or self._value
         return self
@@ -280,7 +280,7 @@ class OutputTopic(Generic[K, V]):
 
 
 def _encode(serde: Serde[Any] | None, value: Any, where: str) -> bytes | None:
-    """Encode; None stays None. Raises: DataError naming a value that does not fit the serde."""
+    """Encode; None is returned as it is. Raises: DataError naming a value that does not fit the serde."""
     assert serde is not None
     if value is None:
         return None

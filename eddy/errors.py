@@ -150,13 +150,13 @@ class QueryBuildError(QueryError):
 
 
 class TableNotServedError(QueryError):
-    """A table that a view server does not hold. Says which it holds, or what to do to have it served."""
+    """A table that a view server does not hold. The error says which it holds, or how to have the table served."""
 
     code = "QUERY_TABLE"
 
 
 class NotReadyError(QueryError):
-    """A version that has not come yet: tables are still being read, or `at_least` took too long. Try again."""
+    """The version asked for does not exist yet: tables are still being read, or `at_least` took too long. Try again."""
 
     code = "QUERY_NOT_READY"
 

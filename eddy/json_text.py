@@ -1,11 +1,11 @@
-"""JSON as it is sent to clients: of values at any depth, with the numbers that JSON has no form for as text.
+"""JSON as it is sent to clients: values of any depth, and as text the numbers that JSON cannot write.
 
     inf, -inf, nan    "Infinity", "-Infinity", "NaN", which `float` and JavaScript's `Number` read
 
-The encoder writes null for these numbers, and ends where a tree has more levels than Python's stack. So text with a
-null is made again piece by piece if such a number is among its values, and so is that of a deep tree.
+The encoder writes null for these numbers, and fails if a tree has more levels than Python's stack. So a value is
+encoded again, piece by piece, if its text has a null and it contains such a number, or if its tree is too deep.
 
-Cost: that of the encoder, and for text with a null a look at each value.
+Cost: encodes once, and for text with a null looks at each value.
 """
 
 import math
@@ -39,7 +39,7 @@ def encode(value: Any) -> bytes:
 
 
 def has_unwritable(value: Any) -> bool:
-    """Whether a number that JSON has no form for is among the values, at any depth."""
+    """Whether the value contains, at any depth, a number that JSON cannot write."""
     todo = [value]
     for each in todo:  # grows meanwhile
         kind = type(each)
@@ -76,7 +76,7 @@ def _builtin(value: Any) -> Any:
 
 
 def _written(value: Any) -> bytes:
-    """The same as `encode`, on a stack of its own: what is to be written next is at its end."""
+    """The same as `encode`, on a stack of its own: the value to write next is at its end."""
     out = bytearray()
     todo = [value]
     while todo:

@@ -219,7 +219,7 @@ Native: Serde[Any] = Serde(
 
 
 def Tuple(*parts: Any) -> Serde[tuple[Any, ...]]:  # noqa: N802
-    """Tuples whose items each have a serde; None stays None. With `...` as the second one: any number of items.
+    """Tuples whose items each have a serde; None is kept. With `...` as the second argument: any number of items.
 
     >>> Tuple(String, Int64).decode(Tuple(String, Int64).encode(("a", None)))
     ('a', None)

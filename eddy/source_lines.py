@@ -1,6 +1,6 @@
-"""Lines of the author's files: the line of a function, and the line that an exception came from.
+"""Lines of the author's files: the line of a function, and the line at which an exception was raised.
 
-A file is the author's unless it is of this package, of the standard library or of an installed one.
+A file is the author's unless it belongs to this package, to the standard library or to an installed package.
 """
 
 import functools
@@ -39,7 +39,7 @@ def describe_exception(error: BaseException) -> str:
 
 
 def raised_at(error: BaseException) -> str:
-    """` (file:line in function)`, the innermost line of the author's that an exception came through, or nothing."""
+    """` (file:line in function)`: the innermost line of the author's in the exception's traceback, or nothing."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if is_authors(frame.filename)]
     return f" ({shown_path(frames[-1].filename)}:{frames[-1].lineno} in {frames[-1].name})" if frames else ""
 

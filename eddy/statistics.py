@@ -39,10 +39,10 @@ class Histogram:
 class Statistics:
     """The counters of a worker since it was created.
 
-    `epochs` counts commits, including those without records. `aborts` counts undone attempts, `fences` those of them
-    that failed because another worker had taken over. `set_aside` counts rows when they are set aside, and keys when
-    they are withheld; `kept_aside` is their number as of the last commit or takeover. `last_commit` is the clock's time
-    of the last commit.
+    `epochs` counts commits, also without records. `aborts` counts undone attempts, and `fences` the attempts that
+    failed because another worker had taken over. `set_aside` counts rows when they are set aside, and keys when they
+    are withheld; `kept_aside` is their number as of the last commit or takeover. `last_commit` is the clock's time of
+    the last commit.
     """
 
     records: int = 0

@@ -1,7 +1,7 @@
 """CSV as RFC 4180 defines it: one parser for `eddy produce` and for the files of a history.
 
-A cell is None where nothing is between its commas, and text otherwise: `""` is the empty text. What None stands for is
-not in the file: pandas writes both a missing value and an empty text so. The reader of the file says it, or the file is
+A cell is None where nothing is between its commas, and text otherwise: `""` is the empty text. The file does not tell
+the meaning of None: pandas writes both a missing value and an empty text so. The user states it, or the file is
 refused.
 
 Lines end with LF, CRLF or CR; those within quotes are part of the text. Blank lines are no rows. A quote within a cell

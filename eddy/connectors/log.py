@@ -127,7 +127,7 @@ class Poll:
 
 @runtime_checkable
 class Consumer(Protocol):
-    """One member of a group. Partition i of every subscribed topic goes to the same member (`range`)."""
+    """One member of a group. Partition i of all topics with equal counts is assigned to the same member (`range`)."""
 
     def poll(self, max_records: int, timeout_s: float, max_bytes: int = UNBOUNDED) -> Poll:
         """Return up to `max_records` records of the partitions owned, waiting up to `timeout_s` for one.
@@ -154,7 +154,7 @@ class Consumer(Protocol):
         """The group, member and generation at this moment, for `Producer.commit` only."""
 
     def close(self) -> None:
-        """Leave the group."""
+        """End the membership."""
 
 
 @runtime_checkable
@@ -204,7 +204,7 @@ class Follower(Protocol):
     def poll(self, max_records: int, timeout_s: float, max_bytes: int = UNBOUNDED) -> list[Records]:
         """Return the next records, about `max_records` and `max_bytes` at most, waiting up to `timeout_s` for one.
 
-        An empty `Records` with a higher `next_offset` is returned where only control records came.
+        If only control records were read, an empty `Records` with a higher `next_offset` is returned.
         Raises: ConnectorError, not retriable if a position lies outside of the kept offsets.
         """
 
@@ -253,7 +253,7 @@ class Log(Protocol):
         """The offset after the last record, by partition; control records and open transactions count."""
 
     def stable_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset up to which readers of committed records may read, by partition: that of the first open
+        """The offset up to which readers of committed records may read, by partition: the start of the first open
         transaction, or the end. After a commit it may rise later in one partition than in another.
         """
 
@@ -290,7 +290,8 @@ class Log(Protocol):
     def consumer(self, group: str, topics: Sequence[str], member: str, is_last: Callable[[], bool] = never) -> Consumer:
         """Join a group. `member` is a stable name: a restart with the same name takes its place.
 
-        `is_last` is asked when another member has the name: with True this one takes it back, as an earlier one has it.
+        `is_last` is called when another member has the name. If it returns True, that member is an earlier one, and
+        this one takes the name back.
         """
 
     def producer(self, transactional_id: str | None) -> Producer:

@@ -1,7 +1,7 @@
 """Assembly: the parts of a worker, from a topology and a log.
 
-Checks come first, in this order: the user's topics exist, the plan can be placed, it is the plan that wrote the
-existing states; only then are internal topics created.
+`assemble` first checks, in this order: the user's topics exist, the plan can be placed, it is the plan that wrote the
+existing states. Only then does it create internal topics.
 """
 
 import uuid
@@ -42,10 +42,10 @@ _BLOCKS_SHARE = 4
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """The parts of a worker. `partitions` are those of its input topics; `new_plan` still has to be written, with
-    `incarnation`.
+    """The parts of a worker. `partitions` are the partition counts of sources, loops and repartitions, by topic.
 
-    `stops` are the recursions that end the worker if they hold rows at quiescence.
+    The first transaction writes `new_plan`, with `incarnation`, to the metadata, unless it is empty. `stops` are the
+    recursions that end the worker if they hold rows at quiescence.
     """
 
     circuit: Circuit
@@ -144,7 +144,7 @@ def _check_states(name: str, metadata: Metadata, lines: list[str], config: Confi
 
 
 def _is_only_rekeyed(topology: Topology, source: Node) -> bool:
-    """Whether all records of a source go to the owners of their keys, whichever partition they come from."""
+    """Whether all readers of a source send its records to the owners of their keys, so that any partition is right."""
     users = [node for node in topology.plan.nodes if source in node.inputs]
     return bool(users) and all(node.sends for node in users)
 

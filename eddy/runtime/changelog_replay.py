@@ -100,10 +100,10 @@ def restores(
     left_out: Iterable[tuple[str, int, int]] = (),
     age_s: float = 0.0,
 ) -> list[Restore]:
-    """What has to be restored for the partitions owned, by comparing the store with the log.
+    """The restores that the owned partitions need, by comparing the store with the log.
 
     `left_out` are records, as (topic, partition, offset), that the error policy kept out of tables;
-    `age_s` is how long ago the store was written.
+    `age_s` is how many seconds ago the store was written.
     """
     skipped: dict[tuple[str, int], set[int]] = {}
     for name, number, offset in left_out:

@@ -3,8 +3,8 @@
     event time    max of the timestamps of the records before the position, without rejected records
     tick          max of now and of all ticks committed on the partitions owned
 
-Both are committed with the positions, and only if an operator reads them. So they never go back, whichever worker takes
-the partitions over. A poll has one tick, which all parts of its records have, however often they are tried.
+Both are committed with the positions, and only if an operator reads them. So they never decrease, whichever worker
+takes the partitions over. A poll has one tick; all parts of its records use it, however often they are tried.
 """
 
 from collections.abc import Callable, Collection
@@ -58,7 +58,7 @@ class Clocks:
         return self._circuit.due(Context(event_time=self._positions.entry.event_time, tick=tick))
 
     def left(self) -> bool:
-        """Whether something is due, and no epoch since the last poll had a tick at which it was done."""
+        """Whether an operator has work that is due, and no epoch since the last poll has used a tick."""
         return self._tick is None and self.due()
 
     def wait_s(self, timeout_s: float) -> float:
@@ -75,5 +75,5 @@ class Clocks:
         return round(self._wall() * 1000)
 
     def now(self) -> int:
-        """Milliseconds since 1970; they do not go back, also from one worker to the next."""
+        """Milliseconds since 1970, not below the last committed tick: they never decrease, also in the next worker."""
         return max(self.wall_ms(), self._positions.entry.tick)

@@ -1,6 +1,6 @@
 """Cuts in a worker's transactions: input offsets, and the output offsets at which the outputs are exact.
 
-A worker that owns everything cuts at the end of each epoch that leaves nothing in a loop. Of several workers the owner
+A worker that owns everything cuts at the end of each epoch after which no loop holds rows. Of several workers the owner
 of the sources' first partition looks for quiescent moments, at most once in an interval.
 """
 
@@ -47,7 +47,7 @@ class Cuts:
         return None if cut == self._cut else cut
 
     def owed(self, entry: EpochEntry) -> bool:
-        """Whether the last epoch before an idle time has left no cut."""
+        """Whether the last transaction is not known to have a cut, and a cut is possible now."""
         return self._owed and self.owns_all and not entry.in_loops and not self._circuit.unsettled
 
     def commit(self, cut: Cut | None) -> None:
@@ -57,5 +57,5 @@ class Cuts:
             self._last, self._cut = self._clock(), cut
 
     def lose(self) -> None:
-        """It is not known whether the last transaction has committed: a cut is owed."""
+        """Note that it is unknown whether the last transaction has committed: a cut is owed."""
         self._owed = True

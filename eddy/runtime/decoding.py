@@ -66,7 +66,7 @@ class Decoder:
     _left_out: Mapping[Place, Rejected] = field(default_factory=dict)
 
     def decode(self, polled: Sequence[Records], left_out: Mapping[Place, Rejected] = _NONE) -> dict[str, Batch]:
-        """One batch a topic. Records that do not decode, and those in `left_out`, go to `rejected` instead."""
+        """One batch a topic, without the records of `left_out` and those that do not decode: `rejected` lists them."""
         self.rejected, self._left_out = [], left_out
         parts: dict[str, list[Batch]] = {}
         for records in polled:
@@ -79,7 +79,7 @@ class Decoder:
         return {topic: joined(batches) for topic, batches in parts.items()}
 
     def refusal(self, records: Records, index: int, error: DataError) -> DataError:
-        """The error that names the record; of an internal topic's also its row and the records that it comes from."""
+        """The error that names the record; for an internal topic also its row and the source records of that row."""
         told = str(reject(records, index, str(error)).error())
         gate = self.internal.get(records.topic)
         if gate is not None:

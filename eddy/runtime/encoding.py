@@ -101,7 +101,7 @@ class Encoder:
         self._producer, self._partitioner, self._latest_ms = producer, partitioner, latest_ms
 
     def own_time(self, time: int) -> int:
-        """The timestamp of a record of eddy's own that is made by rows of `time`."""
+        """The timestamp of a record of eddy's own that is made from rows of `time`."""
         return time if self._latest_ms is None else min(time, self._latest_ms)
 
     def sink(self, sink: SinkTopic, output: Output) -> int:
@@ -118,9 +118,9 @@ class Encoder:
         return len(keys)
 
     def exchange(self, gate: Gate, outgoing: Sequence[Outgoing], origins: Origins) -> int:
-        """Write rows that leave through a gate, with their weights. Returns the number of rows.
+        """Send a gate's outgoing rows, with their weights. Returns the number of rows.
 
-        The first row of each partition says of which source records all of them are.
+        The first row of each partition has a header with the source records of all rows.
         """
         counts = Counter(chain.from_iterable(partitions for _, partitions, _ in outgoing))
         unsaid = set(counts)
@@ -173,7 +173,7 @@ class Encoder:
             self._letter(topic, record.key, record.value, record.timestamp, headers)
 
     def dead_rows(self, topic: str, rows: Iterable[DeadRow]) -> None:
-        """Write rows that were set aside, with the step, and where they came from, in their headers."""
+        """Write rows that were set aside, with the step and their source records in headers."""
         for row in rows:
             record = row.origins.record
             places = () if record is None else zip(("topic", "partition", "offset"), record, strict=True)

@@ -5,8 +5,8 @@
               gets the changed rows and their changelog offsets, in one batch
     undo      abort the transaction and roll the states back
 
-A crash before the transaction has ended has no effect; one after it leaves an older store, which the changelogs update
-at the next start.
+A crash before the end of the transaction has no effect. After a crash between the transaction and the store's batch,
+the store lags the log, and the next start updates it from the changelogs.
 """
 
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -51,7 +51,7 @@ class Stopwatch:
         self._began = self._clock()
 
     def elapsed_s(self) -> float:
-        """The seconds since then."""
+        """The seconds since the epoch began."""
         return self._clock() - self._began
 
 
@@ -59,8 +59,8 @@ class Stopwatch:
 class Parts:
     """The parts of a worker that its epochs use.
 
-    `restorable` are the sources whose topics restore tables; `new_plan` still has to be written to the metadata topic;
-    `take_any_timestamp` says so of the internal topics.
+    `restorable` are the sources whose topics restore tables; the next commit writes `new_plan` to the metadata topic;
+    `take_any_timestamp`: whether the internal topics take any timestamp.
     """
 
     config: Config
@@ -92,8 +92,8 @@ class Parts:
 class Epoch:
     """One attempt, from a poll to its commit.
 
-    `computed`: it has records, constants or rows of a loop to commit. `committed`: the log has them, so that memory and
-    store lag it if the attempt fails now.
+    `computed`: it processes records, constants or rows of a loop. `committed`: its transaction has committed, so memory
+    and store lag the log if the attempt fails now.
     """
 
     def __init__(self, parts: Parts) -> None:
@@ -105,7 +105,7 @@ class Epoch:
         self.computed = self.committed = False
 
     def compute(self, part: Part, settling: bool) -> None:
-        """Compute the deltas of `part`; `settling` is that of `Circuit.step`.
+        """Compute the deltas of `part`. `settling`: there is no input, and nothing is in flight anywhere.
 
         Raises: DataError for a record that cannot be processed, or must not be left out.
         """
@@ -127,7 +127,7 @@ class Epoch:
         self._clocks = context if parts.clocks.read else None
 
     def commit(self, records: Sequence[Records], cut: Cut | None = None) -> None:
-        """Send and commit everything; only then write the store. `cut` is that of a quiescent moment.
+        """Send and commit everything; only then write the store. `cut` is the cut of a quiescent moment.
 
         Raises: DataError for a row that a topic cannot hold; ConnectorError; StateError.
         """
@@ -166,7 +166,7 @@ class Epoch:
         observe("done")
 
     def undo(self) -> None:
-        """Abort the transaction, and roll the states back. A transaction that was committed stays in the log."""
+        """Abort the open transaction, if any, and roll the states back. A committed transaction remains in the log."""
         try:
             self._parts.producer.abort()
         finally:
@@ -218,7 +218,7 @@ class Epoch:
             parts.store.write([*batch, parts.recovery.stamp()])
 
     def _count(self, records: int, written: int, set_aside: int) -> None:
-        """Count the epoch, and let go of what would undo it."""
+        """Count the epoch, and commit the circuit's states, which can then no longer be rolled back."""
         parts, statistics = self._parts, self._parts.statistics
         statistics.records += records
         statistics.written += written

@@ -37,7 +37,7 @@ _CHECKED = ("cleanup.policy", "delete.retention.ms", "retention.ms", "message.ti
 
 
 def metadata_topic(application: str) -> str:
-    """Where an application keeps what it remembers of itself."""
+    """The topic of an application's metadata."""
     return f"{application}-plan"
 
 

@@ -105,9 +105,9 @@ class Isolation:
             self._halve()
 
     def narrow(self, errors: Mapping[int, Exception], may_leave_out: bool) -> bool:
-        """Continue after the next part has failed; `errors` are those of the known failing records, by number.
+        """Continue after the next part has failed; `errors` has the error of each known failing record, by its number.
 
-        Returns: False if one record is left and may not be rejected, or none is left.
+        Returns: False if the part has one record that may not be rejected, or none.
         """
         part, numbers = self.next, self.next.numbers()
         if len(self._parts) > 1:

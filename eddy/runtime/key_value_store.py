@@ -1,4 +1,4 @@
-"""A table's store, to be read: that of the keys which a worker owns, as of its last epoch."""
+"""A table's store, to be read: the rows of the keys that a worker owns, as of its last epoch."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Generic, TypeVar

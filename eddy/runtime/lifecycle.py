@@ -33,7 +33,7 @@ class Event(StrEnum):
     """A reason to change the state.
 
     `MOVED`: partitions were assigned or revoked. `TAKEN_OVER`: ownership, positions and the restores to do are known.
-    `RESTORED`: the states are those of the positions. `REJECTED`: an epoch failed on a record. `ISOLATED`: all parts of
+    `RESTORED`: the states agree with the positions. `REJECTED`: an epoch failed on a record. `ISOLATED`: all parts of
     the failed epoch are committed. `REWOUND`: the epoch is undone, and its records will be polled again. `LOST`: memory
     and store may differ from the log, after a fence, an unknown commit or an interrupt. `STEPPED`: a step was begun.
     """
@@ -93,9 +93,9 @@ TRANSITIONS: Mapping[WorkerState, Mapping[Event, WorkerState]] = {
 
 
 class Lifecycle:
-    """The state of one worker, from `joining` on. `name` is the worker's in errors.
+    """The state of one worker, at first `joining`. Errors name the worker by `name`.
 
-    `observe` is called after each transition with the state left, the event, and the state entered.
+    `observe` is called after each transition with the old state, the event and the new state.
     """
 
     def __init__(self, name: str) -> None:
@@ -104,7 +104,7 @@ class Lifecycle:
         self.observe: Callable[[WorkerState, Event, WorkerState], None] = lambda left, event, entered: None
 
     def on(self, event: Event) -> None:
-        """Change the state. Raises: InvariantError naming both, for an event that the state does not expect."""
+        """Change the state. Raises: InvariantError naming state and event, if the state does not expect the event."""
         left = self.state
         entered = TRANSITIONS[left].get(event)
         if entered is None:

@@ -1,15 +1,15 @@
-"""Which source records a row comes from, as far as it is known.
+"""Origins: the source records that a row was made from, as far as they are known.
 
-An epoch's rows lie one after the other in a partition of an exchange. The first of them has a header: how many they
-are, and the offsets of the sources that the epoch took in, by partition the first and the last. So all but one record
-an epoch and partition cost nothing. A row that reaches a worker through several exchanges keeps the origins of its
-first one, since each sender passes on the origins of its own input.
+An epoch's rows follow one another in a partition of an exchange. The first row has a header: the number of rows, and
+for each source partition the first and the last offset that the epoch read. So the other rows cost nothing. A row that
+reaches a worker through several exchanges keeps the origins of its first one, since each sender passes on the origins
+of its own input.
 
-Where rows are not merged on their way to the exchange, the record itself is found by its timestamp. Records with the
-same timestamp are told together, from the first to the last.
+If no step merges rows between a source and the exchange, a row has the timestamp of its record, and the record is found
+by it. All records with this timestamp are named.
 
-Where two workers send at once their rows may alternate: then a row is said to be of both epochs. Records without
-headers, of an earlier release, say nothing.
+If two workers send at once, their rows may alternate: such a row gets the origins of both epochs. Rows that an earlier
+release has sent have no header, and their origins are unknown.
 """
 
 from collections.abc import Container, Iterable
@@ -45,24 +45,24 @@ class Origins:
         self.add(ranges)
 
     def add(self, ranges: Iterable[Range]) -> None:
-        """Take in more of them: of one partition, from the first to the last."""
+        """Add ranges. Ranges of one partition become one, from the lowest to the highest offset."""
         for topic, partition, first, last in ranges:
             low, high = self._ranges.get((topic, partition), (first, last))
             self._ranges[topic, partition] = min(low, first), max(high, last)
 
     @property
     def ranges(self) -> list[Range]:
-        """In order."""
+        """The ranges, sorted."""
         return sorted((*where, *offsets) for where, offsets in self._ranges.items())
 
     @property
     def record(self) -> tuple[str, int, int] | None:
-        """(topic, partition, offset) of the one record there is, None where it may be of several."""
+        """(topic, partition, offset) of the record if the ranges have exactly one, else None."""
         ranges = self.ranges
         return ranges[0][:3] if len(ranges) == 1 and ranges[0][2] == ranges[0][3] else None
 
     def header(self, rows: int) -> tuple[str, bytes]:
-        """The header of the first of so many records of an exchange."""
+        """The header for the first of `rows` rows that an epoch sends to a partition of an exchange."""
         return HEADER, msgspec.msgpack.encode((rows, self.ranges))
 
     def __str__(self) -> str:
@@ -75,9 +75,9 @@ class Origins:
 
 
 class Senders:
-    """The headers that one worker has seen, the latest ones of each partition of the `internal` topics.
+    """The latest headers that one worker has read in each partition of the `internal` topics.
 
-    A row of an `unmerged` topic comes of one record of a stream, and has its timestamp: by that the record is found.
+    A row of an `unmerged` topic is made from one record of a stream, and has its timestamp: this finds the record.
     """
 
     def __init__(self, log: Log, internal: Container[str], unmerged: Container[str] = ()) -> None:
@@ -86,9 +86,9 @@ class Senders:
         self._seen: dict[TopicPartition, dict[int, _Note]] = {}
 
     def see(self, records: Records) -> list[Headers] | None:
-        """Note the headers of received records; return those that the rows had at their source, None where none has.
+        """Note the origins in headers of received records. Returns the records' other headers, None if none has one.
 
-        Cost: nothing for records without any.
+        Cost: nothing for records without headers.
         """
         if records.headers is None:
             return None
@@ -107,7 +107,7 @@ class Senders:
         return headers if own else None
 
     def of(self, polled: Iterable[Records]) -> Origins:
-        """The sources' records among those of an epoch, and those that its records of internal topics come from."""
+        """The origins of an epoch's input: its source records, and the origins of its rows from internal topics."""
         found = Origins()
         for records in polled:
             if not len(records):
@@ -124,7 +124,7 @@ class Senders:
         return found
 
     def of_record(self, records: Records, index: int) -> Origins:
-        """Those of one polled record; looked up in the log where no header has been seen before it."""
+        """The origins of one polled record. If no header before it is noted, the log is searched for one."""
         offset, partition = records.offsets[index], TopicPartition(records.topic, records.partition)
         if records.topic not in self._internal:
             return Origins([(records.topic, records.partition, offset, offset)])
@@ -156,7 +156,7 @@ class Senders:
 
 
 def _of_row(notes: dict[int, _Note], at: int) -> list[Range]:
-    """The ranges of the last header up to an offset, and of those before it whose rows did not end there."""
+    """The ranges of the last header up to offset `at`, and of earlier headers whose rows may follow that header."""
     before = sorted((offset for offset in notes if offset <= at), reverse=True)
     found = [offset for offset in before if offset == before[0] or offset + notes[offset].rows > before[0]]
     return [one for offset in found for one in notes[offset].ranges]

@@ -1,4 +1,4 @@
-"""The positions that belong to an application's states, and those of its group that others have written.
+"""The positions that belong to an application's states, and positions of its group that others have written.
 
 Anybody may write positions of a consumer group: an operator who resets offsets, a consumer that joins under the
 application's name, the broker that forgets a group without members. So each transaction that moves positions writes
@@ -9,7 +9,7 @@ them twice: to the group, with a note as metadata, and as records of the topic o
     neither, and nothing recorded      the group's, or none: the application starts there
     neither, and others are recorded   the group's, or none, if the last cut agrees; otherwise it is lost
 
-Invariant: a position that is returned is one up to which the states have taken the input in, or they are empty.
+Invariant: the states have processed the input up to each position that is returned, or they are empty.
 """
 
 import re
@@ -49,9 +49,9 @@ def is_ours(position: Position) -> bool:
 class OwnPositions:
     """The positions of an application.
 
-    `trusted` are those to go on from. `foreign` are the partitions whose position of the group has no note of ours,
-    with its offset, None if there is no position. `lost` are those of them whose position nothing tells, though there
-    are states.
+    The worker continues from `trusted`. `foreign` has the partitions whose position of the group has no note of ours,
+    with its offset, or None if the group has no position. `lost` are the `foreign` partitions without a record, whose
+    position in the group differs from the last cut.
     """
 
     trusted: dict[TopicPartition, Position]
@@ -60,12 +60,12 @@ class OwnPositions:
 
 
 def committed(log: Log, application: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
-    """The positions up to which the states have taken the input in, for partitions that have one."""
+    """The positions up to which the states have processed the input, for partitions that have one."""
     return own_positions(log, application, partitions).trusted
 
 
 def own_positions(log: Log, application: str, partitions: Iterable[TopicPartition]) -> OwnPositions:
-    """The positions that belong to the states, and those that do not.
+    """The positions that belong to the states, and positions of the group that do not.
 
     Cost: one request where the group has positions with our note for all partitions; else a search through the topic of
     cuts, from its end.

@@ -1,8 +1,8 @@
 """Checks that the keys of a source are in the partitions that Java's producers choose.
 
-Partition i of every topic of a task goes to one worker, so rows of one key meet there if all producers use the same
-hash. Producers of librdkafka (Python, Go, .NET, C) use CRC32 by default; joins then miss rows, without an error, as
-soon as there are two workers. So the first records of each source are checked.
+One worker owns partition i of all topics with equal partition counts, so rows of one key meet there if all producers
+use the same hash. Producers of librdkafka (Python, Go, .NET, C) use CRC32 by default; with two workers or more, joins
+then miss rows, without an error. So the first records of each source are checked.
 
     Java, eddy    murmur2(key) & 0x7fffffff mod partitions
     librdkafka    crc32(key) mod partitions                    partitioner=consistent_random

@@ -1,4 +1,4 @@
-"""The positions and counters of a worker, and those after its next commit.
+"""The positions and counters of a worker, now and after its next commit.
 
     positions   the next offset of each partition owned
     counters    rows sent to and read from each internal topic, and clocks, stored as metadata of its positions
@@ -54,7 +54,8 @@ class EpochEntry:
 class Positions:
     """The offsets of one worker.
 
-    `sources`, `exchanges` and `outputs` map topics to their partitions; `anchors` are those of constants.
+    `sources`, `exchanges` and `outputs` map topics to their partition counts; `anchors` are the partitions whose
+    positions say that constants were sent.
     """
 
     def __init__(
@@ -102,7 +103,7 @@ class Positions:
         return positions
 
     def _check(self, own: OwnPositions, begins: Mapping[TopicPartition, int]) -> None:
-        """Say, once, which positions of the group are not taken. Raises: StateError if nothing tells the right ones."""
+        """Warn, once, of positions of the group that are not used. Raises: StateError if the right ones are unknown."""
         if own.lost:
             tp = min(own.lost)
             raise StateError(
@@ -142,8 +143,9 @@ class Positions:
     ) -> EpochEntry:
         """The entry after processing `records` and sending so many rows to internal topics.
 
-        `constants` are the topics of constants that were sent; each counts as one row, sent and read. `clocks` are
-        those of the epoch, if an operator reads one; `left_due` is that of `Circuit`.
+        `constants` are the topics of constants that were sent; each counts as one row, sent and read. `clocks` has the
+        clocks of the epoch, if an operator reads one. In the partitions of `left_due` (partition count, partition) the
+        epoch did not finish work that was due.
         """
         positions = self.entry.positions | {TopicPartition(r.topic, r.partition): r.next_offset for r in records}
         counters = {tp: count.copy() for tp, count in self.entry.counters.items()}
@@ -171,7 +173,7 @@ class Positions:
         return EpochEntry(positions, counters)
 
     def moves(self, entry: EpochEntry) -> dict[TopicPartition, Position]:
-        """The positions to commit to get to `entry`, and those that the group does not have yet."""
+        """The positions of `entry` to commit: changed ones, also in their counters, and ones that the group lacks."""
         old = self.entry
         moved = {tp for tp, offset in entry.positions.items() if offset != old.positions.get(tp)}
         moved |= {tp for tp, count in entry.counters.items() if count != old.counters.get(tp)}
@@ -187,8 +189,8 @@ class Positions:
     def quiescent_cut(self) -> Cut | None:
         """The cut of a quiescent moment, or None.
 
-        If the log is quiescent at the same positions before and after, with the same clocks, nothing was written in
-        between, so the ends of outputs read in between are exactly those of these inputs.
+        The ends of outputs are read between two checks. If the log is quiescent in both, at the same positions and with
+        the same clocks, nothing was written in between, so at these ends the outputs are exactly f(inputs).
         """
         before = self._quiescent_at()
         if before is None:
@@ -216,7 +218,7 @@ class Positions:
         self._sent |= {tp: end for tp, end in ends.items() if tp in self._sent}
 
     def draining(self, records: Sequence[Records]) -> dict[str, frozenset[int]]:
-        """The owned partitions of each internal topic that, after `records`, still hold rows not to be overtaken."""
+        """The owned partitions of each internal topic whose rows, after `records`, no later row may bypass."""
         if all(self.entry.positions.get(tp, end) >= end for tp, end in self._sent.items()):
             return dict.fromkeys(self._exchanges, frozenset())
         at = self.entry.positions | {TopicPartition(r.topic, r.partition): r.next_offset for r in records}
@@ -224,7 +226,7 @@ class Positions:
         return {topic: frozenset(tp.partition for tp in behind if tp.topic == topic) for topic in self._exchanges}
 
     def at_ends(self) -> bool:
-        """Whether everything in the partitions owned was taken in."""
+        """Whether all records in the partitions owned were read."""
         ends = self._log.end_offsets(self.entry.positions)
         return all(self.entry.positions[tp] >= end for tp, end in ends.items())
 

@@ -1,12 +1,12 @@
-"""Provenance: the records that the failing rows of an epoch come from.
+"""Provenance: the records that the failing rows of an epoch were made from.
 
 The epoch is computed again, with the number of its record in place of each row's time. Row-wise operators keep the
-times of rows; merging operators do not, and a row without a time of its own has that of its batch, which is no number
-here. So if the same step fails again, the times of its failing rows are the failing records, all at once. A sink's
-serde is tested row by row in the same way.
+times of rows; merging operators do not, and a row without a time of its own has the time of its batch, here 0, which
+numbers no record. So if the same step fails again, the times of its failing rows are the numbers of all failing
+records. A sink's serde is tested row by row in the same way.
 
-Other failures are found by splitting the epoch: those of operators that merge or join rows, failures inside recursions
-and of states' serdes, and records that a topic refuses.
+Other failures are found by splitting the epoch: in operators that merge or join rows, inside recursions, in states'
+serdes, and records that a topic refuses.
 
 Source: Cui, Widom, Wiener, "Tracing the lineage of view data in a warehousing environment", TODS 2000.
 """
@@ -32,9 +32,7 @@ def records_to_blame(
 ) -> dict[int, DataError]:
     """The failing records, by number in `part`, each with its error; empty if they cannot be determined.
 
-    `context` is that of the failed epoch.
-
-    Called after the failed epoch was rolled back; the circuit is rolled back again.
+    `context` is the failed epoch's. Called after that epoch was rolled back; the circuit is rolled back again.
     """
     if isinstance(error, RecordRefusedError) or not (circuit.failed is None or circuit.failed.operator.tells_failures):
         return {}
@@ -49,9 +47,9 @@ def records_to_blame(
 def rows_set_aside(
     circuit: Circuit, decoder: Decoder, sinks: Mapping[str, SinkTopic], part: Part, context: Context
 ) -> dict[tuple[str, bytes], set[int]]:
-    """By step and row, the numbers of the records that rows which are set aside come from, where they can be told.
+    """The records that each row set aside was made from, as numbers in `part`, by step and the row's identity.
 
-    Called between two epochs; leaves the circuit as it was.
+    A row is missing if they cannot be determined. Called between two epochs; the circuit is rolled back.
     """
     rejected = decoder.rejected
     try:
@@ -86,7 +84,7 @@ def numbered(decoder: Decoder, part: Part) -> dict[str, Batch]:
 
 
 def by_number(context: Context, part: Part) -> Context:
-    """The context of an epoch in which times are numbers of records. Not divisible: a loop queues what is too much."""
+    """The context of an epoch in which times are numbers of records. Not divisible: a loop queues excess input."""
     stamps = [stamp for records in part.records for stamp in records.timestamps]
     return context._replace(divisible=False, timestamps=stamps)
 

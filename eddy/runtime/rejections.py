@@ -1,7 +1,7 @@
 """Reports of the error policy: log, dead letters, and the application's metadata.
 
 records    left out whole, where rows reach the failing step straight from a source
-rows       set aside at a step after an exchange, with the source records that they come from
+rows       set aside at a step after an exchange, with the source records that they were made from
 keys       without a row in a table's topic, since their values cannot be written
 """
 
@@ -39,13 +39,13 @@ class Rejections:
     def trace(
         self, circuit: Circuit, decoder: Decoder, sinks: Mapping[str, SinkTopic], part: Part, context: Context
     ) -> None:
-        """Find out which records the rows come from that an epoch sets aside: it is computed once more for that."""
+        """Compute the epoch once more, to find the source records of the rows that it sets aside."""
         for name, numbers in rows_set_aside(circuit, decoder, sinks, part, context).items():
             found = [self._senders.of_record(*part.where(number)) for number in sorted(numbers)]
             self._traced[name] = Origins(one for origins in found for one in origins.ranges)
 
     def forget(self) -> None:
-        """The parts that were traced are done."""
+        """Forget the source records that `trace` has found: the traced parts are committed."""
         self._traced = {}
 
     def send(
@@ -56,7 +56,7 @@ class Rejections:
         asides: Iterable[Aside],
         polled: Sequence[Records],
     ) -> int:
-        """Report rejected records and rows set aside, within the open transaction. Returns how many rows."""
+        """Report rejected records and rows set aside, within the open transaction. Returns the number of rows."""
         self._records(producer, out, rejected)
         return self._rows(producer, out, asides, polled)
 
@@ -86,7 +86,7 @@ class Rejections:
             out.dead_letters(self._internal.dead_letter, rejected)
 
     def _is_noted(self, record: Rejected) -> bool:
-        """Whether a restore, or Spark, would not find out from the record alone that it was left out."""
+        """Whether the record alone does not tell a restore, or Spark, that it was left out."""
         if isinstance(record.cause, RecordRefusedError):
             return True
         return record.topic in self._restorable and record.cause is not None

@@ -1,13 +1,13 @@
-"""The form of rows in loop and repartition topics: what stands before a row's value in its record.
+"""The form of rows in loop and repartition topics: a head precedes a row's value in its record.
 
     version (1)  flags (1)  weight (8)  iteration (4)  [size (2)  weight]  value
 
     flags   1  there is a value
-            2  the weight is beyond 64 bits, and follows with its size; the field before it is 0
+            2  the weight is beyond 64 bits: the first weight is 0, and the second one, with its size, is the weight
             4  reserved for the number of an epoch, 8 bytes after the weight
 
-Numbers are big-endian and signed. Records of earlier versions begin with the first byte of a weight, which was never
-that of the version.
+Numbers are big-endian and signed. Records of earlier versions begin with a weight, whose first byte was never equal to
+the version.
 """
 
 import struct
@@ -25,7 +25,7 @@ _SIZE_BYTES = 2
 
 
 class Head(NamedTuple):
-    """What stands before the value, which begins at `size`: None if there is no value."""
+    """The head of a row. Its value begins at byte `size`, None if there is no value."""
 
     weight: int
     iteration: int
@@ -55,7 +55,7 @@ def _value(weight: int, iteration: int, body: bytes | None) -> bytes:
 
 
 def row_heads(values: Sequence[bytes | None]) -> list[Head]:
-    """What stands before the value in the record of each row. Raises: DataError for the form of a later version."""
+    """The heads of rows, from the values of their records. Raises: DataError for the form of a later version."""
     try:
         heads = [_HEAD.unpack_from(value) for value in values]  # type: ignore[arg-type]
         if all(head[0] == _VERSION and head[1] <= _HAS_VALUE for head in heads):

@@ -1,8 +1,9 @@
 """A worker's share of the partitions, and members of its group that are no workers of its application.
 
-A partition number belongs to a worker if the group has given it that partition of every topic with as many partitions.
-A member that reads other topics, such as a console consumer under the application's name, takes single partitions away:
-their numbers belong to nobody until it leaves, and the other partitions of these numbers are paused.
+A partition number belongs to a worker if the group has assigned it this partition of every topic with as many
+partitions. If a member reads other topics, such as a console consumer under the application's name, the group may
+assign it single partitions: their numbers belong to nobody until it leaves the group, and the other partitions of these
+numbers are paused.
 """
 
 import logging
@@ -53,7 +54,7 @@ class Strangers:
         self._told: list[str] = []
 
     def look(self) -> None:
-        """Warn of those that have come since the last time. Without an answer the next time tells."""
+        """Warn of members that are no workers, if they have changed. Without an answer, the next call asks again."""
         try:
             found = self._log.strangers(self._group)
         except ConnectorError as error:

@@ -1,12 +1,12 @@
 """A worker's tenure of its name: of two workers with one name the earlier one ends.
 
-A name may be held longer than its worker is heard of: a process that was paused beyond its session, and whose successor
-has joined, takes the name back by itself when it goes on. So each start is noted in the metadata topic, before the
-worker joins the group. The order of these notes is the order of the starts; the worker of the last one keeps the name.
+A worker may be paused beyond its session, while a successor joins under its name; when it resumes, its client takes the
+name back by itself. So each start is noted in the metadata topic, before the worker joins the group. The order of these
+notes is the order of the starts; the worker of the last note keeps the name.
 
 Invariant: a worker takes no partition over after a later start was noted.
 
-Names on the embedded log end with their process, and their order is that of joining: there nothing is noted.
+On the embedded log a name ends with its process, and the last member that joins under it has it: nothing is noted.
 """
 
 import uuid
@@ -36,7 +36,7 @@ class Tenure:
     def begin(self, producer: OwnProducer) -> None:
         """End earlier transactions under this name, and note the start.
 
-        An earlier worker that goes on in this moment may fence the producer, once: then it finds this note.
+        An earlier worker that resumes at this moment may fence the producer once; it then reads this note, and ends.
         Raises: ConnectorError.
         """
         for left in reversed(range(_TRIES)):

@@ -1,14 +1,14 @@
-"""Records whose timestamps lie further ahead than the topics downstream of their source take.
+"""Limits on timestamps: a record is rejected if the topics downstream of its source would refuse its timestamp.
 
 A broker refuses a whole batch for one timestamp beyond `message.timestamp.after.max.ms` of a topic, by default an hour.
-Rows that are merged have the latest timestamp among them, so one such record would spoil the rows of others, and other
-ones for every cut into epochs. So it is rejected where it is read, and the error policy decides about it alone:
+A merged row has the latest timestamp of its rows, so one such record would have rows of other records refused, and the
+division into epochs decides which. So it is rejected where it is read, and the error policy decides about it alone:
 
     rejected    timestamp > now + min of the limits of the sinks downstream of its source and of the exchanges
 
-A topic with `message.timestamp.type=LogAppendTime` has no limit. A clock that lags behind the broker's rejects a record
-that the broker would take; where the broker's lags, it refuses, and the record is found by halving the epoch.
-Records of eddy's own have the timestamps of those that they are made from, where its topics take any.
+A topic with `message.timestamp.type=LogAppendTime` has no limit. If the worker's clock lags the broker's, it rejects
+records that the broker would take; if the broker's lags, the broker refuses, and halving the epoch finds the record.
+Records of eddy's own have the timestamps of the records that they are made from, if its topics take any timestamp.
 Source: KIP-937.
 """
 
@@ -75,7 +75,7 @@ def timestamp_limits(
 
 
 def take_any_timestamp(specs: Iterable[TopicSpec]) -> bool:
-    """Whether topics have no limit; False where one is unknown, as those of an earlier version may have one."""
+    """Whether topics have no limit; False if a limit is unknown: topics made by an earlier version may have one."""
     return all(int(spec.configs.get(_AHEAD, 0)) == _UNLIMITED_MS for spec in specs)
 
 

@@ -1,4 +1,4 @@
-"""A worker's failed attempts: what is known of them, and which errors the next step may retry after."""
+"""A worker's failed attempts: when and how they failed, and the errors after which the next step may retry."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -13,8 +13,8 @@ class Retries:
     """Consecutive failed attempts that are retried.
 
     Args:
-        since: the clock's time of the first one.
-        error: the last one's error as text.
+        since: the clock's time of the first attempt.
+        error: the last attempt's error as text.
         fenced: whether another worker had taken over at one of them.
         owing: whether records were computed and not committed, so that only their commit ends the trouble.
     """

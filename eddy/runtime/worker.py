@@ -2,7 +2,7 @@
 
 A step does the work of the worker's state; `lifecycle` has the table of states. A failed epoch is undone: transaction
 aborted, states rolled back, consumer moved back to the committed positions. If a record caused the failure, the epoch's
-records stay in memory and are retried without it, or in parts; the error policy decides about it (docs/adr/0020). If
+records are kept in memory and retried without it, or in parts; the error policy decides about it (docs/adr/0020). If
 memory may differ from the log, the worker joins again.
 """
 
@@ -199,12 +199,12 @@ class Worker:
 
     @property
     def _has_joined(self) -> bool:
-        """Whether the group has given it partitions before."""
+        """Whether the group has assigned partitions to it before."""
         return bool(self.circuit.ownership.partitions)
 
     @property
     def _catches_up(self) -> bool:
-        """Whether it has yet to take over or restore partitions that it has, or to retry their records."""
+        """Whether it still has to take over or restore its partitions, or to retry their records."""
         return self._has_joined and self.state is not WorkerState.PROCESSING
 
     @property
@@ -281,7 +281,7 @@ class Worker:
         return self.doing in ("compute", "commit")
 
     def close(self) -> None:
-        """Leave the group and release the store; uncommitted work is undone. The second time, do nothing."""
+        """Leave the group and release the store; uncommitted work is undone. The second call does nothing."""
         if self.state is WorkerState.CLOSING:
             return
         self._on(Event.CLOSED)
@@ -321,9 +321,9 @@ class Worker:
         self.doing = "poll"
 
     def _next_part(self) -> Part | None:
-        """The part to retry. After `max_epoch_s` a poll is due, for the group: with as many records.
+        """The part to retry, None if there is none. After `max_epoch_s` the records are polled again, for the group.
 
-        An epoch without records is retried by a poll, too: there may be some by now.
+        An epoch without records is retried by a poll, too: there may be records by now.
         """
         if self._isolation is None:
             return None
@@ -462,7 +462,7 @@ class Worker:
 
     @property
     def _due(self) -> bool:
-        """Whether there is something to do here without records: constants to be sent, or a moment that has come."""
+        """Whether its partitions have work without records: constants to send, or an operator whose work is due."""
         return bool(self.positions.entry.positions) and self._clocks.due()
 
     def _idle(self, records: list[Records]) -> None:

@@ -1,10 +1,10 @@
 """The folder of a broker: the files written for Kafka, and the files of Kafka.
 
-broker.json, broker.json.new           port and version of the last start; by it the folder is known as a broker's
+broker.json, broker.json.new           port and version of the last start; it marks the folder as a broker's
 server.properties, log4j2.properties   written anew by each start
 data/                                  Kafka's logs
 broker.log                             the output of the last run
-lock, pid                              those of `process.py`
+lock, pid                              the lock and the process id of `process.py`
 """
 
 import contextlib
@@ -33,7 +33,7 @@ class Home:
         self.log = folder / process.LOG
 
     def about(self) -> dict[str, Any]:
-        """What the last start wrote down: `port` and `version`; empty before the first."""
+        """The `port` and `version` that the last start wrote; empty before the first start."""
         try:
             about: dict[str, Any] = json.loads((self.folder / _ABOUT).read_text(encoding="utf-8"))
         except (FileNotFoundError, ValueError):

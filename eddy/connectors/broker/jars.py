@@ -1,11 +1,11 @@
-"""The jars that a broker runs on: those of `jars.txt`, fetched once, or those of a folder that is there already.
+"""The jars that a broker runs on: the jars of `jars.txt`, fetched once, or the jars in a folder of the user's.
 
-PySpark brings Ivy, which fetches them from Maven Central. Each jar has the SHA-256 of `jars.txt`, or nothing runs: it
-is checked before the jars are stored, and again each time they are used. Jars that a folder named by the user holds are
-the user's own, and are taken as they are.
+Ivy, a part of PySpark, fetches the jars of `jars.txt` from Maven Central. Each must have the SHA-256 of `jars.txt`, or
+nothing runs: the hashes are checked before the jars are stored, and each time they are used. Jars in a folder that the
+user names are not checked.
 
-Invariant: the folder they are kept in is there with all of them, or not at all. They are fetched into a folder
-beside it, which is renamed at the end; whoever comes meanwhile waits.
+Invariant: the folder in the user's cache has all jars of `jars.txt`, or does not exist. They are fetched into a folder
+beside it, which is renamed at the end; other processes that need the jars wait meanwhile.
 """
 
 import contextlib
@@ -56,7 +56,7 @@ class Jar(NamedTuple):
 
 
 class Jars(NamedTuple):
-    """What a broker runs on: Kafka's version, and the files."""
+    """The jars of a broker: Kafka's version, and the files."""
 
     version: str
     files: tuple[Path, ...]

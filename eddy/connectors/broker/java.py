@@ -16,7 +16,7 @@ _FIX = "Install one: apt-get install openjdk-17-jre-headless; or name its folder
 
 
 def find_java() -> str:
-    """The path of `java`: that of JAVA_HOME, or else the first on PATH.
+    """The path of `java`: in JAVA_HOME if this is set, else the first one on PATH.
 
     Raises: ConnectorError if there is none, or an older one.
     """
@@ -34,7 +34,7 @@ def find_java() -> str:
 
 
 def _major(told: str) -> int | None:
-    """The version in what `java -version` prints.
+    """The major version in the output of `java -version`.
 
     >>> _major('openjdk version "17.0.15" 2025-04-15'), _major('java version "1.8.0_292"'), _major("no runtime here")
     (17, 8, None)

@@ -35,8 +35,8 @@ def listens(port: int, timeout_s: float = 1.0) -> bool:
 def free_port() -> int:
     """A port that is free now.
 
-    It is below those that systems hand out to clients by themselves. Of those, one could be gone before a server is
-    started again on it, and a client that keeps on connecting to one where nobody listens may connect to itself.
+    It is below the ports that systems give to clients. The system may give one of these to a client before a server is
+    started again on it, and a client that keeps connecting to one of these, where nobody listens, may reach itself.
     """
     # The system's own numbers: two programs with the same seed would choose the same ports.
     while not is_free(port := random.SystemRandom().randrange(_LOWEST, _HIGHEST)):

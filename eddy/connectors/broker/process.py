@@ -1,10 +1,10 @@
 """A process that outlives the one that started it, known by a folder.
 
-The process holds an advisory lock on a file of the folder, which the one that starts it takes and hands down. The
-system lets go of a lock when its holder ends, however it ends, and not before.
+The process that starts it takes an advisory lock on a file of the folder, and the started process inherits the lock.
+The system releases a lock when its holder ends, however it ends, and not before.
 
 Invariant: at most one process runs in a folder; and while the lock is held, the process id written there is its own.
-An id that another process was given since is never taken for it.
+If the process has ended, its id, which another process may have by now, is not used.
 """
 
 import contextlib
@@ -121,7 +121,7 @@ def stands_still(pid: int) -> bool:
 
 
 def gone(folder: Path, timeout_s: float) -> bool:
-    """Wait until no process runs in the folder. Returns whether that came about."""
+    """Wait up to `timeout_s` until no process runs in the folder. Returns whether none runs."""
     deadline = time.monotonic() + timeout_s
     while held(folder):
         if time.monotonic() >= deadline:

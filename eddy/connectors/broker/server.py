@@ -31,10 +31,10 @@ class Broker:
     """A node of Kafka; all its files are in `folder`.
 
     The folder identifies the broker: any process can start, find and stop the one that runs there.
-    Used as a context manager it runs within the block, and its data stays. `settings` go over those of `settings.py`.
+    As a context manager it runs within the block; its data is kept. `settings` override the settings of `settings.py`.
 
-    Without `port` it is the one of last time, or a free one. Without `voters` the node is a cluster by itself; a node
-    of a larger one names the controller ports of all, and the same `cluster_id` as they do.
+    Without `port` it uses the port of the last run, or a free one. Without `voters` the node is a cluster by itself; a
+    node of a larger cluster names the controller ports of all nodes, and the same `cluster_id` as the others.
     """
 
     def __init__(
@@ -70,9 +70,9 @@ class Broker:
 
     @property
     def port(self) -> int:
-        """Where clients reach it; if it does not run, where the next start lets them.
+        """The port on which clients reach it, or, if it does not run, will reach it after the next start.
 
-        Raises: ConnectorError if nothing says so yet.
+        Raises: ConnectorError if no port is named, and none was chosen yet.
         """
         last = self._home.about().get("port")
         port = (last or self._port) if self.running else (self._port or last)
@@ -82,12 +82,12 @@ class Broker:
 
     @property
     def bootstrap(self) -> str:
-        """What clients take as `bootstrap.servers`."""
+        """The value of `bootstrap.servers` for clients."""
         return f"{HOST}:{self.port}"
 
     @property
     def version(self) -> str | None:
-        """Which Kafka was started last."""
+        """The version of Kafka that was started last."""
         return self._home.about().get("version")
 
     def start(self, timeout_s: float = 60.0) -> bool:
@@ -109,7 +109,7 @@ class Broker:
 
     @property
     def _chosen_port(self) -> int | None:
-        """The port that was asked for, or that of the last run; None if any free one will do."""
+        """The port that was asked for, else the port of the last run; None if any free port will do."""
         return self._port or self._home.about().get("port")
 
     def _start(self, port: int | None, timeout_s: float) -> bool:
@@ -182,7 +182,7 @@ class Broker:
     def pause(self) -> None:
         """Hold it still: once this returns it answers nobody and closes nothing.
 
-        Raises: ConnectorError if it does not stand still.
+        Raises: ConnectorError if its threads do not stop.
         """
         process.send_signal(self.folder, signal.SIGSTOP)
         deadline = time.monotonic() + _DIES_S
@@ -196,7 +196,7 @@ class Broker:
             time.sleep(_STILL_S)
 
     def resume(self) -> None:
-        """Let it go on after `pause`."""
+        """Let it continue after `pause`."""
         process.send_signal(self.folder, signal.SIGCONT)
 
     def restart(self, timeout_s: float = 60.0) -> None:

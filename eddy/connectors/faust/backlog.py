@@ -1,9 +1,9 @@
 """The records of one source partition that were read and not yet committed, in the order of their offsets.
 
-Records come from Faust's consumer. Within a generation of the group it brings every record in order, so a hole in the
-offsets is a control record or a compacted one. Where a generation begins it may begin anywhere: earlier records are
-known already and left out. Records that Faust has left out before its first one, or is late with, are read from the
-log, up to `wanted` and in slices; until then Faust's records wait in `_later`, and count as under way (`Feed`).
+Faust's consumer delivers them. Within a generation of the group it delivers every record in order, so a missing offset
+is a control record or a compacted one. At the start of a generation its first record may have any offset: records that
+the backlog has already are left out. Records that Faust has skipped before its first one, or is late with, are read
+from the log, up to `wanted` and in slices; until then Faust's records wait in `_later`, and are under way (`Feed`).
 """
 
 from bisect import bisect_left
@@ -16,8 +16,8 @@ __all__ = ["Backlog"]
 class Backlog:
     """Records from the committed position on. `next_offset` follows the last one; `position` the last one returned.
 
-    `wanted`: records before this offset are to be read from the log. From `_first` on all records are here, up to
-    `next_offset`; the first of them may be later, after control records.
+    `wanted`: records before this offset are to be read from the log. The backlog has all records from `_first` up to
+    `next_offset`; control records may precede the first of them.
     """
 
     def __init__(self, partition: TopicPartition, start: int) -> None:
@@ -46,7 +46,7 @@ class Backlog:
         return len(self._offsets)
 
     def add(self, records: Records) -> None:
-        """Append records from Faust, or let them wait for those before them; those that are known are left out."""
+        """Append records from Faust, or let them wait for earlier records; records that are known are left out."""
         known = bisect_left(records.offsets, self.next_offset)
         if known == len(records):
             return
@@ -76,7 +76,7 @@ class Backlog:
         self.next_offset = records.next_offset
 
     def first(self, max_records: int) -> Records | None:
-        """The next records, at most so many; empty ones where only the position has moved; None if nothing has."""
+        """The next records, up to `max_records`; empty if only control records follow; None if nothing follows."""
         if self.position == self.next_offset or not max_records:
             return None
         start, stop = self._cursor, min(len(self._offsets), self._cursor + max_records)
@@ -92,19 +92,19 @@ class Backlog:
         )
 
     def advance(self, records: Records) -> None:
-        """These, the first ones, were returned."""
+        """Note that `records`, from `first`, were returned."""
         self._cursor += len(records)
         self.position = records.next_offset
 
     def seek(self, offset: int) -> None:
-        """Return to an offset. What this drops is read from the log: Faust does not bring it twice."""
+        """Return to an offset. Records that this drops are read from the log: Faust does not deliver them again."""
         if self._first <= offset <= self.next_offset:
             self._cursor, self.position = bisect_left(self._offsets, offset), offset
         else:
             self._restart(offset, max([self.next_offset, *(records.next_offset for records in self._later)]))
 
     def forget(self, offset: int) -> None:
-        """Records before this offset are committed."""
+        """Drop the records before this offset: they are committed."""
         done = min(bisect_left(self._offsets, offset), self._cursor)
         for column in (self._offsets, self._timestamps, self._keys, self._values, self._headers):
             del column[:done]

@@ -1,4 +1,4 @@
-"""The commands below `faust -A app eddy`: those of `eddy`, for a topology that the app hosts, on its brokers."""
+"""The commands below `faust -A app eddy`: as `eddy` has them, for a topology that the app hosts, on its brokers."""
 
 import contextlib
 import time

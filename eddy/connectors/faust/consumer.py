@@ -1,14 +1,14 @@
 """The worker's `Consumer` where Faust's consumer reads and balances the sources.
 
-    sources      from Faust, by the `Feed`; what Faust did not bring is read from the log
+    sources      from Faust, by the `Feed`; records that Faust does not deliver are read from the log
     exchanges    loops, repartitions and changelogs of the app's tables, by a follower of eddy's: partition i belongs to
                  the owner of a source's i, a single one to the owner of a source's first
     positions    eddy's, in a group without members; Faust's member guards each transaction (`GuardedGroup`)
 
-Records at or below the stored positions are skipped: Faust's own positions follow eddy's, and are behind them after a
-crash. Records that Faust has not brought for a while are read from the log: those before its own position, and those
-of a partition that it has stopped to fetch (faust#629). A line of the log says so, once for each assignment. At
-most `_KEPT` records, or about `_KEPT_BYTES` of them, are read before the earlier ones are committed.
+Records below the stored positions are skipped: Faust's own positions follow eddy's, and lag them after a crash. Records
+that Faust has not delivered for a while are read from the log: records before its own position, and records of a
+partition that it has stopped fetching (faust#629). A log message says so, once for each assignment. At most `_KEPT`
+records, or about `_KEPT_BYTES` of them, are read before the earlier ones are committed.
 """
 
 import logging
@@ -66,9 +66,9 @@ class FaustConsumer:
             return self._adopt(self._feed.assignment)
 
     def _is_outdated(self) -> bool:
-        """Whether another worker has gone on with an exchange, and maybe deleted records that this one still wants.
+        """Whether another worker has committed positions beyond ours in an exchange, and may have deleted the records.
 
-        So it is after a pause beyond the session, until Faust learns of it.
+        This happens after a pause beyond the session, until Faust learns of it.
         """
         starts = self._log.starts(self._group, [*self._exchanged])
         return any(starts[partition] > position for partition, position in self._exchanged.items())
@@ -91,7 +91,7 @@ class FaustConsumer:
             self._take_in(min(left, _SLICE_S))
 
     def _take_in(self, timeout_s: float) -> None:
-        """Sort the records that have come into backlogs."""
+        """Add the records that Faust has delivered to the backlogs of their partitions."""
         assert self._assignment is not None
         try:
             for records in self._feed.take(self._assignment, timeout_s):
@@ -114,9 +114,9 @@ class FaustConsumer:
                     self._typical = max(1, records.bytes() // len(records)) if len(records) else self._typical
 
     def _look(self) -> None:
-        """Have records read that were there at the last look already, and that Faust has not brought since.
+        """Have records read that were in the log at the last look, and that Faust has not delivered since.
 
-        Records that it could not bring, since too many were under way, do not count.
+        If Faust was stopped meanwhile, since too many records were under way, it is not late, and nothing is read.
         """
         if time.monotonic() - self._looked_at < _LOOK_S:
             return
@@ -156,7 +156,7 @@ class FaustConsumer:
         return found
 
     def _adopt(self, assignment: Assignment | None) -> Poll:
-        """Work with a new assignment from now on. A failure leaves it to the next poll."""
+        """Work with a new assignment from now on. After a failure, the next poll tries again."""
         revoked = self.assignment()
         self._end_follower()
         self._backlogs, self._exchanged, self._unread = {}, {}, {}
@@ -236,6 +236,6 @@ class FaustConsumer:
         self._feed.release(done)
 
     def close(self) -> None:
-        """Leave it to Faust to leave the group."""
+        """Stop reading. The membership is Faust's, and continues."""
         self._end_follower()
         self._feed.adopted = None

@@ -3,11 +3,11 @@
     Faust's loop    assign, revoke      put ──▶ batches ───▶ take      the worker's thread
                                    position ◀── positions ◀── release
 
-Records stay in the batches in which Faust's consumer has fetched them: there is no call for each of them until the
+Records remain in the batches in which Faust's consumer has fetched them: there is no call for each record until the
 worker's thread makes columns of them.
 
-Invariant: `position` is that of a committed transaction. Faust fetches no more while `full`, so that at most
-`capacity` records, or those of `max_bytes`, and those of one call are under way.
+Invariant: `position` returns committed positions only. Faust fetches no more while `full`, so at most `capacity`
+records, or `max_bytes` bytes of them, and the records of one further call are under way.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _HANDOVER_S = 10.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Assignment:
-    """The partitions that Faust's group gave to this process, and as which member in which generation."""
+    """The partitions that Faust's group assigned to this process, with its member id and the generation."""
 
     generation: int
     member: str
@@ -53,7 +53,7 @@ class Feed:
         """The assignment that the worker works with."""
 
     def assign(self, assignment: Assignment) -> None:
-        """Faust's group has assigned partitions; records of earlier generations are dropped, and come again."""
+        """Faust's group has assigned partitions. Records of earlier generations are dropped, and will be read again."""
         with self._arrived:
             self._batches, self._given, self._released = [], {}, {}
             self._sizes.clear()
@@ -72,7 +72,7 @@ class Feed:
 
     @property
     def full(self) -> bool:
-        """Whether so many records are under way that no more should come."""
+        """Whether so many records are under way that Faust should fetch no more."""
         with self._arrived:
             under_way = sum(
                 max(0, given.stop - max(given.start, self._released.get(partition, 0)))
@@ -104,7 +104,7 @@ class Feed:
                 self._arrived.notify_all()
 
     def take(self, assignment: Assignment, timeout_s: float) -> list[Records]:
-        """The records that have come, waiting up to `timeout_s` for one; none once the assignment has changed."""
+        """The records put since the last call, waiting up to `timeout_s` for one; none once the assignment changed."""
         with self._arrived:
             if not self._batches and self.assignment is assignment:
                 self._arrived.wait(timeout_s)
@@ -114,7 +114,7 @@ class Feed:
         return [_columns(partition, batch) for partition, batch in taken]
 
     def release(self, positions: Mapping[TopicPartition, int]) -> None:
-        """The worker's transaction has committed these positions: Faust's may follow."""
+        """The worker's transaction has committed these positions: Faust may commit them, too."""
         with self._arrived:
             self._released |= positions
             for partition, position in positions.items():
@@ -132,7 +132,7 @@ class Feed:
         self._ended = False
 
     def end(self) -> None:
-        """The worker has ended: drop its records, and those that still come."""
+        """The worker has ended: drop its records, and ignore further ones."""
         with self._arrived:
             self._ended, self._batches = True, []
 

@@ -1,4 +1,4 @@
-"""A topology that an app hosts: its settings, its log, its worker; and those of all apps of this process."""
+"""A topology that an app hosts, with its settings, log and worker; and all hosted topologies of this process."""
 
 from collections.abc import Callable
 from typing import Any
@@ -93,7 +93,7 @@ class HostedTopology:
         return make
 
     def ended(self) -> None:
-        """The worker's thread has ended: Faust's records have nowhere to go."""
+        """The worker's thread has ended: the feed ignores Faust's records from now on."""
         if self.feed is not None:
             self.feed.end()
 

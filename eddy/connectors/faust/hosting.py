@@ -53,12 +53,12 @@ def host(
             `agents`: an agent of the app reads the sources, and Faust balances them among its workers; eddy's
             transactions, exactly once as well, are guarded by Faust's membership, and Faust's acknowledgements follow.
         config: the worker's settings; by default, states are kept in the app's `datadir`.
-        member: this worker's name among those of the topology; by default, its host and web port.
+        member: this worker's name among the topology's workers; by default, its host and web port.
         log: how to reach the brokers (`eddy.kafka(…)`), if the app's `broker` does not tell.
         registry: Prometheus's, if `setup_prometheus_sensors` was given one.
 
-    Raises: ConfigurationError for an app whose settings do not go with it; TopologyError for a mode that there is not,
-    a topology that cannot run, or one that is hosted already.
+    Raises: ConfigurationError for an app with unfit settings; TopologyError for an unknown mode, a topology that cannot
+    run, or one that is hosted already.
     """
     if mode not in _MODES:
         raise TopologyError(f"faust.host '{topology.name}': mode={mode!r}; one of {', '.join(_MODES)} is needed")

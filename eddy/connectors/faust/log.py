@@ -13,7 +13,7 @@ __all__ = ["FaustLog"]
 
 
 class FaustLog(KafkaLog):
-    """A `KafkaLog` for one worker, whose sources come by a `Feed` from the members of `faust_group`."""
+    """A `KafkaLog` for one worker, which gets the records of its sources by a `Feed` from a member of `faust_group`."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class FaustLog(KafkaLog):
     def consumer(  # type: ignore[override]
         self, group: str, topics: Sequence[str], member: str, is_last: Callable[[], bool] = never
     ) -> Consumer:
-        """As `Log.consumer`. Raises: ConfigurationError for an internal topic that no source is partitioned as."""
+        """As `Log.consumer`. Raises: ConfigurationError for an internal topic whose partition count no source has."""
         counts = {name: spec.partitions for name, spec in self.topics(topics).items()}
         sources = {name: counts[name] for name in topics if name in self._feed.topics}
         exchanges = {name: counts[name] for name in topics if name not in self._feed.topics}

@@ -1,7 +1,8 @@
 """The monitor's pages under Faust's web server: /eddy/healthz, /eddy/readyz, /eddy/metrics, /eddy/topology.
 
-They are those of `eddy run --http`, answered in process. Faust's server has no token, so whoever may read Faust's own
-pages may read these; data of records is not shown. With several topologies in an app each has /eddy/NAME/….
+They equal the pages of `eddy run --http`, and are answered in process. Faust's server has no token, so whoever may read
+Faust's own pages may read these; they show no data of records. The second and further topologies of an app have
+/eddy/NAME/….
 """
 
 from collections.abc import MutableMapping

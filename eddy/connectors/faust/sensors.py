@@ -25,9 +25,9 @@ _log = logging.getLogger("eddy.faust")
 
 @contextlib.contextmanager
 def reports(app: AppT, watch: WorkerWatch, registry: Any = None) -> Iterator[Callable[[], None] | None]:
-    """Inside the block the app's sensors have the figures. Gives a function to call now and then, if one is needed.
+    """Inside the block the app's sensors have the figures. Yields a function to call now and then, if one is needed.
 
-    `registry` is that of `setup_prometheus_sensors`, if one was given there.
+    `registry` is the one that `setup_prometheus_sensors` was given, if any.
     Raises: ConfigurationError if the registry has a worker's figures already.
     """
     monitor = app.monitor

@@ -4,8 +4,8 @@
     the thread                   Worker → step, step, …  ── an error ends it ──┘              finishes the epoch, closes
 
 Faust starts it after its tables are recovered. The loop is never blocked: it waits for the thread's end in an
-executor. An error of the worker takes the app down with it (`Service.crash`), since the app would otherwise look
-alive and stand still; Faust's supervisor or the pod's then starts it again.
+executor. An error of the worker ends the app, too (`Service.crash`), since the app would otherwise look alive and
+process nothing; Faust's supervisor or the pod's then starts it again.
 """
 
 import asyncio

@@ -28,7 +28,7 @@ def source_topics(app: faust.App, topology: Topology) -> list[str]:
 
 
 def check_app(app: faust.App, topology: Topology) -> None:
-    """Raises: ConfigurationError if the app's settings or tables do not go with mode="agents"."""
+    """Raises: ConfigurationError if the app's settings or tables do not fit mode="agents"."""
     guarantee: Any = app.conf.processing_guarantee
     where = f"faust.host '{topology.name}': mode='agents'"
     if guarantee is ProcessingGuarantee.EXACTLY_ONCE:

@@ -2,9 +2,9 @@
 
     app.Table ──agents write──▶ <app>-<table>-changelog ──codecs──▶ by key ──▶ KTable
 
-Faust writes a change into the partition of the record that an agent was at, whatever the table's key. So records go to
-the owners of their keys first; in memory, where they have the same owner. Strings then are keys as `eddy.String`
-writes them, which is what topics of Faust with `key_type=str` have, so that both can be joined.
+Faust writes a change into the partition of the record that the agent was processing, whatever the table's key. So a
+repartition step sends the records to the owners of their keys, in memory if the owner is the same worker. It writes
+strings as `eddy.String` does, and so do topics of Faust with `key_type=str`, so that both can be joined.
 """
 
 import time
@@ -48,7 +48,7 @@ def table(
         table: made by `app.Table` or `app.GlobalTable`; neither windowed nor a SetTable.
         key: how the changelog's keys are written; by default as the table's `key_type` says.
         value: how its values are written; by default as the table's `value_type` says.
-        partitions: those of the topics that the table is joined with, if they differ from its own.
+        partitions: the partition count of the topics that the table is joined with, if it differs from its own.
         name: of the store; by default the table's.
 
     Raises: TopologyError for a table whose changelog does not have the latest value of each key, and for types that

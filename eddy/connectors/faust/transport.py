@@ -4,17 +4,17 @@ Faust reads records of open and aborted transactions, unless the app is `exactly
 reads topics that are written in transactions, eddy's outputs first of all; without this its agents would see rows of
 epochs that were undone. It is set by the app's own `transport`, once the app is configured.
 
-In mode="agents" the batches that aiokafka has fetched go to the `Feed`s of their topics as they are: Faust makes two
-tasks, a message and an event of each record, and so brings a few thousand in a second. Where agents of the app read
-the same topic, they get the records as ever.
+In mode="agents" the `Feed`s get whole batches as aiokafka has fetched them: Faust makes two tasks, a message and an
+event of each record, and so delivers a few thousand records a second. Agents of the app that read the same topic get
+the records as usual.
 
-Unless the app has a `consumer_group_instance_id`, its member of the group has the worker's name (KIP-345). So one that
-was killed and is started again takes its place at once, instead of waiting until the session of the killed one is over,
-a minute by Faust's default. One that stops leaves the group, as a member without a name does.
+Unless the app has a `consumer_group_instance_id`, its member of the group has the worker's name (KIP-345). So an app
+that was killed and is started again resumes its membership at once; otherwise it would wait for the end of its old
+session, a minute by Faust's default. An app that stops leaves the group, as a member without a name does.
 
-Where a group rebalances while one of its members stops, Faust closes the connections of that member's consumer, from a
-thread that is not the consumer's; the stop then commits positions, and tries for ever. Here they stay open until the
-consumer stops.
+If a group rebalances while one of its members stops, Faust closes the connections of that member's consumer, from a
+thread that is not the consumer's; the stop then commits positions, and retries for ever. Here the connections are kept
+open until the consumer stops.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ class _Thread(driver.AIOKafkaConsumerThread):
         """Do nothing: the group rebalances while the app stops, which will stop the consumer too."""
 
     async def on_thread_stop(self) -> None:
-        """Leave the group; aiokafka does so only without a name."""
+        """Leave the group. This needs a member without a name: aiokafka keeps static members in it."""
         coordinator = getattr(self._consumer, "_coordinator", None)
         if self._is_named_by_eddy and coordinator is not None:
             coordinator._group_instance_id = None
@@ -106,7 +106,7 @@ class CommittedConsumer(driver.Consumer):
         return any(topic in channel.topics or (channel.pattern and channel.pattern.search(topic)) for channel in others)
 
     async def _getmany(self, active_partitions: set[TP] | None, timeout: float) -> Batches:
-        """Fetch records; those of feeds that are full stay in aiokafka's buffers, which are bounded."""
+        """Fetch records; aiokafka's buffers, which are bounded, keep the records whose feeds are full."""
         active = active_partitions or set()
         full = self._full(active)
         if full and full == active:
@@ -119,7 +119,7 @@ class CommittedConsumer(driver.Consumer):
         return {tp: batch for tp, batch in records.items() if not self._feed(tp, batch)}
 
     def _full(self, active: set[TP]) -> set[TP]:
-        """The partitions of which no more records should come now."""
+        """The partitions whose feeds are full."""
         assert isinstance(self.transport, ReadCommittedTransport)
         topics = set[str]().union(*(feed.topics for feed in self.transport.feeds() if feed.full))
         return {tp for tp in active if tp.topic in topics}
@@ -156,7 +156,7 @@ class CommittedConsumer(driver.Consumer):
 
 
 class ReadCommittedTransport(driver.Transport):
-    """Faust's transport for Kafka, for committed records. `feeds` returns those of the app, `member` its name."""
+    """Faust's transport for Kafka, for committed records. `feeds` returns the app's feeds, `member` its name."""
 
     Consumer = CommittedConsumer
     feeds: Callable[[], Iterable[Feed]] = staticmethod(tuple)

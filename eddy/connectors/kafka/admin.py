@@ -63,11 +63,11 @@ _SHOWN = (
 class Admin:
     """Administrative requests to a cluster.
 
-    `where` names it in errors; `unstable_s` is how long a transaction may stay open; `outsider` makes a consumer with a
+    `where` names it in errors; `unstable_s` is how long a transaction may be open; `outsider` makes a consumer with a
     group's name that reads committed positions and never joins. It reads positions because the admin client crashes if
     a coordinator has moved or is still loading (librdkafka issue 5040). Other requests about a group use a new client
-    each: a client that knew a coordinator which was away for a while waits for ever (5511). So may a request to the
-    leaders of partitions when the broker goes away: a request without an answer in time is given up.
+    each: a client that knew a coordinator which was away for a while waits for ever (5511). A request to the leaders of
+    partitions may also wait for ever when a broker stops: a request without an answer in time is given up.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Admin:
         return False
 
     def _miss(self) -> None:
-        """There was no answer."""
+        """Count a request without an answer; after `UNANSWERED` in a row, replace the client."""
         self._unanswered += 1
         if self._unanswered >= UNANSWERED:
             self._renew()
@@ -198,7 +198,7 @@ class Admin:
             self._wait_until(lambda known: known.keys() >= made, "new topics show in the metadata")
 
     def delete(self, names: Iterable[str]) -> None:
-        """Remove the existing ones; return once they are gone from the metadata."""
+        """Remove the topics that exist; return once the metadata no longer has them."""
         wanted = self.partitions().keys() & set(names)
         if not wanted:
             return

@@ -58,7 +58,7 @@ class Columns:
             self.bytes += sum(len(name) + len(value) for pairs in given for name, value in pairs)
 
     def records(self, topic: str, partition: int, next_offset: int | None = None) -> Records:
-        """The port's records; `next_offset` if it is known to be higher than the last offset plus one."""
+        """The columns as `Records`. Give `next_offset` if it is known to be higher than the last offset plus one."""
         behind = self.offsets[-1] + 1 if self.offsets else 0
         if self.headers:
             self.headers.extend([()] * (len(self.offsets) - len(self.headers)))
@@ -75,7 +75,7 @@ class Columns:
 
 
 def take(batch: list[Message], columns: dict[tuple[str, int], Columns]) -> list[Message]:
-    """Sort the records of a batch into columns. Returns its events: they may raise, so the records come first."""
+    """Sort the records of a batch into columns. Returns its events, to be handled afterwards, since they may raise."""
     if _is_one_run(batch) and (where := _whereabouts(batch[0])) is not None:
         columns.setdefault(where, Columns()).add(batch)
         return []
@@ -89,7 +89,7 @@ def take(batch: list[Message], columns: dict[tuple[str, int], Columns]) -> list[
 
 
 def fitting(columns: Mapping[tuple[str, int], Columns], max_bytes: int) -> int:
-    """The number of further records, of the average size so far, that fit into the bytes; at least 1 if one is left."""
+    """The number of further records, of the average size so far, that fit into `max_bytes`; 0 only if none are left."""
     left = max_bytes - sum(column.bytes for column in columns.values())
     records = sum(len(column.offsets) for column in columns.values())
     return 0 if left <= 0 else max(1, left * records // (max_bytes - left or 1)) if records else CHUNK
@@ -104,9 +104,9 @@ def gather(
     timeout_s: float,
     event: Callable[[Message, KafkaError], None],
 ) -> None:
-    """Wait for one message, and read those that are there already: `room` records at most, and about `max_bytes`.
+    """Wait for one message, and read all that have been fetched: `room` records at most, and about `max_bytes`.
 
-    `ends` get the ends of partitions; `event` is called with each other message that is no record.
+    The ends of partitions are stored in `ends`; `event` is called with each other message that is no record.
     """
     first = client.poll(max(timeout_s, 0.0))
     batch = [] if first is None else [first]
@@ -143,7 +143,7 @@ def records_of(
 def within(polled: list[Records], max_bytes: int) -> list[Records]:
     """The first records of each partition that together have up to `max_bytes`, or one record.
 
-    The partitions get equal shares, plus the bytes that smaller ones leave unused.
+    The partitions get equal shares; bytes that smaller partitions do not use are shared by the others.
     """
     sizes = {id(records): records.bytes() for records in polled}
     if sum(sizes.values()) <= max_bytes:

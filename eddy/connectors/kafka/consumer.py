@@ -1,13 +1,12 @@
 """A member of a consumer group: `Consumer` over librdkafka's consumer.
 
-Ownership changes reach us in callbacks that run inside `poll` only. A partition that is assigned
-starts at the group's stable position, or its first offset, given explicitly: nothing is left to
-`auto.offset.reset`, which would skip records silently.
+The client reports ownership changes by callbacks, which run inside `poll` only. An assigned partition starts at the
+group's stable position, or its first offset, given explicitly: `auto.offset.reset` would skip records silently.
 
 Control records are invisible to a client; the event at the end of a partition has the position after them.
 
 Membership is static (`group.instance.id`): a restarted worker resumes its partitions at once, and a second worker with
-the same name is detected. A member leaves without a request: others take over when its session ends.
+the same name is detected. A member sends no request to leave: others take over when its session ends.
 
 A client whose session ends while the coordinator is away and nobody polls continues without its member id when the
 coordinator is back, and is fenced. So a fenced client asks which member has its name: it joins again, unless a later
@@ -16,7 +15,7 @@ that worker joins again, too.
 
 A client of the classic protocol is not closed but freed, in a thread with a deadline. Closing would call the callbacks
 of a pending rebalance; if the group's side has ended already, an answer is lost, and the call waits for it for ever,
-holding Python's global lock (librdkafka 2.16). Nothing is lost by this: a static member leaves without a request, and
+holding Python's global lock (librdkafka 2.16). Nothing is lost by this: a static member sends no request to leave, and
 positions are committed with transactions. With `group.protocol=consumer` closing releases the member's name; callbacks
 then do nothing.
 """
@@ -235,7 +234,7 @@ class KafkaConsumer:
         self._positions[partition] = offset
 
     def _assign_anew(self, wanted: confluent_kafka.TopicPartition) -> None:
-        """Assign a partition at an offset. Pauses stay: the client keeps them across assignments."""
+        """Assign a partition at an offset. The client keeps pauses across assignments."""
         if self._incremental:
             self._client.incremental_unassign([wanted])
             self._client.incremental_assign([wanted])

@@ -101,7 +101,7 @@ class KafkaLog:
 
     @property
     def session_s(self) -> float | None:
-        """The session timeout: members keep their names, so they leave without a request."""
+        """The session timeout: static members send no request to leave, so their sessions have to end."""
         asked = self.settings.for_consumer()
         if asked.get("group.protocol") == "consumer":
             return None

@@ -1,9 +1,10 @@
 """Groups in transactions without a consumer of ours: positions of a group without members, guarded by another group.
 
-A transaction may move positions of several groups. Those of a group without members are accepted from anybody. So they
-are sent first, and after them one position in a group whose members somebody else keeps, with the member's generation:
-the broker refuses it once the group has gone on without that member, and the transaction then cannot commit (KIP-447).
-In between, the positions are pending, and whoever takes over waits for them to be decided.
+A transaction may move positions of several groups. The broker accepts positions of a group without members from
+anybody. So these are sent first, and after them one position in the guarding group, of which another program keeps a
+member, with the member's generation: the broker refuses it once the group has a newer generation without that member,
+and the transaction then cannot commit (KIP-447). In between, the positions are pending, and a worker that takes over
+waits for them to be decided.
 """
 
 import struct

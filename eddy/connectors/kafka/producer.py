@@ -226,10 +226,10 @@ class KafkaProducer:
         self._observers.append(observer)
 
     def _send_positions(self, positions: Mapping[TopicPartition, Position], group: object) -> None:
-        """In a thread: if a coordinator has gone away, the call may never return (librdkafka issue 5511).
+        """Send positions in a thread: if a coordinator has stopped, the call may never return (librdkafka issue 5511).
 
         So a client that has seen the network fail does not make the call, and one that is stuck in it is abandoned.
-        Meanwhile the broker takes the last records, those of a cut: two round trips less. `flush` reports on them.
+        Meanwhile the broker takes the last record, a cut: two round trips less. `flush` reports on it.
         """
         self._listen()
         if self._suspicious:
@@ -275,7 +275,7 @@ class KafkaProducer:
                 raise self._error(exception, "commit") from exception
 
     def _close_transaction(self) -> None:
-        """Late reports of this transaction go to an object that is no longer read."""
+        """Close the transaction. Its late reports are stored in an object that is no longer read."""
         self._open = False
         self._reports = _Reports()
         self._topics.clear()

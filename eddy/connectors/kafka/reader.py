@@ -1,7 +1,7 @@
 """Reading a partition without a group: restores, plans, cuts and the command line.
 
-One client serves all reads. Between slices of one read it stays where it is and fetches ahead, so that the next slice
-needs no seek; at the end of a read it rests, or it would ask for more a hundred times a second. A client without an
+One client serves all reads. Between slices of one read it keeps its position and fetches ahead, so that the next slice
+needs no seek; at the end of a read it is unassigned, or it would fetch a hundred times a second. A client without an
 answer is replaced, since it may have lost its brokers for ever (`trouble`).
 """
 

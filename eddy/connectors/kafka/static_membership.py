@@ -2,8 +2,8 @@
 
 A static member that restarts within its session gets its previous partitions, whatever its subscription is now: the
 broker compares only the name of the assignor, and no member becomes leader, so none looks at the topics again (KIP-345,
-KIP-814). New topics would stay unread, without an error. Therefore the earlier session has to end first: after that the
-partitions are assigned anew.
+KIP-814). Then no member would read new topics, without an error. So the earlier session has to end first; after that
+the partitions are assigned anew.
 """
 
 import struct

@@ -5,11 +5,11 @@ reports the cause through a callback; a permanent one is stored here, and raised
 
 A client also reports that it has lost a broker, even if an idle connection was closed. So each polled client then asks
 the cluster once a second, until all questions of ten seconds were answered: a broker that starts answers some of them.
-An outage begins with the third question in a row that got no answer: a broker that is busy may leave one open.
+An outage begins with the third question in a row that got no answer: a broker that is busy may miss one.
 
-A client may lose its brokers for ever: one that has just started may answer that there are none, and the client forgets
-all that it knew and asks nobody any more (librdkafka issue 5301). So whoever waits for an answer in vain, while brokers
-answer another client, makes a new one.
+A client may lose its brokers for ever: a broker that has just started may answer that there are none; the client then
+forgets all brokers and asks nobody any more (librdkafka issue 5301). So a client that gets no answer, while brokers
+answer another client, is replaced.
 """
 
 import logging
@@ -33,7 +33,7 @@ _AWAY = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT)
 
 
 def is_answered(client: Consumer | AdminClient, topic: str) -> bool:
-    """Whether a broker answers a client now. One that knows of no brokers, itself neither, is about to start."""
+    """Whether a broker answers a client now. A broker that names no brokers, not even itself, is still starting."""
     try:
         return bool(client.list_topics(topic, timeout=_ASK_S).brokers)
     except KafkaException:

@@ -162,7 +162,7 @@ class LocalConsumer:
         return self._membership
 
     def close(self) -> None:
-        """Leave the group; the second call does nothing."""
+        """End the membership; the second call does nothing."""
         with self._storage.mutex:
             if not self._closed:
                 self._closed = True

@@ -1,8 +1,8 @@
 """One SQLite connection for all threads of a process, and the locks by which they take turns.
 
 A change takes the writer's lock (`hold`; also SQLite's, so that other processes wait), and then runs all its statements
-and the COMMIT under the mutex (`changing`). Readers take only the mutex; `wait` is notified of changes of this process,
-and polls for those of others.
+and the COMMIT under the mutex (`changing`). Readers take only the mutex; `wait` is notified of changes by this process,
+and polls for changes by other processes.
 
 Invariant: no reader sees a part of a change. Lock order: the writer's lock first, then the mutex.
 The meaning of the tables is in `storage`.
@@ -150,7 +150,7 @@ class Database:
         return self._changes, elsewhere
 
     def wait(self, seen: Version, deadline: float) -> bool:
-        """Wait until the version is not `seen`; False if `deadline` came first."""
+        """Wait until the version is not `seen`, or until `deadline`: then return False."""
         step = _FIRST_STEP_S
         while self.version() == seen:
             left = deadline - self.clock()

@@ -75,7 +75,7 @@ class LocalLog:
 
     @property
     def compaction_waits(self) -> bool:
-        """True: compaction stays below the lowest position of any group."""
+        """True: compaction keeps the records from the lowest position of any group on."""
         return True
 
     def reach(self, timeout_s: float) -> None:
@@ -197,7 +197,7 @@ class LocalLog:
                 self._storage.compact(TopicPartition(spec.name, partition), drop_tombstones)
 
     def _compact_what_grew(self) -> None:
-        """Compact topics on disk where it pays; on an error, leave it for the next time.
+        """Compact topics on disk that are mostly superseded. After an error, the next call tries again.
 
         It holds the writer's lock for a while, so only a process that runs a group does it.
         """
@@ -214,8 +214,8 @@ class LocalLog:
     def consumer(
         self, group: str, topics: Sequence[str], member: str, is_last: Callable[[], bool] = never
     ) -> LocalConsumer:
-        """As `Log.consumer`; of two with one name the later has it. Raises: ConnectorError if another process runs the
-        group.
+        """As `Log.consumer`; of two members with one name the later one has it. Raises: ConnectorError if another
+        process runs the group.
         """
         found = self.topics(topics)
         if missing := [topic for topic in topics if topic not in found]:

@@ -1,8 +1,8 @@
 """The embedded log's producer: a transaction is buffered in memory until its commit.
 
 The commit checks the fences, appends, and moves the positions in one change of the storage. After a flush the producer
-holds the writer's lock, so that the offsets it returned stay valid. An aborted transaction consumes its offsets, as in
-Kafka (rule 2 of the port).
+holds the writer's lock, so that no other writer takes the offsets it returned. An aborted transaction consumes its
+offsets, as in Kafka (rule 2 of the port).
 
 Invariant: after a `FencedError` a producer never commits again.
 """
@@ -90,8 +90,8 @@ class LocalProducer:
             return ends
 
     def commit(self, positions: Mapping[TopicPartition, Position], group: object) -> None:
-        """As `Producer.commit`. Where the writer's lock is not to be had the transaction stays open
-        and the commit can be tried again; any other error has ended it.
+        """As `Producer.commit`. If the writer's lock is not available, the transaction remains open, and the commit can
+        be retried; any other error ends the transaction.
         """
         batches = self._open()
         with self._writing():
@@ -128,7 +128,7 @@ class LocalProducer:
     def _held(self) -> Iterator[None]:
         """Hold the writer's lock from here on, and the mutex in the block.
 
-        Raises: FencedError, also if `fence` came in between and released the lock.
+        Raises: FencedError, also if `fence` has released the lock since it was taken.
         """
         if not self._holding:
             self._storage.hold()

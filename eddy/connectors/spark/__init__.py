@@ -1,4 +1,4 @@
-"""Spark as a second engine: `backfill` makes the state of long histories, `verify` checks that of a worker.
+"""Spark as a second engine: `backfill` makes the states of long histories, `verify` checks a worker's states.
 
 Both take a `SparkSession`, so that they run on a cluster as well as on this machine. PySpark is imported
 when they are called; nothing else in eddy imports it.

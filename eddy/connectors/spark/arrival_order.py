@@ -4,7 +4,7 @@ The results of a plan are a function of its input alone, with these exceptions:
 
     stream-table joins              a record is joined with the table as it was when the record arrived
     changes of a table as a stream  the epochs decide how many of the table's values become facts
-    folds and tables of streams     if a key's records come from several partitions, their order across partitions
+    folds and tables of streams     if a key's records are in several partitions, their order across partitions
                                     is not determined; within one partition offsets give the order
 
 A fold whose function gives the same result in any order is exact nevertheless; the user can declare that.
@@ -48,7 +48,7 @@ def order_dependent(plan: Plan, partitions: Mapping[str, int], commutes: Collect
 
 
 def check_commutes(plan: Plan, commutes: Collection[str]) -> None:
-    """Check that each name is a fold of a stream. Raises: ConfigurationError naming those that are."""
+    """Check that each name is a fold of a stream. Raises: ConfigurationError naming the folds of streams."""
     folds = sorted(node.name for node in plan.nodes if node.arrival and node.arrival.folds)
     for name in commutes:
         if name not in folds:
@@ -109,7 +109,7 @@ def _turns_to_facts(node: Node) -> bool:
 
 
 def in_one_order(node: Node, partitions: Mapping[str, int]) -> bool:
-    """Whether all records of a key come from one partition of one topic, in its order."""
+    """Whether all records of a key were read from one partition of one topic, in its order."""
     return ordered(node, partitions) != "no"
 
 

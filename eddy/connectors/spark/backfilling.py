@@ -368,13 +368,13 @@ def _same(before: Mapping[str, FilesRead], now: Mapping[str, FilesRead]) -> bool
 
 
 def _lines(application: Application) -> list[str]:
-    """The identity of the plan, and the expiry of its rows: a worker may go on with another one, a backfill may not."""
+    """The plan identity, and the expiry of tables, which may change between a worker's runs but not in a backfill."""
     tables = (node for node in application.topology.plan.nodes if isinstance(node, ExpiringTable))
     return application.lines + [f"expiry {node.name} {node.expiry.after_ms} {node.expiry.clock}" for node in tables]
 
 
 def _positions(application: Application) -> dict[str, int]:
-    """The topics of which a worker notes clocks, with their partitions. The positions of constants mean more."""
+    """The topics with whose positions a worker commits clocks, by partition count; without the topics of constants."""
     internal = application.internal
     exchanges = {topic: count for topic, count in internal.exchanges.items() if topic not in internal.constants}
     return {source.topic: application.counts[source.topic] for source in application.sources} | exchanges

@@ -1,10 +1,10 @@
-"""The clocks of a computation, for tables whose rows expire: those that a worker has at the same offsets.
+"""The clocks of a computation, for tables whose rows expire: a worker has the same clocks at the same offsets.
 
     event times    by topic, one a partition: the greatest timestamp of the records read, without rejected ones
     ticks          by number of partitions, one a partition: given, since only a worker or a backfill knows them
 
-All are in milliseconds, -1 for none. A record of a file moves the clock of the partition of its key; without a key it
-moves that of an only partition.
+All are in milliseconds, -1 for none. A record of a file moves the clock of its key's partition; a record without a key
+moves a clock only if the topic has a single partition.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -40,7 +40,7 @@ class CutClocks:
 
     @classmethod
     def of(cls, cut: Cut, lossy: Collection[str]) -> "CutClocks":
-        """Those of a cut that its inputs do not tell: `lossy` topics may have lost the latest records."""
+        """The ticks of a cut, and its event times for the `lossy` topics, which may have lost their latest records."""
         return cls(
             {topic: times for topic, times in cut.event_times.items() if topic in lossy},
             {len(ticks): ticks for ticks in cut.ticks},
@@ -48,12 +48,12 @@ class CutClocks:
 
     @property
     def different_ticks(self) -> set[int]:
-        """The ticks that partitions have; several workers may have several."""
+        """The different ticks of all partitions: several workers may have different ones."""
         return {tick for ticks in self.ticks.values() for tick in ticks if tick >= 0}
 
     @property
     def context(self) -> Context:
-        """Those of an epoch, where all partitions have one tick."""
+        """The context of an epoch with these clocks. All partitions must have the same tick."""
         times = {(topic, p): time for topic, times in self.event_times.items() for p, time in enumerate(times)}
         return Context(event_time=times, tick=max(self.different_ticks, default=None))
 
@@ -130,7 +130,7 @@ class Living:
     partitioner: Partitioner
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """`DUE` rows → those that are there."""
+        """`DUE` rows → the rows that have not expired."""
         count = len(self.clocks)
         for batch in batches:
             dues = batch.column("due").to_pylist()

@@ -148,7 +148,7 @@ class TopicComparison:
         return self.frames.kept(left.select(*names(DIFF)))
 
     def _diff_by_canonical_keys(self, rows: DataFrame, parts: list[ExpectedTopic]) -> DataFrame:
-        """The same rows, but those of `parts` joined by canonical keys."""
+        """The same diff, with the rows of `parts` joined by canonical keys."""
         sides = [rows.where(~f.col("topic").isin([part.topic for part in parts]))]
         for part in parts:
             schema = "topic string, k binary, v binary"

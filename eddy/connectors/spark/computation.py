@@ -85,9 +85,9 @@ class Application:
 class Computation:
     """The results from the inputs up to `ends`. `histories` are by topic and precede the topic's records.
 
-    `clocks` has the ticks, and event times where records that the worker has read may be gone; once everything is
-    computed, all of them. Parts with at most `one_task` records or rows are computed in one task. Dead letters from
-    `letters_end` on were written by an unfinished backfill; those before it by a worker.
+    `clocks` has the ticks, and the event times of topics that may have lost records which the worker has read; once
+    everything is computed, all event times. Parts with at most `one_task` records or rows are computed in one task.
+    Dead letters from `letters_end` on were written by an unfinished backfill, earlier ones by a worker.
     """
 
     application: Application
@@ -110,7 +110,7 @@ class Computation:
     _bad: Callable[[], int] = field(init=False)
 
     def check(self) -> None:
-        """Refuse inputs whose first records are gone. Raises: ConfigurationError."""
+        """Refuse inputs whose first records were deleted. Raises: ConfigurationError."""
         begins = self.application.log.begin_offsets(self.application.inputs())
         for (topic, partition), begin in begins.items():
             if begin and topic not in self.histories and not self.retained_only:

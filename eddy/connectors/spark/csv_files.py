@@ -31,7 +31,7 @@ _INT64 = range(-(2**63), 2**63)
 
 
 def csv_frame(frames: Frames, path: str, where: str, empty: Empty) -> DataFrame:
-    """The rows of the files of a path in `TEXT_ROWS` columns. Raises: what Spark raises for a path without files."""
+    """The rows of a path's files in `TEXT_ROWS` columns. Raises: an error of Spark's for a path without files."""
     session = frames.spark.newSession()
     for name, value in _SETTINGS.items():
         session.conf.set(name, value)

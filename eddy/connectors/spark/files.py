@@ -1,8 +1,8 @@
 """Files of records: Parquet, CSV, JSON lines; the last two also compressed with gzip.
 
 The columns are `key` and `value`, and `timestamp` where there is one, in milliseconds or as Parquet's own type. Binary
-columns hold the bytes that the topic would hold; text is read by the serde of the source: a string as it is, a number
-from its digits, JSON as JSON.
+columns hold the bytes that the topic would hold; the source's serde reads text: a string as it is, a number from its
+digits, JSON as JSON.
 
 Spark gives several small files to one task, in its own order, and splits large ones of Parquet and JSON lines. A row's
 place is known nevertheless:
@@ -10,7 +10,7 @@ place is known nevertheless:
     Parquet             its index in the file, a column that Spark provides
     CSV                 its index in the file, which one task reads
     JSON lines          the offset of its split plus its index in the split: a line takes more than one byte, so
-                        the places of a split end before those of the next
+                        the places in a split are lower than the places in the next split
 """
 
 import json
@@ -137,8 +137,8 @@ def _reader(serde: Serde[Any]) -> Callable[[str], bytes] | None:
 class FromText:
     """Converts UTF-8 text to the bytes of a serde; a column whose serde is None already holds bytes.
 
-    With `splits`, the offset is that of a row's split, and the row's index in the split is added: all rows of a split
-    arrive in order in one task.
+    With `splits`, column `o` has the offset of a row's split, and the row's index in the split is added: all rows of a
+    split arrive in order in one task.
     """
 
     where: str

@@ -225,7 +225,7 @@ class _Observing:
 
 
 class RunningUnion:
-    """A union that grows frame by frame, merged from time to time so that a long loop leaves few frames."""
+    """A union that grows frame by frame, merged from time to time so that a long loop makes few frames."""
 
     def __init__(self, frames: Frames) -> None:
         self._frames = frames

@@ -1,8 +1,8 @@
-"""What a recursion holds, in a comparison with a worker's states.
+"""Rows that a recursion holds, in a comparison with a worker's states.
 
-The row of a cycle at which the waves stop depends on the order of arrival. So where a recursion holds something, X is
-compared only for keys that no cycle reaches, and `-held`, `-reached` and the states inside op are not compared. Outputs
-and all other states do not depend on that order.
+The row of a cycle at which the waves stop depends on arrival order. So if a recursion holds rows, X is compared only
+for keys that no cycle reaches, and `-held`, `-reached` and the states inside op are not compared. Outputs and all other
+states do not depend on arrival order.
 """
 
 from collections.abc import Mapping
@@ -27,14 +27,14 @@ def key_part(row: Column) -> Column:
 
 @dataclass(frozen=True)
 class HeldRows:
-    """`reached` has the keys that cycles reach, as `key_part`, by the name of X; `skipped` states are not compared."""
+    """`reached` has the reached keys, as `key_part`, by the name of X; `skipped` has the states not to be compared."""
 
     reached: Mapping[str, DataFrame]
     skipped: Mapping[str, str]
 
     @classmethod
     def of(cls, circuit: Circuit, results: ComputedResults, frames: Frames) -> "HeldRows":
-        """Those of a computation."""
+        """The held rows of a computation."""
         reached: dict[str, DataFrame] = {}
         skipped: dict[str, str] = {}
         for recursion in circuit.recursions.values():

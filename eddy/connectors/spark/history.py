@@ -1,8 +1,8 @@
 """Files with records that a source's topic no longer holds: their order, and their fingerprint in the metadata.
 
-Records of files come before those of the topic. If all of them have a timestamp, they are in timestamp order. Records
-of one time, and all records if one has no timestamp, are in the order of their files by path, and then of their places
-in the file. All files of a topic are one history, however many options name them.
+Records of files precede the topic's records. If all records of files have a timestamp, they are in timestamp order.
+Records of one time, and all records if one has no timestamp, are in the order of their files by path, and then of their
+places in the file. All files of a topic are one history, however many options name them.
 
 Rows that a backfill has read from files are in its states and not in the topics. So a fingerprint of them is stored
 with the application, and a computation without the same rows is not a proof.
@@ -162,7 +162,7 @@ def _counted(frames: Frames, topic: str, read: Collection[FileRows]) -> list[Row
 
 
 def _raw(part: FileRows, index: DataFrame, topic: str) -> DataFrame:
-    """The columns of `RAW`; a broadcast join leaves the rows in their splits, and in their order."""
+    """The columns of `RAW`; a broadcast join keeps the rows in their splits, and in their order."""
     return (
         part.frame.join(f.broadcast(index), "path")
         .withColumns(

@@ -141,7 +141,7 @@ class _Loop:
             return scope[node.result].under(self._frames, *self._serdes, node.label)
 
     def _going_on(self, whole: DataFrame) -> DataFrame:
-        """The rows of a frontier that go on; the others wait."""
+        """The rows of a frontier to which `op` is applied; the `reached` ones wait."""
         return whole if self.reached is None else self._frames.lazy(without(whole, self.reached, "k", "v"))
 
     def _add(self, whole: DataFrame, frontier: DataFrame, iteration: int) -> None:
@@ -230,7 +230,7 @@ class _Loop:
 
 
 def _forget(name: str, kind: str, node: Node, frame: DataFrame) -> None:
-    """States of a search for cycles are those of no wave."""
+    """Capture nothing: a search for cycles is no wave, so its states are not compared."""
 
 
 def _merged(frames: Frames, made: DataFrame) -> DataFrame:

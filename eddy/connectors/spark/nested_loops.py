@@ -7,9 +7,9 @@ Each iteration computes the definitions from the rows of the one before, and com
 are the differences between iterations: the result determines them, however the worker computed it. Traces of loops
 inside loops are indexed by two iterations, and are not computed.
 
-Where a loop meets a bound, a worker withholds its rows, of a loop that keeps all keys those of some keys, and queues
-its input (docs/adr/0029-bounds.md). Whether a worker's rows or seconds would suffice is not known here, so a bound is
-an error, in any iteration of an enclosing loop. In one task the worker's own circuit withholds the rows.
+If a loop exceeds a bound, a worker withholds its rows, or, in a loop that keeps all keys, the rows of some keys, and
+queues its input (docs/adr/0029-bounds.md). Whether a worker's rows or seconds would suffice is not known here, so a
+bound is an error, in any iteration of an enclosing loop. In one task the worker's own circuit withholds the rows.
 """
 
 from pyspark.sql import DataFrame

@@ -24,7 +24,7 @@ class Readable:
 
     @classmethod
     def of_sink(cls, plan: Plan, counts: Mapping[str, int], sink: Sink) -> "Readable":
-        """For a sink's records; bytes that the serde cannot read stay bytes."""
+        """For a sink's records. Bytes that the serde cannot read are shown as bytes."""
         key, value = sink_forms(plan, counts, sink)
         return cls(key.decode, lambda _, data: value.decode(data))
 

@@ -7,8 +7,8 @@ results, if
     found = f(the tables as they are)       and then, with the corrections,       found + Δf = f(the inputs)
 
 This is computed before anything is written: f again, with the differing tables as they are. If the results found do not
-follow from these tables, differences would leave them wrong or make right ones wrong: the repair is refused. It is also
-refused if results differ and no table does.
+follow from these tables, corrected tables would not correct them, or would make right ones wrong: the repair is
+refused. It is also refused if results differ and no table does.
 
 The corrections are one transaction. It is aborted if another producer has written to their partitions after the cut, so
 that no correction replaces a newer record.

@@ -44,7 +44,7 @@ def require_spark() -> None:
 def local_session(
     master: str = "local[*]", memory: str = "2g", settings: Mapping[str, str] | None = None
 ) -> "SparkSession":
-    """A session in this process. `settings` are Spark's, and go before those that eddy gives.
+    """A session in this process. `settings` are Spark's, and override the settings that eddy gives.
 
     Raises: ConfigurationError where PySpark is not installed, or Java does not start.
     """

@@ -7,7 +7,7 @@
 Joins and groupings are Spark's own, on the bytes of keys; the author's functions run in Arrow functions. The state of
 a step is captured under its name in `topology/compiler/circuit_compiler.py`. `compiler.SparkCompiler` adds loops.
 
-Invariant: the names of the captured states are those of the circuit of the same plan.
+Invariant: the circuit of the same plan has states of the same names.
 """
 
 from abc import ABC, abstractmethod
@@ -113,7 +113,7 @@ class StepCompiler(ABC):
         return self.rows(node) if node.kind == "table" else self.with_key(node, self.rows(node))
 
     def with_key(self, node: Node, rows: DataFrame) -> DataFrame:
-        """Those of `rows`, encoded as a step's are, that have a key."""
+        """The ones of `rows` that have a key; `rows` are encoded by the serdes of `node`."""
         native = self.serdes(node)[0].name == Native.name  # Native encodes None; other serdes leave it null
         return rows.where(f.col("k") != f.lit(Native.encode(None))) if native else rows.where("k IS NOT NULL")
 
@@ -308,7 +308,7 @@ class StepCompiler(ABC):
         self._reduction(node)
 
     def _order_of(self, fold: Node) -> list[Any]:
-        """The sort order of a fold's records: that of their partition, or time if there are several."""
+        """The sort order of a fold's records: as in their partition, or by time if they have no single order."""
         if in_one_order(fold.inputs[0], self._counts):
             return ["s", "t"]
         return [f.substring("s", 1, 1), "t", "s"]  # records of files first

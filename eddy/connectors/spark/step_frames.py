@@ -28,7 +28,7 @@ class PendingRows:
 
     @property
     def facts(self) -> bool:
-        """Whether the rows are those of a stream."""
+        """Whether the rows are facts, as in a stream."""
         return self.entry.facts
 
     def then(self, step: Operator) -> "PendingRows":

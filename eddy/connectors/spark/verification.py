@@ -5,7 +5,7 @@ topics are read up to these offsets, and f is computed anew, so a worker may con
 
     equal            every compared sink and state is right
     different        some are not; each differing key is named, with the expected and the found value
-    could not tell   results that arrival order decides, records that are gone, states that the input does not determine
+    could not tell   arrival order decides results, records were deleted, or the input does not determine a state
 
 In a compacted topic a record after the cut may have replaced an earlier one: a key that differs and has such a record
 is counted as moved, not as different.
@@ -156,7 +156,7 @@ class Verify:
             )
 
     def _cut(self, application: Application) -> tuple[Cut, Since]:
-        """The last cut, with what has come since; waits for the first one. Raises: ConfigurationError."""
+        """The last cut, with its age and the later records; waits for the first cut. Raises: ConfigurationError."""
         if self.cut is not None:
             return self.cut, self._since(self.cut, None)
         deadline = time.monotonic() + self.wait_s

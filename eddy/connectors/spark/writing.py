@@ -86,7 +86,7 @@ class Writing:
     def _there(self, log: Log, partition: TopicPartition) -> int:
         """The number of records committed from the job's start offset on.
 
-        Raises: ConnectorError, retriable, while another producer's transaction stays open for a minute.
+        Raises: ConnectorError, retriable, if another producer's transaction is open for a minute.
         """
         begin, end = self.begins[partition.topic][partition.partition], log.end_offsets([partition])[partition]
         return sum(map(len, committed_records(log, partition, begin, end)))

@@ -1,17 +1,17 @@
 """The reader of tables: follows their topics, and moves the rows from cut to cut.
 
     begin       compare the stored rows with the log; tables that do not fit it are read anew
-    catch up    take in everything up to the ends E that were read before
-    follow      keep new records; where a cut is reached, apply up to exactly there: exact = true
-                where none comes for `max_wait_s`, apply all committed records: exact = false
+    catch up    take in all records up to the ends E that were read before
+    follow      keep new records; where a cut is reached, apply the records up to its offsets: exact = true
+                where no cut is reached for `max_wait_s`, apply all committed records: exact = false
 
-Compaction may have dropped records that an old cut names, because of later ones. So after catching up only a cut that
-lies at or beyond E counts; one that lies before E counts where no record lies between, and none has come since.
-A cut that waited for its records for long does not count either, for the same reason (docs/adr/0031), and a reader
-that falls back reads up to the ends of the log anew before a cut counts.
+Compaction may have dropped records that an old cut names, because of later ones. So after catching up a cut counts only
+if it is at or beyond E; or before E, if there is no record between, and none was written since. A cut that waited long
+for its records does not count either, for the same reason (docs/adr/0031). A reader that falls back reads up to the
+ends of the log anew before a cut counts.
 
-A cut counts only once the notes of records left out are read that were written with it. A note that comes for a
-record that was taken in already makes its table be read anew.
+A cut counts only once the notes of left-out records that were written with it are read. Where a note names a record
+that was taken in already, its table is read anew.
 
 It joins no group and writes nothing to the log.
 """
@@ -69,7 +69,7 @@ class ReaderFigures:
 class TableReader:
     """Reads the tables of a catalog into `rows`. Not for several threads.
 
-    `max_wait_s` is how long committed records wait for a cut; `clock` rises, `wall` are seconds since 1970.
+    Committed records wait at most `max_wait_s` for a cut. `clock` is monotonic, `wall` returns seconds since 1970.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class TableReader:
         self._asked: dict[TopicPartition, int] = {}  # the ends of the topics at that time
 
     def step(self, timeout_s: float) -> bool:
-        """Read on, waiting up to `timeout_s` for a record. Returns whether there is a new version.
+        """Read new records, waiting up to `timeout_s` for one. Returns whether there is a new version.
 
         Raises: ConnectorError, after which the next step begins again; StateError.
         """
@@ -142,12 +142,12 @@ class TableReader:
 
     @property
     def following(self) -> bool:
-        """Whether it reads the topics; else the next step tries to begin."""
+        """Whether the topics are being read; else the next step tries to begin."""
         return self._follower is not None
 
     @property
     def left_out(self) -> int:
-        """Records that were not taken in, since they do not decode or the application leaves them out."""
+        """The number of records that were not taken in: they do not decode, or the application has left them out."""
         return sum(intake.left_out for intake in self._intakes.values())
 
     def close(self) -> None:
@@ -164,10 +164,10 @@ class TableReader:
         return min(timeout_s, max(due, 0.001))
 
     def _keep_fresh(self) -> None:
-        """Where records come long after they were written: read to the ends of the log before a cut counts.
+        """Where records are read long after they were written: read to the ends of the log before a cut counts.
 
-        They may have been compacted by then. Every few seconds the ends are asked for; records that come once these
-        are reached were written after that.
+        Such records may have been compacted. The ends are asked for every few seconds; records that are read after
+        these ends were written later than that.
         """
         now = self._clock()
         if now - self._asked_at < _LOOK_S:
@@ -182,12 +182,12 @@ class TableReader:
         self.figures.lags = lags
 
     def _has_fallen_back(self) -> bool:
-        """Whether records are missing that were there at the last look; an open transaction's are not there yet."""
+        """Whether records that were committed at the last look are not read yet."""
         missing = {tp: end for tp, end in self._asked.items() if self._fetched[tp] < end}
         return any(len(self._log.read(tp, self._fetched[tp], end, 1)) for tp, end in missing.items())
 
     def _begin(self) -> bool:
-        """Find out where to go on. Returns False where topics are missing."""
+        """Find the offsets to continue from. Returns False where topics are missing, or the application has not run."""
         found = self._log.topics(self._catalog.topics())
         if missing := sorted(set(self._catalog.topics()) - found.keys()):
             self._rows.say(f"topic '{missing[0]}' does not exist: the application has not run yet")
@@ -219,7 +219,7 @@ class TableReader:
         return True
 
     def _take(self, records: Records) -> None:
-        """Keep records: cuts, or those of a table."""
+        """Keep records: cuts, or a table's records."""
         if records.topic == self._catalog.internal.cuts:
             cuts = cuts_of(records)
             self._cuts += [(self._clock(), cut) for cut in cuts]
@@ -270,7 +270,7 @@ class TableReader:
         return max(offsets, default=self._positions[tp] - 1) + 1
 
     def _follow(self) -> bool:
-        """Go to the latest cut that is reached, or on without one. Returns whether there is a new version."""
+        """Apply records up to the latest cut that is reached; without one for long, all. Returns whether it did."""
         now, reached = self._clock(), self._latest_cut()
         if reached is not None:
             since, cut = reached
@@ -296,7 +296,7 @@ class TableReader:
         return False
 
     def _latest_cut(self) -> tuple[float, Cut] | None:
-        """The latest cut of which all records have come. Cuts that cannot be reached any more are dropped."""
+        """The latest cut whose records are all read. Cuts that cannot be reached any more are dropped."""
         while self._cuts and not self._counts(self._cuts[0][1]):
             self._cuts.popleft()
         found = None
@@ -316,7 +316,7 @@ class TableReader:
         )
 
     def _offsets_of(self, cut: Cut) -> dict[TopicPartition, int] | None:
-        """A cut's offsets of the tables' partitions; None if it is of another plan."""
+        """A cut's offsets of the tables' partitions; None if another plan wrote the cut."""
         found = {}
         for tp in self._tables:
             offsets = (cut.inputs if tp.topic in self._sources else cut.outputs).get(tp.topic, [])
@@ -329,7 +329,7 @@ class TableReader:
         return Version({}, self._inputs, exact, self._rows.version.number + 1)
 
     def _apply(self, target: Mapping[TopicPartition, int], version: Version) -> None:
-        """Take in the records before `target`, as one version."""
+        """Take in the records before the offsets `target`, as one version."""
         changes: dict[str, dict[bytes, bytes | None]] = {}
         positions, lasts = dict(self._positions), {}
         for tp, table in self._tables.items():
@@ -383,14 +383,14 @@ class TableReader:
         return self._log.end_offsets([tp])[tp]
 
     def _note(self, left_out: set[Place]) -> None:
-        """Leave these records out from now on."""
+        """Skip these records from now on."""
         self._noted, self._noted_row = left_out, noted_row(left_out)
         self._noted_at = {}
         for topic, partition, offset in left_out:
             self._noted_at.setdefault(TopicPartition(topic, partition), set()).add(offset)
 
     def _read_notes(self) -> None:
-        """Learn which records were left out up to now. Raises: _BeginAgainError where one of them was taken in."""
+        """Read the notes of records left out up to now. Raises: _BeginAgainError where one of these was taken in."""
         end = self._plan_end()
         if end == self._notes_at:
             return

@@ -173,7 +173,7 @@ class Query(Described, Generic[R]):
     @overload
     def into(self: "Query[dict[str, Any] | None]", kind: type[T]) -> "Query[T | None]": ...
     def into(self, kind: Any) -> "Query[Any]":
-        """Make the rows values of a type: a dataclass, `msgspec.Struct` or `TypedDict` whose fields are columns and nests.
+        """Make rows values of a type: a dataclass, `msgspec.Struct` or `TypedDict` with columns and nests as fields.
 
         Raises: QueryBuildError for a type that no row can become.
         """

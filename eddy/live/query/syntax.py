@@ -118,7 +118,7 @@ class Nest(_Data, frozen=True):
 
 
 class Select(_Data, frozen=True, tag="select"):
-    """Rows of a table. `columns` None shows all; `scalar` shows the one aggregate itself; `pluck` the rows of a nest."""
+    """Rows of a table. `columns` None shows all; `scalar` shows the one aggregate itself, `pluck` a nest's rows."""
 
     table: QueriedTable
     where: Condition | None = None

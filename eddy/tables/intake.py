@@ -32,7 +32,7 @@ class Intake:
         self._encode = encoder_of(table.key)
 
     def rows(self, records: Records, noted: Collection[int] = ()) -> dict[bytes, bytes | None]:
-        """The latest value of each key in the records, None where it was deleted. Records at offsets `noted` are skipped."""
+        """The latest value of each key in the records, None where it was deleted. Offsets `noted` are left out."""
         keys, values = records.keys, records.values
         if noted and not set(noted).isdisjoint(records.offsets):
             keep = [offset not in noted for offset in records.offsets]

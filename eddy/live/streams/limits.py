@@ -14,7 +14,7 @@ MAX_LINGER_S = 600.0
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Bounds of clients' requests, and of data that is kept for clients. Only `eddy serve` uses `requests`, `request_s`.
+    """Bounds of clients' requests, and of data that is kept for them. `requests` and `request_s` are for `eddy serve`.
 
     Args:
         retain_s: seconds that patches are kept for clients that reconnect.

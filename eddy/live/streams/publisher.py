@@ -329,7 +329,7 @@ class Publisher:
                 published.retained.forget(kept)
 
     def _expired(self, now: float) -> list[Published]:
-        """Remove idle queries, and return them: those unused for long; where they are too many or too large, the oldest.
+        """Remove idle queries and return them: those unused for long; where they are too many or too large, the oldest.
 
         The caller has both locks.
         """

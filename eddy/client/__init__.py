@@ -1,6 +1,6 @@
 """Live queries of a view server, from another program: `Client` and `RemoteView`, for coroutines.
 
-It needs the extra `client`.
+The package needs the extra `client`.
 """
 
 import warnings

@@ -5,8 +5,8 @@
         async for version in view:
             print(version.exact, view.rows)
 
-One stream of events has the patches of all queries. When it breaks it is made again, with back-off, and queries go on
-from the last version seen; the protocol is in docs/live-queries.md.
+One stream of events has the patches of all queries. When it breaks, the client reconnects, with back-off, and queries
+continue from the last version seen; the protocol is in docs/live-queries.md.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ _FINAL = {400, 401, 403, 404, 405}
 
 
 class ClientError(EddyError):
-    """A refusal of the server: of one query, or of all."""
+    """The server refuses one query, or all."""
 
     def __init__(self, message: str, code: str) -> None:
         super().__init__(message)
@@ -46,12 +46,12 @@ class _Patch(msgspec.Struct):
 
 
 class Client:
-    """Named queries of the view server at `url`, between `async with` and its end.
+    """Named queries of the view server at `url`, inside an `async with` block.
 
     Args:
-        url: the server's, without /v1.
-        token: shown to it, if it asks for one.
-        retry_s: the first pause before a connection is made again; each further one is twice as long, up to 30 s.
+        url: the server's address, without /v1.
+        token: the server's token, if it asks for one.
+        retry_s: the first pause before the client reconnects; each further pause is twice as long, up to 30 s.
     """
 
     def __init__(self, url: str, *, token: str | None = None, retry_s: float = 0.25) -> None:
@@ -82,7 +82,7 @@ class Client:
     def live(self, name: str, /, *, window: tuple[int, int | None] | None = None, **args: Any) -> RemoteView:
         """A named query, to be opened by `async with`. `window` is (skip, limit), in place of the query's own.
 
-        Raises: TypeError, ValueError where the arguments are no JSON, or the window is none.
+        Raises: TypeError, ValueError where the arguments cannot be JSON, or the window is not valid.
         """
         json.dumps(args, allow_nan=False)
         self._count += 1
@@ -97,7 +97,7 @@ class Client:
             self._task = asyncio.create_task(self._run())
 
     async def close_view(self, view: RemoteView) -> None:
-        """End a query; with the last one the connection ends."""
+        """End a query. The connection ends with the last query."""
         if self._views.pop(view.id, None) is None:
             return
         if not self._views and self._task is not None:
@@ -107,7 +107,7 @@ class Client:
             self._change(close=[view.id])
 
     def move_window(self, view: RemoteView) -> None:
-        """Ask for other rows."""
+        """Ask the server for other rows of a query."""
         if view.id in self._sent:
             self._change(window=[view])
         else:
@@ -128,7 +128,7 @@ class Client:
             await self._pause()
 
     async def _pause(self) -> None:
-        """There is no connection: say so, and wait before the next attempt."""
+        """Tell the views that there is no connection, and wait before the next attempt."""
         self._name = None
         self._sent.clear()
         for view in list(self._views.values()):
@@ -137,7 +137,7 @@ class Client:
             await asyncio.sleep(pause_s(self._retry_s, self._failures) * random.uniform(0.5, 1.0))
 
     async def _again(self) -> None:
-        """The connection does not take changes any more: make another one."""
+        """Replace the connection by another one, as it takes no more changes."""
         former = self._task
         await _end(former)
         if self._task is not former:
@@ -158,7 +158,7 @@ class Client:
     async def _stream(self) -> None:
         """Read one connection to its end.
 
-        Raises: ClientError where the server refuses it; httpx.HTTPError; TimeoutError after a silence.
+        Raises: ClientError where the server refuses it; httpx.HTTPError; TimeoutError if nothing arrives for long.
         """
         resumed = [view for view in self._views.values() if view.whole and self._last_id]
         sent: list[RemoteView] = []
@@ -239,7 +239,7 @@ class Client:
         task.add_done_callback(self._posts.discard)
 
     async def _post(self, name: str | None, body: dict[str, Any], views: list[RemoteView]) -> None:
-        """Change the queries of the connection, in order. One that is gone is made anew with all of them."""
+        """Change the queries of the connection, in order. If the connection has ended, reconnect with all queries."""
         async with self._posting:
             if name is None or name != self._name:
                 return
@@ -267,7 +267,7 @@ async def _end(*tasks: asyncio.Task[None] | None) -> None:
 
 
 def pause_s(first_s: float, failures: int) -> float:
-    """Seconds to wait after so many attempts in a row that failed."""
+    """Seconds to wait after `failures` failed attempts in a row."""
     return min(_MAX_RETRY_S, first_s * 2.0 ** min(failures, _MAX_DOUBLINGS))
 
 
@@ -293,7 +293,7 @@ def _client_error(status: int, body: bytes) -> ClientError:
 
 
 async def _events(answer: httpx.Response, alive: Callable[[], None]) -> AsyncIterator[tuple[str, str, bytes]]:
-    """The events of a stream: id, kind, data. `alive` is called for whatever comes."""
+    """The events of a stream: id, kind, data. `alive` is called whenever bytes arrive."""
     rest = b""
     async for part in answer.aiter_bytes():
         alive()

@@ -15,7 +15,7 @@ __all__ = ["RemoteView", "Updates", "ViewVersion"]
 
 
 class ViewVersion(msgspec.Struct, frozen=True):
-    """The version of rows: a token to come back with (`at_least`), and whether all tables are exactly of one cut."""
+    """The version of rows: a token for later reads (`at_least`), and whether all tables are exactly at one cut."""
 
     token: str
     exact: bool
@@ -33,23 +33,23 @@ class SnapshotEvent(msgspec.Struct):
 
 
 class Updates(Protocol):
-    """What keeps views up to date."""
+    """A connection that keeps views up to date."""
 
     async def open(self, view: "RemoteView") -> None:
-        """Begin."""
+        """Begin to keep a view up to date."""
 
     async def close_view(self, view: "RemoteView") -> None:
-        """End."""
+        """Stop keeping a view up to date."""
 
     def move_window(self, view: "RemoteView") -> None:
         """Show other rows."""
 
 
 class RemoteView:
-    """A query that is kept up to date between `async with` and its end.
+    """A query that is kept up to date inside an `async with` block.
 
     `state` is "connecting", "complete", "unknown" while the server reads a table anew, "offline" while there is no
-    connection (its rows stay), "error" or "closed".
+    connection (its rows are kept), "error" or "closed".
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class RemoteView:
 
     @property
     def rows(self) -> Any:
-        """The rows with their nests, None before the first are here. Not to be changed. Raises: the query's error."""
+        """The rows with their nests, None before they arrive. Do not change them. Raises: the query's error."""
         self._read = self._turn
         if self.error is not None:
             raise self.error
@@ -86,7 +86,7 @@ class RemoteView:
         return self._rows
 
     async def window(self, skip: int = 0, limit: int | None = None) -> None:
-        """Show other rows at the root; the difference comes as a change. Raises: ValueError if a number is below 0."""
+        """Show other rows at the root; readers get the difference. Raises: ValueError if a number is below 0."""
         self.shown = _checked(skip, limit)
         self._connection.move_window(self)
 
@@ -108,7 +108,7 @@ class RemoteView:
         self.tell("closed")
 
     async def __aiter__(self) -> AsyncIterator[ViewVersion]:
-        """The version after each change since `rows` was last read; those that come meanwhile are one.
+        """The version after each change since `rows` was last read; changes that arrive together give one version.
 
         Raises: the query's error.
         """
@@ -125,7 +125,7 @@ class RemoteView:
             yield self.version
 
     def take_snapshot(self, page: SnapshotEvent) -> None:
-        """A page of a snapshot; the rows are replaced when the last one is here."""
+        """Take in a page of a snapshot; the last page replaces the rows."""
         if page.shape is not None:
             self._staged, self.whole = Buckets(), False
             self._next = page.root or "", shape_of(page.shape)
@@ -138,9 +138,9 @@ class RemoteView:
         self.tell("complete")
 
     def take_patch(self, ops: list[Op] | None, version: ViewVersion) -> bool:
-        """The operations of a version, if it has any for this query. Without, unknown rows are of the one before.
+        """Take in a version, with operations if it has any for this query; without, unknown rows remain as they are.
 
-        Returns whether that is news, to be told once all queries of the connection are at the version.
+        Returns whether readers have to be told, once all queries of the connection are at the version.
         """
         if not self.whole or not (ops or self.state != "unknown"):
             return False
@@ -151,14 +151,14 @@ class RemoteView:
         return True
 
     def take_state(self, state: Any, error: Exception | None = None) -> None:
-        """The state as the server or the connection tells it."""
+        """Take in the state from the server or the connection."""
         if self.state not in {"closed", "error"}:
             self.error = error
             self._next = None if state == "offline" else self._next
             self.tell(state)
 
     def tell(self, state: Any) -> None:
-        """It has changed, and its state is this one."""
+        """Set the state, and wake readers, as the view has changed."""
         self.state = state
         self._turn += 1
         changed, self._changed = self._changed, asyncio.Event()
@@ -166,7 +166,7 @@ class RemoteView:
 
 
 def _checked(skip: int, limit: int | None) -> tuple[int, int | None]:
-    """A window. Raises: ValueError, since a server would refuse all queries of the connection with this one."""
+    """A valid window. Raises: ValueError, since a server would refuse all queries of the connection because of it."""
     if skip < 0 or (limit is not None and limit < 0):
         raise ValueError(f"live query: window({skip}, {limit}); numbers of rows are needed, 0 or more")
     return skip, limit

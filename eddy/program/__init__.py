@@ -1,1 +1,1 @@
-"""eddy in a program of one's own: logs and workers by name, and an application's tables and live queries."""
+"""eddy in a user's program: logs and workers, and an application's tables and live queries."""

@@ -1,7 +1,7 @@
-"""Why a row is what it is: the rows, joins and ways round that make it, computed again from the tables of a version.
+"""Why a row has its value: the rows, joins and iterations that make it, computed again from the tables of a version.
 
 The tables are read at one version, the steps upstream of the row are evaluated from scratch, and the result is compared
-with the row that is served at that version. So a trace is a second opinion too. Only tables are read, so that steps of
+with the row that is served at that version. So a trace also checks the row. Only tables are read, so that steps of
 facts (streams) cannot be traced.
 """
 
@@ -28,10 +28,10 @@ _MAX_VALUES = 20
 
 
 class RowTrace(msgspec.Struct):
-    """The rows of a step with one key, and why they are there.
+    """The rows of a step with one key, and the rows that they are made from.
 
-    `agrees` tells whether the row that is served at this version is the computed one; None where none is served, or the
-    version is not exact, so that tables may be of different moments.
+    `agrees` tells whether the row that is served at this version equals the computed one; None where no row is served,
+    or the version is not exact, so that tables may be of different moments.
     """
 
     application: str
@@ -49,8 +49,8 @@ def trace(views: Views, plan: Plan, name: str, key: str, limit: int = 500, max_r
     """Trace the rows of the step or topic `name` whose key is this text, or JSON.
 
     Args:
-        limit: about so many rows are named, those nearest to the result first.
-        max_rows: an error if more have to be computed.
+        limit: about so many rows are named, the rows nearest to the result first.
+        max_rows: if more rows have to be computed, an error is raised.
 
     Raises: QueryError, NotReadyError.
     """

@@ -1,4 +1,4 @@
-"""eddy inside a program of one's own: logs by name, and a worker on a thread of its own.
+"""eddy inside a user's program: logs, and a worker on a thread of its own.
 
 log = eddy.open_log("data")                   # or eddy.kafka("localhost:9092")
 with eddy.run(topology, log) as worker:       # an error that ends the worker is raised at the end of the block
@@ -31,7 +31,7 @@ _WRITER_PATIENCE_S = 30.0
 
 
 def open_log(path: str | Path | None = None) -> LocalLog:
-    """The embedded log in the directory `path`, which is made where it does not exist; in memory without one.
+    """The embedded log in the directory `path`, which is made where it does not exist; without a path, in memory.
 
     Close it when it is not needed any more. Raises: ConnectorError.
     """
@@ -52,7 +52,7 @@ def kafka(bootstrap: str, **settings: object) -> "KafkaLog":
 def create_topics(topology: Topology, log: Log, partitions: int | Mapping[str, int] = 1) -> list[str]:
     """Make the topics that a topology reads and writes where they do not exist. Returns their names.
 
-    `partitions` is for all of them, or by topic.
+    `partitions` is the number of partitions for all topics, or by topic.
     """
     names = user_topics(topology)
     found = log.topics(names)
@@ -63,7 +63,7 @@ def create_topics(topology: Topology, log: Log, partitions: int | Mapping[str, i
 
 
 class RunningWorker:
-    """A worker on a thread of its own, from `eddy.run` until its block is left."""
+    """A worker on a thread of its own, from `eddy.run` until the end of its block."""
 
     def __init__(self, topology: Topology, log: Log, config: Config | None, member: str) -> None:
         self._topology, self._config, self._member = topology, config, member
@@ -85,13 +85,13 @@ class RunningWorker:
 
     @property
     def alive(self) -> bool:
-        """Whether the worker runs; one that does not has ended with an error, which leaving the block raises."""
+        """Whether the worker runs; if not, it has ended with an error, which is raised at the end of the block."""
         return self._thread.is_alive()
 
     def wait_idle(self, timeout_s: float = 60.0) -> None:
         """Wait until all input is taken in and nothing is under way.
 
-        Raises: ConnectorError, retriable, if that takes longer; the error that has ended the worker.
+        Raises: ConnectorError, retriable, if this takes longer; the error that has ended the worker.
         """
         idle, deadline = threading.Event(), time.monotonic() + timeout_s
 
@@ -145,10 +145,10 @@ class RunningWorker:
 
 
 def run(topology: Topology, log: Log, config: Config | None = None, *, member: str = "0") -> RunningWorker:
-    """Run a worker on a thread of its own, with a client of its own of the log.
+    """Run a worker on a thread of its own, with its own client of the log.
 
-    Use it in a `with` block, or `stop()` it: an error that ends the worker is raised there. `config` and `member` are
-    those of `Worker`.
+    Use it in a `with` block, or call `stop()`: an error that ends the worker is raised there. `config` and `member` are
+    passed to `Worker`.
     Raises: the errors of `Worker`.
     """
     return RunningWorker(topology, log, config, member)

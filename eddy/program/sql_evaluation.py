@@ -23,7 +23,7 @@ _ROWS = "rows"
 
 
 def run(text: StatementText, tables: Mapping[str, AnswerTable]) -> Answer:
-    """The answer of the statement of a text. Raises: TopologyError; DataError for a row, or a limit that is too low."""
+    """The answer to a statement. Raises: TopologyError; DataError for a row, or a limit that is too low."""
     statement = bind_statement(text, {name: t.columns for name, t in tables.items()}, "query", ordered=True)
     topology = Topology("query")
     topics = {name: f"table-{index}" for index, name in enumerate(tables)}
@@ -51,9 +51,9 @@ def run(text: StatementText, tables: Mapping[str, AnswerTable]) -> Answer:
 
 
 def _bags(topology: Topology, batches: Mapping[str, Batch]) -> tuple[dict[str, dict[Any, int]], str]:
-    """Run one epoch of these batches. Returns the rows of each sink as a bag, and why something has no finite answer.
+    """Run one epoch of these batches. Returns the rows of each sink as a bag, and why a part has no finite answer.
 
-    The reason is empty where everything has one.
+    The reason is empty where all parts have one.
     """
     circuit = compile_plan(topology.plan, Environment(dict.fromkeys(batches, 1)))
     circuit.step(batches)

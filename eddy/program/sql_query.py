@@ -13,9 +13,9 @@ __all__ = ["query"]
 
 
 def query(text: str, tables: Mapping[str, tuple[Columns, Iterable[Sequence[Any]]]] | None = None) -> Answer:
-    """The answer of a SQL query over tables in memory, each as (columns, rows).
+    """The answer to a SQL query over tables in memory, each as (columns, rows).
 
-    Columns are names with types, or names alone: the types are then those of the values.
+    Columns are names with types, or names alone: then the values determine the types.
 
     >>> edges = (["src", "dst"], [(1, 2), (2, 3)])
     >>> query("SELECT a.src, b.dst FROM edges a JOIN edges b ON a.dst = b.src", {"edges": edges}).rows

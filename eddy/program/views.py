@@ -1,11 +1,11 @@
-"""Views: the tables of an application in a program of one's own, read whole and at versions.
+"""Views: the tables of an application in a user's program, read whole and at versions.
 
     with eddy.views(topology, log) as views:
         views["descendants"].get("ada")
         with views.snapshot(exact=True) as at:
             at.version, at["nodes"].get("ada"), at["descendants"].get("ada")
 
-A thread of its own reads the topics; reads are answered from memory or the local store, by any thread.
+A separate thread reads the topics; any thread may read the tables, from memory or from the local store.
 """
 
 import asyncio
@@ -45,21 +45,21 @@ _LOOK_S, _LOOK_AT_LEAST_S = 0.002, 0.1
 
 
 class TablesSnapshot:
-    """All tables at one version, until it is closed; rows that change meanwhile are kept in memory."""
+    """All tables at one version, until the snapshot is closed; former values of rows that change are kept in memory."""
 
     def __init__(self, catalog: Catalog, rows: RowsSnapshot) -> None:
         self._catalog, self._rows = catalog, rows
 
     @property
     def version(self) -> Version:
-        """The version of all that is read here."""
+        """The version of all tables of the snapshot."""
         return self._rows.version
 
     def __getitem__(self, table: str) -> TableView:
         return TableView(self._catalog.table(table), self._rows)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Free the kept values."""
         self._rows.close()
 
     def __enter__(self) -> "TablesSnapshot":
@@ -74,15 +74,15 @@ class Views:
 
     Args:
         topology: the application.
-        log: where its topics are; a client of its own is opened.
-        state_dir: where rows are kept on disk, to go on from after a restart, and those that live queries need of large
-            tables, until it is closed; None keeps them in memory.
+        log: the log with its topics; a separate client of it is opened.
+        state_dir: a directory for rows, from which a restart continues, and for live queries' rows of large tables,
+            which are removed at the end; None keeps the tables in memory.
         max_wait_s: seconds that committed records wait for a cut before they are shown without one.
         cache_bytes: memory for blocks of the store on disk.
         queries: the named queries that clients may ask for.
-        table_rows: the rows of a table that live queries have in memory; those of a larger one are on disk.
+        table_rows: the rows of a table that live queries have in memory; the rows of a larger table are on disk.
 
-    Raises: ConfigurationError where topics of the user's do not exist; StateError; TopologyError.
+    Raises: ConfigurationError where a user's topics do not exist; StateError; TopologyError.
     """
 
     def __init__(
@@ -170,20 +170,20 @@ class Views:
     def wait(self, at_least: Any = None, *, exact: bool = False, timeout_s: float = 30.0) -> Version:
         """Wait until the tables are whole, at a version as late as `at_least` and, if asked for, an exact one.
 
-        `at_least` is a token or a version that was read, or says for topics which offsets, by partition, have to be
-        taken in: one more than that of a record that was written.
+        `at_least` is a token or a version that was read; or for topics the offsets, by partition, before which records
+        have to be taken in: for a record that was written, its offset plus one.
         Raises: NotReadyError after `timeout_s` seconds.
         """
         what = f"{'an exact ' if exact else 'a '}version{' as late as asked for' if at_least is not None else ''}"
         return self.rows.wait(self._fits(at_least, exact), timeout_s, what)
 
     def _fits(self, at_least: Any, exact: bool) -> Callable[[Version], bool]:
-        """Whether a version is as late as `at_least` and, if asked for, exact."""
+        """A function that says whether a version is as late as `at_least` and, if asked for, exact."""
         wanted = None if at_least is None else self.wanted(at_least)
         return lambda version: (version.exact or not exact) and (wanted is None or version.covers(wanted))
 
     async def wait_async(self, at_least: Any = None, *, exact: bool = False, timeout_s: float = 30.0) -> Version:
-        """The same in a coroutine, which others run beside."""
+        """`wait` as a coroutine: other coroutines run meanwhile."""
         fits, began = self._fits(at_least, exact), time.monotonic()
         while True:
             version = self.version
@@ -195,11 +195,11 @@ class Views:
             await asyncio.sleep(min(max(_LOOK_S, waited / 10), _LOOK_AT_LEAST_S))
 
     def __getitem__(self, table: str) -> TableView:
-        """A table, at the latest version with each read. Raises: TableNotServedError."""
+        """A table; each read is at the latest version. Raises: TableNotServedError."""
         return TableView(self.catalog.table(table), self.rows)
 
     def snapshot(self, at_least: Any = None, *, exact: bool = False, timeout_s: float = 30.0) -> TablesSnapshot:
-        """All tables at one version, waited for as by `wait`. Close it, or use it in a `with` block.
+        """All tables at one version, which is waited for as in `wait`. Close it, or use it in a `with` block.
 
         Raises: NotReadyError after `timeout_s` seconds.
         """
@@ -212,9 +212,9 @@ class Views:
             made.close()  # the version has moved on in between
 
     def versions(self, *, exact: bool = False, timeout_s: float = 30.0) -> Iterator[Version]:
-        """Each version that comes, from the present one on; those that come while nobody asks are passed over.
+        """The present version, then each later one; a version that is replaced before it is asked for is skipped.
 
-        Raises: NotReadyError where none comes for `timeout_s` seconds.
+        Raises: NotReadyError where no version follows for `timeout_s` seconds.
         """
         number = -1
 
@@ -238,10 +238,10 @@ class Views:
 
         Args:
             query: the query.
-            max_rows: the rows that it may hold, with those of its nests; one that has more ends with an error.
-            actions: called with the actions of each batch of changes on it, and the version: see `Action`.
-            check_every: compare its rows after so many versions with the answer from scratch, for tests: one that
-                differs ends with an error that names the first difference. None compares nothing.
+            max_rows: the rows that the view may hold, with the rows of its nests; with more, it ends with an error.
+            actions: called with the actions of each batch of changes on the view, and the version: see `Action`.
+            check_every: for tests: after so many versions compare the view's rows with the answer from scratch. If they
+                differ, the view ends with an error that names the first difference. None compares nothing.
         """
         return LiveView(self.live_server(), checked_query(query), max_rows, Checks(actions, check_every))
 
@@ -251,12 +251,12 @@ class Views:
             return view.rows
 
     def explain(self, query: Query, *, max_rows: int = MAX_ROWS) -> QueryPlan:
-        """How a query is answered and kept up to date: it is opened for it. Raises: QueryError, NotReadyError."""
+        """How a query is answered and kept up to date: it is opened to see this. Raises: QueryError, NotReadyError."""
         with self.live(query, max_rows=max_rows) as view:
             return view.explain()
 
     def live_server(self) -> LiveServer:
-        """The server of live queries over these tables, begun by the first call."""
+        """The server of live queries over these tables, which the first call starts."""
         with self._live_lock:
             if self._live is None:
                 self._live = LiveServer(self.catalog, self.rows, self.wanted, self._table_rows, self._spaces)
@@ -264,11 +264,11 @@ class Views:
 
     @property
     def failure(self) -> Exception | None:
-        """The error that has ended reading, or all live queries; None while both go on."""
+        """The error that has ended reading, or all live queries; None without one."""
         return self.rows.failure or (None if self._live is None else self._live.failure)
 
     def close(self) -> None:
-        """Stop reading, and release the store; the second time, do nothing."""
+        """Stop reading, and release the store; the second call does nothing."""
         if self._stop.is_set():
             return
         self._stop.set()

@@ -1,8 +1,8 @@
-"""Which requests are answered: those that show the token, or, without a token, those that name this machine.
+"""Which requests are answered: with a token, the requests that show it; without one, the requests to this machine.
 
 Probes are open to all, and so are the files of the page, which hold no data. Without a token a page in a browser must
-not reach the server under a name that its owner lets point here (DNS rebinding): the header Host has to name this
-machine.
+not reach the server under a foreign name that resolves to this machine (DNS rebinding): the header Host has to name
+this machine.
 """
 
 import hmac

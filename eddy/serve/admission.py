@@ -1,7 +1,7 @@
-"""How many requests are answered at a time. Probes have a number of their own: a busy server is not taken for dead.
+"""How many requests are answered at a time. Probes have a bound of their own: a busy server does not seem dead.
 
-A request counts once it has come whole, or has a larger body than any that the application takes. One beyond the number
-is answered at once: 503, to be tried again. Streams of events count as long as they last.
+A request counts once it has arrived whole, or once its body is larger than the application accepts. A request beyond
+the bound is refused at once: 503, to be tried again. Streams of events count as long as they last.
 """
 
 from starlette.responses import PlainTextResponse
@@ -16,7 +16,7 @@ _MAX_BODY_BYTES, _MAX_BYTES = 1 << 20, 32 << 20
 
 
 class Admission:
-    """Passes so many requests at a time to the application."""
+    """Passes at most `most` requests at a time to the application."""
 
     def __init__(self, app: ASGIApp, most: int) -> None:
         self._app = app
@@ -42,7 +42,7 @@ class Admission:
             await self._admitted(scope, _replayed(came, receive), send)
 
     async def _admitted(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """A request that has come whole."""
+        """Answer a request that has arrived whole, or refuse it."""
         is_probe = scope["path"] in PROBES
         if self._count[is_probe] >= self._most[is_probe]:
             most = self._most[is_probe]
@@ -56,7 +56,7 @@ class Admission:
 
 
 def _replayed(came: list[Message], receive: Receive) -> Receive:
-    """First the messages that have come, then others."""
+    """A function that returns the messages in `came` first, then receives others."""
     came.reverse()
 
     async def again() -> Message:

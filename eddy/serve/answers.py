@@ -1,4 +1,4 @@
-"""Answers over HTTP: JSON with its version, and errors with their status."""
+"""Answers over HTTP: JSON with its version, and errors with their HTTP status."""
 
 import hashlib
 from collections.abc import Iterable
@@ -42,7 +42,7 @@ def answer(content: object, status: bool | int = True, headers: dict[str, str] |
 
 
 async def refused(request: Request, error: Exception) -> Response:
-    """The answer for an error of eddy's."""
+    """The answer for one of eddy's errors."""
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
     headers = {"Retry-After": "1"} if status in {429, 503} else {}
     return answer({"code": getattr(error, "code", "EDDY"), "error": str(error)}, status, headers)
@@ -61,8 +61,8 @@ def whole_number(request: Request, name: str) -> int | None:
 def tagged(request: Request, content: object, caller: str = "", vary: Iterable[str] = ()) -> Response:
     """Content as JSON with an `ETag` of its own, or 304 for a caller whose cache has it.
 
-    The tag is that of the content and the caller: what one caller has got confirms nothing to another one. `vary` are
-    further headers that the answer depends on.
+    The tag is a hash of the content and the caller: one caller's tag tells another caller nothing. `vary` has further
+    headers that the answer depends on.
     """
     body = encode(content) + b"\n"
     digest = hashlib.blake2b(body, digest_size=12, key=hashlib.blake2b(caller.encode(), digest_size=32).digest())

@@ -1,7 +1,7 @@
-"""A stream of events to one client, as ASGI has it: what is due is sent as fast as the client takes it.
+"""A stream of events to one client, as an ASGI answer: due events are sent as fast as the client takes them.
 
     pump      sends events; waits for the client, never for a query
-    worker    opens queries, moves windows, closes, one after the other, on a thread
+    worker    opens and closes queries and moves windows, one after the other, on a thread
 
 A client that takes nothing for `slow_s` is cut off.
 """
@@ -35,7 +35,7 @@ _HEADERS = {
 
 
 class Bell:
-    """Wakes streams of one event loop from other threads: one call of the loop for many of them."""
+    """Wakes streams of one event loop from other threads: one call of the loop wakes many streams."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -62,10 +62,10 @@ class Stream:
     """An answer that does not end by itself.
 
     Args:
-        connection: its events.
-        woken: set when there may be some.
+        connection: makes the events.
+        woken: set when events may be due.
         in_thread: runs a function on a thread, a few at a time.
-        ready: waits until queries can be opened. Raises: NotReadyError where it takes long.
+        ready: waits until queries can be opened. Raises: NotReadyError where this takes long.
         ended: called with the number of queries that have ended.
         closed: called at the end.
         slow_s: seconds that the client may take for one event.
@@ -114,7 +114,7 @@ class Stream:
         self.work(*change.close, *change.open, *change.window)
 
     def work(self, *todo: Asked | str | WindowChange | Subscription) -> None:
-        """Do this after all that waits."""
+        """Put tasks at the end of the worker's queue."""
         self._todo.extend(todo)
         if self._todo and (self._working is None or self._working.done()) and not self.is_gone:
             self._working = asyncio.create_task(self._work())
@@ -134,7 +134,7 @@ class Stream:
                 await self._room.wait()
 
     async def _opened(self, task: Asked | WindowChange | Subscription) -> bool:
-        """Do it on a thread. Returns False where tables are not whole."""
+        """Do a task on a thread. Returns False where tables are not whole."""
         connection = self.connection
         with contextlib.suppress(EddyError):  # told by opening the query
             try:
@@ -155,7 +155,7 @@ class Stream:
         self._woken.set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """As ASGI has it."""
+        """The ASGI interface."""
         renew: Callable[[float], None] = scope.get("state", {}).get(RENEW, lambda seconds: None)
         renew(_AHEAD_S)
         watching = asyncio.create_task(self._watch(receive))
@@ -179,7 +179,7 @@ class Stream:
         self._woken.set()
 
     async def _pump(self, send: Send, renew: Callable[[float], None]) -> None:
-        """Send what is due until the client has gone, or the server stops. Raises: TimeoutError by a slow client."""
+        """Send due events until the client disconnects, or the server stops. Raises: TimeoutError for a slow client."""
         headers = [(name.encode(), value.encode()) for name, value in _HEADERS.items()]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         data = self.connection.hello()
@@ -200,7 +200,7 @@ class Stream:
             data = self._due()
 
     def _due(self) -> bytes:
-        """The events that are due; what they leave to do is begun."""
+        """The events that are due. Queries that need their rows anew are given to the worker."""
         connection = self.connection
         data = b"" if self._reason else connection.events()
         if connection.ended:

@@ -19,7 +19,7 @@ class LiveFigures(Collector):
         self._pages = pages
 
     def collect(self) -> Iterator[Metric]:
-        """All figures as of now."""
+        """The present figures."""
         publisher = self._pages.publisher
         done = StreamFigures() if publisher is None else publisher.figures
         restarts = 0 if publisher is None else publisher.server.restarts.count

@@ -50,7 +50,7 @@ _change = msgspec.json.Decoder(Change).decode
 
 
 class _Open(NamedTuple):
-    """A stream, and those that it is for."""
+    """A stream with its client, its caller and its publisher."""
 
     stream: Stream
     client: str
@@ -59,7 +59,7 @@ class _Open(NamedTuple):
 
 
 class LivePages:
-    """The answers. `queries` are those that clients may ask for; `stop` ends the streams."""
+    """The answers. Clients may ask for `queries`; `stop` ends the streams."""
 
     def __init__(self, views: Views, queries: Queries, authorize: Authorize, limits: Limits) -> None:
         self._views, self._queries, self._authorize, self.limits = views, queries, authorize, limits
@@ -74,7 +74,7 @@ class LivePages:
         self._loops: dict[asyncio.AbstractEventLoop, tuple[Bell, asyncio.Semaphore]] = {}
 
     def routes(self) -> list[Route]:
-        """Where they are."""
+        """The routes of the answers."""
         return [
             Route("/v1/queries", self.listed),
             Route("/v1/queries/{name}", self.once),
@@ -83,7 +83,7 @@ class LivePages:
         ]
 
     def stop(self) -> None:
-        """End all streams, and begin none. For any thread."""
+        """End all streams, and open no more. For any thread."""
         self._is_stopping = True
         for found in list(self._streams.values()):
             found.stream.loop.call_soon_threadsafe(found.stream.stop, "stopping")
@@ -169,7 +169,7 @@ class LivePages:
         return stream
 
     def _close(self, stream: Stream) -> None:
-        """It has ended; the second time, do nothing."""
+        """Release a stream that has ended; the second call does nothing."""
         connection = stream.connection
         found = self._streams.pop(connection.id, None)
         if found is None:
@@ -182,7 +182,7 @@ class LivePages:
         asyncio.get_running_loop().run_in_executor(None, found.caller.close)
 
     def _record(self, stream: str, record: Record) -> None:
-        """Keep how a client goes on, as long as patches are kept."""
+        """Keep the record from which a client can continue, as long as patches are kept."""
         now = time.monotonic()
         if record:
             self._records[stream] = now, record
@@ -208,7 +208,7 @@ class LivePages:
         stream.work(*left)
 
     def _admit(self, stream: Stream, change: Change) -> None:
-        """Check a change, and count its queries. Raises: QueryError, after which nothing has changed."""
+        """Check a change of a stream, and count its queries. Raises: QueryError, after which nothing has changed."""
         found = self._streams[stream.connection.id]
         stream.check(change)
         closed = len(stream.connection.asked.keys() & set(change.close))
@@ -219,7 +219,7 @@ class LivePages:
             raise
 
     async def _resumed(self, stream: Stream, last: LastEvent, asked: list[Asked]) -> list[Asked]:
-        """Go on from the last event. Returns the queries that cannot."""
+        """Continue queries from the last event. Returns the queries that cannot continue."""
         if last.server != self._server:
             with contextlib.suppress(EddyError):  # of another replica: do not go back in time, if it can be helped
                 await self._views.wait_async(last.token, timeout_s=_BEHIND_S)
@@ -251,7 +251,7 @@ class LivePages:
         return Response(status_code=204, headers=HEADERS)
 
     async def _publish(self) -> Publisher:
-        """The queries that are published; made by the first request."""
+        """The publisher, which is made by the first request."""
         if self.publisher is not None:
             return self.publisher
         return await asyncio.to_thread(self._made)
@@ -276,14 +276,14 @@ class LivePages:
         return self._loops[loop]
 
     async def _in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Run a function on a thread of the event loop, a few at a time. Cancelled, it still runs to its end."""
+        """Run a function on a thread, a few at a time in each event loop. If cancelled, it still runs to its end."""
         _, semaphore = self._of_loop()
         async with semaphore:
             return await asyncio.to_thread(function, *arguments)
 
 
 def _client(request: Request, claims: Claims) -> str:
-    """Those that share a quota: the same claims, or the same address."""
+    """The client of a request, which has one quota: its claims, or without any its address."""
     if claims:
         return _claimed(claims)
     return request.client.host if request.client is not None else ""
@@ -301,7 +301,7 @@ def _decoded(decode: Callable[[bytes], T], data: bytes) -> T:
 
 
 async def _body(request: Request) -> bytes | None:
-    """The body of a request; None where it is too large. Raises: QueryArgumentError where it does not come whole."""
+    """The body of a request; None where it is too large. Raises: QueryArgumentError where a part is missing."""
     data = bytearray()
     try:
         async for chunk in request.stream():

@@ -1,6 +1,6 @@
 """A worker's figures for Prometheus, read when they are scraped; `docs/operations.md` explains each.
 
-The names are `eddy_…` in base units. Cardinality: one time series a figure, the lag one a topic.
+The names are `eddy_…` in base units. Cardinality: one time series for each figure; of the lag, one for each topic.
 """
 
 import platform
@@ -125,17 +125,17 @@ _GAUGES = [
 
 
 class WorkerFigures(Collector):
-    """Collects from a `WorkerWatch`; before a worker is attached there is little more than a state."""
+    """Collects from a `WorkerWatch`; before a worker is attached, little more than its state is known."""
 
     def __init__(self, watch: WorkerWatch) -> None:
         self._watch = watch
 
     def describe(self) -> Iterator[Metric]:
-        """The names of the figures, by which a registry refuses a second worker's."""
+        """The names of the figures, by which a registry refuses the figures of a second worker."""
         return self.collect()
 
     def collect(self) -> Iterator[Metric]:
-        """All figures as of now."""
+        """The present figures."""
         facts, worker = self._watch.facts(), self._watch.worker
         yield _state(state_of(facts))
         yield _build(worker)
@@ -204,9 +204,9 @@ def registry_of(watch: WorkerWatch) -> CollectorRegistry:
 
 @contextmanager
 def registered(watch: WorkerWatch, registry: CollectorRegistry | None = None) -> Iterator[None]:
-    """Inside the block the worker's figures are part of `registry`; by default, of the process's.
+    """Inside the block the worker's figures are part of `registry`, by default of the process's registry.
 
-    Raises: ConfigurationError if a worker's figures are in there already.
+    Raises: ConfigurationError if the registry has a worker's figures already.
     """
     registry = REGISTRY if registry is None else registry
     figures = WorkerFigures(watch)

@@ -5,8 +5,8 @@
             worker.step()
             monitor.refresh()
 
-It starts before the worker is created, so that an occupied port is detected first, and ends after the worker is closed,
-so that it shows this state, too.
+The monitor starts before the worker is created, so that an occupied port is detected first. It ends after the worker is
+closed, so that it shows this state, too.
 """
 
 import logging

@@ -2,8 +2,8 @@
 
 Limits: a few requests at a time (`admission.py`), each for a few seconds, and one of a connection unless `keep_alive`;
 a stream of events lasts as long as its client takes them. A connection has five seconds for a request, from its first
-byte to the end of its body; until then it waits. Where too many wait, the one that has waited longest is closed. So
-clients that say nothing, or not all, shut nobody out, and cannot exhaust the process's files or time.
+byte to the end of its body; until then it waits. Where too many connections wait, the one that has waited longest is
+closed. So clients that send nothing, or only a part, block nobody, and cannot exhaust the process's files or time.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ _STOP_S = 2.0
 
 
 class _Connection(H11Protocol):
-    """A connection with time limits, whatever the client does. `_waiting` are those whose request is not whole yet."""
+    """A connection with time limits. `_waiting` has the connections whose request has not arrived whole yet."""
 
     _waiting: "dict[_Connection, None]"
     _most: int
@@ -44,7 +44,7 @@ class _Connection(H11Protocol):
     _is_begun = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Accept it; where too many wait, close the one that has waited longest."""
+        """Accept a connection; where too many wait, close the one that has waited longest."""
         super().connection_made(transport)
         # asyncio does it only for sockets that name their protocol, and else a second answer waits for an ACK: 40 ms.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -52,7 +52,7 @@ class _Connection(H11Protocol):
         self._wait()
 
     def _wait(self) -> None:
-        """Wait for a request. Each has the time that a connection with one request has."""
+        """Wait for a request. Each request of a connection has the same time."""
         self._is_begun = False
         self._waiting[self] = None
         self._renew(self._seconds or _ANSWER_S)
@@ -68,7 +68,7 @@ class _Connection(H11Protocol):
         self._request = self.loop.call_later(seconds, self.transport.abort)
 
     def _leave(self) -> None:
-        """It waits no more."""
+        """Note that the connection does not wait any more."""
         self._waiting.pop(self, None)
         if self._request is not None:
             self._request.cancel()
@@ -81,7 +81,7 @@ class _Connection(H11Protocol):
         return cycle is not None and not cycle.more_body and not cycle.response_complete
 
     def data_received(self, data: bytes) -> None:
-        """A part of a request."""
+        """Process a part of a request."""
         if self in self._waiting and not self._is_begun:
             self._is_begun = True
             self._within_s(self._request_s or _REQUEST_S)
@@ -90,7 +90,7 @@ class _Connection(H11Protocol):
             self._leave()
 
     def on_response_complete(self) -> None:
-        """The request is answered; another one may follow."""
+        """Note that the request is answered, and wait for another one."""
         super().on_response_complete()
         if not self.transport.is_closing():
             self._wait()
@@ -98,13 +98,13 @@ class _Connection(H11Protocol):
                 self._leave()
 
     def _renew(self, seconds: float) -> None:
-        """Put the end off, for a stream that the client takes."""
+        """Set the time limit anew, `seconds` from now: for a stream whose client takes its events."""
         if self._end is not None:
             self._end.cancel()
         self._end = self.loop.call_later(seconds, self.transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It has ended."""
+        """Cancel the time limits of a connection that has ended."""
         if self._end is not None:
             self._end.cancel()
         self._leave()
@@ -119,7 +119,7 @@ class _Uvicorn(uvicorn.Server):
         self.up = threading.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept connections. A client has no longer to agree on TLS than for a request."""
+        """Accept connections. A TLS handshake has the time limit that a request has by default."""
         if self.config.ssl_certfile is not None:
             loop = asyncio.get_running_loop()
             loop.create_server = partial(loop.create_server, ssl_handshake_timeout=_REQUEST_S)  # type: ignore[method-assign]
@@ -131,7 +131,7 @@ class HttpServer:
     """Serves an application on a listening socket, between `start` and `stop`.
 
     Args:
-        requests: those that are answered at a time, and connections that wait for one, as many again.
+        requests: the number of requests that are answered at a time, and of connections that may wait in addition.
         answer_s, request_s: seconds that a connection has for a request with its answer, and for the request alone.
         proxies: addresses and networks whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed.
         tls: the files of a certificate and its key.

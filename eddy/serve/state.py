@@ -3,14 +3,14 @@
     CREATED ──▶ REBALANCING ◀──▶ RUNNING ──▶ PENDING_SHUTDOWN ──▶ NOT_RUNNING
                      └──────────────┴────────────▶ ERROR
 
-The states are those of Kafka Streams, read from the worker's own (`runtime/lifecycle.py`): a worker that joins again
+The states are Kafka Streams' states, read from the worker's state (`runtime/lifecycle.py`): a worker that joins again
 after a fence, with the partitions that it has, is RUNNING. *Alive* means that a restart of the process would not help:
-its loop runs, or waits for an event that will come. *Ready* means that it works: it owns partitions, their states are
+its loop runs, or waits for an event that will happen. *Ready* means that it works: it owns partitions, their states are
 restored, and the last attempt to commit succeeded. A worker whose attempts fail is alive, not ready.
 
 A healthy step may take long: an epoch has `max_epoch_s`, which a user's function or a wave can exceed, and a call to
-the log waits for brokers, up to the client's timeouts. So a computing step has `patience_s`, and one that waits for the
-log or restores from it has much more, before the worker counts as dead; it is not ready after `patience_s` in either
+the log waits for brokers, up to the client's timeouts. So the worker counts as dead after `patience_s` in a computing
+step, and much later in a step that waits for the log or restores from it; it is not ready after `patience_s` in either
 case.
 """
 
@@ -74,17 +74,17 @@ class Facts:
     """What is known about a worker at a moment.
 
     Args:
-        worker: its own state when its last step ended; None before the first.
+        worker: the worker's state when its last step ended; None before the first.
         owned: partitions that the group gave it.
         restoring: the restore under way.
         stopping: whether it was asked to stop.
         closed: whether it has stopped.
         failure: the code of the error that ended it.
         silent_s: seconds since the end of its last step.
-        patience_s: how many of them are healthy while it computes.
+        patience_s: how long a computing step may take.
         doing: the current part of a step.
         failing_s: seconds since the first of the consecutive failed attempts.
-        fenced: whether one of them failed because another worker had taken over.
+        fenced: whether one of these attempts failed because another worker had taken over.
         unread_s: seconds since the lag could last be read from the log.
         error: the latest error as text. It may contain data of records.
     """
@@ -119,7 +119,7 @@ def patience_s(max_epoch_s: float) -> float:
 
 
 def state_of(facts: Facts) -> InstanceState:
-    """The state; a later one in the picture above takes precedence."""
+    """The state; a later state in the picture above takes precedence."""
     if facts.failure is not None:
         return InstanceState.ERROR
     if facts.closed:

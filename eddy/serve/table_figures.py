@@ -19,7 +19,7 @@ class TableFigures(Collector):
         self._views = views
 
     def collect(self) -> Iterator[Metric]:
-        """All figures as of now."""
+        """The present figures."""
         rows, done = self._views.rows, self._views.reader.figures
         for name, meaning, count in (
             ("records", "Records read.", done.records),
@@ -48,7 +48,7 @@ class TableFigures(Collector):
 
 
 def registry_of(views: Views) -> CollectorRegistry:
-    """A registry of its own, with these figures and the process's."""
+    """A new registry with these figures and the process's figures."""
     registry = CollectorRegistry()
     registry.register(TableFigures(views))
     ProcessCollector(registry=registry)

@@ -4,11 +4,11 @@
 /v1/tables/NAME/KEY                      one row
 /v1/tables/NAME?from=&to=&prefix=&limit=&after=    rows in the order of keys, a page at a time
 /v1/queries, /v1/live                    named queries: `serve/live_pages.py`
-/healthz, /readyz, /metrics              whether reading goes on; whether all tables are whole; figures
+/healthz, /readyz, /metrics              whether topics are read; whether all tables are whole; figures
 
 Every answer names its version, and whether it is exact; `at_least=TOKEN` waits for a version. With
-`Accept: application/x-ndjson` all rows of a range come as lines, of one version. A key in a URL is text where the keys
-are strings or bytes, and JSON for all others; text that is no JSON stands for itself.
+`Accept: application/x-ndjson` all rows of a range are sent as lines, at one version. A key in a URL is text where the
+keys are strings or bytes, and JSON for all others; text that is not JSON is a string.
 """
 
 import asyncio
@@ -57,8 +57,8 @@ def tables_app(
 ) -> Starlette:
     """An ASGI application that serves the tables and the named queries of `views`, to run or to mount in another one.
 
-    `authorize` decides for each request, `cors` are the origins of web pages that may read, `limits` bound live
-    queries. `app.state.live.stop()` ends the streams, before the application is stopped.
+    `authorize` decides for each request which rows may be read, `cors` has the origins of web pages that may read, and
+    `limits` bounds live queries. Call `app.state.live.stop()` to end the streams before the application is stopped.
     """
     may_read = authorize or (lambda request, table: True)
     live = LivePages(views, views.queries, may_read, limits or Limits())
@@ -83,7 +83,7 @@ def tables_app(
 
 
 class TablesLater:
-    """An ASGI application, to be mounted at /v1, that serves tables from when there are views of them."""
+    """An ASGI application, to be mounted at /v1, that serves tables after `serve` is called with views of them."""
 
     def __init__(self) -> None:
         self._app: Starlette | None = None
@@ -102,11 +102,11 @@ class TablesLater:
             self._app.state.live.stop()
 
     def figures(self) -> bytes:
-        """The figures of the tables, for Prometheus; empty before there are tables."""
+        """The figures of the tables, for Prometheus; empty before tables are served."""
         return generate_latest(self._registry)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """As ASGI has it."""
+        """The ASGI interface."""
         if self._app is None:
             content = {"code": NotReadyError.code, "error": "tables are not served here, or not yet"}
             await answer(content, 503, {"Retry-After": "1"})(scope, receive, send)
@@ -188,7 +188,7 @@ class _Pages:
     async def _stream(
         self, request: Request, limit: int | None, allowed: Callable[[Any, Any], bool]
     ) -> AsyncIterator[bytes]:
-        """Lines of one version, read as fast as the client takes them; cut off after a minute."""
+        """Lines of rows at one version, read as fast as the client takes them; the answer is cut off after a minute."""
         end = time.monotonic() + _MAX_STREAM_S
         with self._views.snapshot(timeout_s=0.0) as snapshot:
             yield encode(_told(snapshot.version)) + b"\n"

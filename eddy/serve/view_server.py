@@ -44,8 +44,8 @@ def served(
 ) -> Iterator[Served]:
     """Inside the block the tables and the named queries of an application are served.
 
-    `tls` are a certificate and its key, in PEM; `limits` those of requests and live queries; `proxies` addresses and
-    networks whose `X-Forwarded-For` names the client.
+    `tls` has the files of a certificate and its key, in PEM; `limits` bounds requests and live queries; `proxies` has
+    addresses and networks whose `X-Forwarded-For` names the client.
 
     Raises: ConnectorError, ConfigurationError if it cannot listen there; the errors of `Views`.
     """

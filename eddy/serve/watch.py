@@ -1,10 +1,10 @@
 """The figures of a worker for other threads: recorded by the worker's thread after each step.
 
-Readers never touch objects of the worker's thread: neither the log's clients nor the store. They get the last record,
-an immutable value, and the plain numbers of `Statistics`.
+Readers never touch objects of the worker's thread: neither the log's clients nor the store. They get the figures that
+were recorded last, an immutable value, and the plain numbers of `Statistics`.
 
-The lag takes calls to the log, on Kafka over the network. It is read every few seconds, and less often if that takes
-long: at most a twentieth of the time, but at least every half a minute.
+To read the lag, the log is called, on Kafka over the network. The lag is read every few seconds, and less often if this
+takes long: reading takes at most a twentieth of the time, but happens at least every half a minute.
 """
 
 import time
@@ -35,7 +35,7 @@ class LagReading:
 
 @dataclass(frozen=True, slots=True)
 class _Noted:
-    """The worker's own figures after the step that ended at `at`."""
+    """The worker's figures after the step that ended at `at`."""
 
     at: float
     worker: WorkerState | None = None
@@ -49,7 +49,7 @@ class _Noted:
 
 @dataclass(frozen=True, slots=True)
 class _Unread:
-    """The log could not be read: since when, and why."""
+    """Since when, and why, the log could not be read."""
 
     since: float
     error: str
@@ -60,8 +60,8 @@ class WorkerWatch:
 
     Args:
         stopping: whether the worker was asked to stop; any thread may ask.
-        clock: the worker's.
-        lag_interval_s: seconds between two readings of the lag, at least.
+        clock: the worker's clock.
+        lag_interval_s: the least number of seconds between two readings of the lag.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class WorkerWatch:
             self._read(worker)
 
     def end(self, error: BaseException | None = None) -> None:
-        """The worker takes no more steps, because of `error` or because it was asked to stop."""
+        """Note that the worker takes no more steps, because of `error` or because it was asked to stop."""
         if error is None:
             self._ended = True
             return
@@ -115,7 +115,7 @@ class WorkerWatch:
         self._failure = error.code if isinstance(error, EddyError) else type(error).__name__
 
     def close(self) -> None:
-        """The worker is closed."""
+        """Note that the worker is closed."""
         self._closed = True
 
     @property

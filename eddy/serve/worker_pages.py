@@ -4,7 +4,7 @@
 /metrics             figures for Prometheus
 /topology            the topology as text and as pictures
 /v1                  tables, if they are served here
-/                    a page that shows all of it in a browser
+/                    a page that shows all of these in a browser
 
 The probes need no token, since clients such as Kubernetes cannot keep a secret: they get the state and a reason; only
 readers with the token see the error text, and the parts without a finite answer, which do not affect health. Without a
@@ -44,7 +44,7 @@ class _Answer(msgspec.Struct, omit_defaults=True):
 
 
 def pages(watch: WorkerWatch, topology: Topology, endpoint: Endpoint, tables: TablesLater) -> ASGIApp:
-    """The ASGI application of these pages, for one worker. The figures of its tables are among its own."""
+    """The ASGI application of these pages, for one worker. /metrics has the figures of its tables too."""
     return Guard(
         _routes(
             watch,

@@ -1,1 +1,1 @@
-"""The tables of an application for others to read: followed in their topics, kept whole, read at versions."""
+"""The tables of an application for others to read: read from their topics, kept whole, shown at versions."""

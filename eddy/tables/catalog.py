@@ -1,12 +1,12 @@
 """Which tables a topology has for others to read, and in which topic each of them is found whole.
 
-    source   a table of a topic of the user's: its changelog; the topic itself where it has none
+    source   a table of a user's topic: its changelog; the topic itself where it has none
     state    of a step that makes a table, as `count`, `aggregate`, `top_k`, `to_table`, outside of loops: its changelog
     output   a table that is sent to a topic: that topic
 
-The changelog of a source table is the table as the application has it: without the records that it left out, and with
-those that have gone from the topic by their age. A table has the name of its step; one that is sent to a topic has the
-topic's. All other states are private to the steps that keep them: their rows mean nothing by themselves.
+The changelog of a source table has the rows that the application uses: it has no records that were left out, but still
+has records that were deleted from the topic by their age. A table has the name of its step; a table that is sent to a
+topic has the topic's name. All other states are private to their steps: their rows mean nothing by themselves.
 """
 
 from collections.abc import Mapping
@@ -49,14 +49,14 @@ class ServedTable:
         return [TopicPartition(self.topic, p) for p in range(self.partitions)]
 
     def identity(self, incarnation: str) -> str:
-        """The properties that stored rows depend on: rows with another identity are of another table."""
+        """The properties that stored rows depend on: rows that were stored with another identity cannot be used."""
         own = f" incarnation={incarnation}" if self.internal else ""
         return f"{_LAYOUT} {self.topic} {self.partitions} key={self.key.name} value={self.value.name}{own}"
 
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """The tables of a topology by name, why others are not served, and the topics beside them."""
+    """The tables of a topology by name, the reasons why others are not served, and the internal topics."""
 
     tables: dict[str, ServedTable]
     refused: dict[str, str]
@@ -64,7 +64,7 @@ class Catalog:
     inputs: dict[str, int]
 
     def table(self, name: str) -> ServedTable:
-        """Raises: TableNotServedError."""
+        """A table by name. Raises: TableNotServedError."""
         found = self.tables.get(name)
         if found is None:
             why = self.refused.get(name, "there is no such table")
@@ -74,14 +74,14 @@ class Catalog:
         return found
 
     def topics(self) -> list[str]:
-        """All topics that have to be there before tables are read."""
+        """All topics that have to exist before tables are read."""
         return [*(table.topic for table in self.tables.values()), self.internal.cuts, self.internal.plan]
 
 
 def catalog_of(topology: Topology, log: Log) -> Catalog:
     """The tables of a topology on this log.
 
-    Raises: ConfigurationError where topics of the user's do not exist; TopologyError.
+    Raises: ConfigurationError where a user's topics do not exist; TopologyError.
     """
     plan = topology.plan
     sources = {source.topic: source for source in plan.sources()}

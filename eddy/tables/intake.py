@@ -1,7 +1,7 @@
 """From records of a table's topic to rows of the store: keys ordered, values as the topic has them.
 
-A row of table T lies under  T 00 ordered-key . Records that the worker leaves out of a source table are left out
-here: those that do not decode, those without a key, and those that the application has noted.
+A row of table T is stored under  T 00 ordered-key . The records that the worker left out of a source table are left out
+here too: records that do not decode, records without a key, and records that the application has noted.
 """
 
 import logging
@@ -18,12 +18,12 @@ _log = logging.getLogger("eddy.views")
 
 
 def table_prefix(name: str) -> bytes:
-    """Where the rows of a table begin in the store."""
+    """The bytes with which the keys of a table's rows begin in the store."""
     return name.encode() + b"\x00"
 
 
 class Intake:
-    """Takes in the records of one table. `left_out` counts records that were not."""
+    """Takes in the records of one table. `left_out` counts the records that were left out."""
 
     def __init__(self, table: ServedTable) -> None:
         self.table = table
@@ -32,7 +32,7 @@ class Intake:
         self._encode = encoder_of(table.key)
 
     def rows(self, records: Records, noted: Collection[int] = ()) -> dict[bytes, bytes | None]:
-        """The latest value of each key in the records, None where it has gone. `noted` are offsets to leave out."""
+        """The latest value of each key in the records, None where it was deleted. Offsets `noted` are left out."""
         keys, values = records.keys, records.values
         if noted and not set(noted).isdisjoint(records.offsets):
             keep = [offset not in noted for offset in records.offsets]

@@ -1,4 +1,4 @@
-"""Keys as text: themselves if the keys are strings or bytes, and JSON for all others; other text is a string."""
+"""Keys as text: keys that are strings or bytes as they are, all others as JSON; text that is not JSON is a string."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ __all__ = ["key_of_text", "text_of_key"]
 
 
 def key_of_text(table: ServedTable, text: str) -> Any:
-    """A key as text in a URL or on a command line. Raises: QueryError."""
+    """The key for a text in a URL or on a command line. Raises: QueryError."""
     kind = table.key.type
     if kind is str:
         return text

@@ -1,10 +1,10 @@
-"""Keys as bytes whose order is the order of the keys, so that ranges and prefixes are stretches of a store.
+"""Keys as bytes whose order is the order of the keys, so that a range or a prefix is one range of the store.
 
     None < false < true < numbers < strings < bytes < tuples, item by item
          < all others, in the order of their encoded bytes
 
     constant  01 None, 02 false, 03 true
-    number    04, the nearest float with its order made that of bytes (8), what is left of an integer (2)
+    number    04, the nearest float as bytes that order as floats do (8), the remainder of an integer (2)
     text      05, UTF-8;  bytes: 06, as they are;  inside tuples with 00 as 00 FF and an end of 00 00
     tuple     07, the items, 00
     others    7F, as their serde identifies them
@@ -58,12 +58,12 @@ def encode_key(serde: Serde[Any], key: Any) -> bytes:
 
 
 def prefix_of(serde: Serde[Any], prefix: Any) -> bytes:
-    """Where the keys begin that start with `prefix`: a string, bytes, or a tuple of the first items."""
+    """The bytes that the keys with this prefix begin with: a string, bytes, or a tuple of the first items."""
     return encode_key(serde, prefix)[:-1] if type(prefix) is tuple else encode_key(serde, prefix)
 
 
 def decode_key(serde: Serde[Any], data: bytes) -> Any:
-    """The inverse of `encode_key`; a number comes back as an integer where it is one."""
+    """The inverse of `encode_key`; returns a number as an integer where it is one."""
     tag = data[:1]
     if tag == _TEXT:
         return data[1:].decode()
@@ -75,7 +75,7 @@ def decode_key(serde: Serde[Any], data: bytes) -> Any:
 
 
 def _item(value: Any) -> bytes:
-    """An item of a tuple, or a key that is no string; empty for types without an order here."""
+    """An item of a tuple, or a key that is not a string, as bytes; empty for types without an order here."""
     if value is None:
         return _NONE
     if type(value) is bool:
@@ -107,7 +107,7 @@ def _number(value: float) -> bytes:
 
 
 def _read(data: bytes, at: int) -> tuple[Any, int]:
-    """The item at a place, and the place after it."""
+    """The item at an index, and the index after it."""
     tag = data[at : at + 1]
     if tag in _CONSTANTS:
         return _CONSTANTS[tag], at + 1

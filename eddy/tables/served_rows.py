@@ -1,12 +1,12 @@
-"""The rows that a view server holds: a store, the version it is at, and snapshots that stay at theirs.
+"""The rows that a view server holds: a store, its version, and snapshots of earlier versions.
 
-One thread applies; any may read. Rows, counts, offsets and version move together, under one lock, which a reader holds
-for a point or for a page of a range. An open snapshot keeps the former values of rows that have changed since: a long
-read is of one version, and nobody waits for it.
+One thread applies changes; any thread may read. Rows, counts, offsets and version change together, under one lock. A
+reader holds it for one row, or for one page of a range. An open snapshot keeps the former values of rows that have
+changed since: a long read is of one version, and nobody waits for it.
 
     FF counts 00 table     the number of its rows
-    FF table 00 table      the identity of the table that the rows are of
-    FF last 00 topic p     the last record that was taken in, to know the topic by
+    FF table 00 table      the identity of the rows' table
+    FF last 00 topic p     the last record that was taken in, by which the topic is recognized
     FF noted               the records that were known to be left out by the application
 """
 
@@ -42,13 +42,13 @@ Changes = Mapping[str, Mapping[bytes, bytes | None]]
 
 
 class RowsFollower(Protocol):
-    """Is told of changes as they are applied, under the lock of the rows."""
+    """It is told of changes when they are applied, with the lock of the rows held."""
 
     def put(self, changes: Changes) -> None:
-        """Rows have changed."""
+        """Note that rows have changed."""
 
     def lost(self, table: str) -> None:
-        """All rows of a table have gone, to be read anew."""
+        """Note that all rows of a table were removed, and are read anew."""
 
 
 class ServedRows:
@@ -69,11 +69,11 @@ class ServedRows:
         }
 
     def offsets(self) -> dict[tuple[str, int], int]:
-        """How far each partition is taken in."""
+        """The offset up to which each partition is taken in."""
         return read_offsets(self._store)
 
     def identity(self, table: str) -> str | None:
-        """The identity of the table that the stored rows are of; None without rows."""
+        """The identity with which the rows of a table were stored; None without rows."""
         (found,) = self._store.get_many([_TABLE + table.encode()])
         return None if found is None else found.decode()
 
@@ -92,7 +92,7 @@ class ServedRows:
         return 0.0 if stamp is None else wall_s - stamp.written_s
 
     def forget(self, table: str, parts: Sequence[TopicPartition], identity: str) -> None:
-        """Remove all rows of a table, to be read anew; readers wait until it is whole again."""
+        """Remove all rows of a table, which is read anew; readers wait until it is whole again."""
         with self.changed:
             self.hindrance = f"table '{table}' is read anew"
             for snapshot in self._snapshots:
@@ -113,7 +113,7 @@ class ServedRows:
         version: Version,
         notes: Sequence[tuple[bytes, bytes]],
     ) -> int:
-        """Take changes in, in one batch with the offsets that they stand for and with notes. Returns the rows written.
+        """Write changes in one batch with the offsets that they lead to and with notes. Returns the number of rows.
 
         Raises: StateError, after which nothing has changed.
         """
@@ -140,7 +140,7 @@ class ServedRows:
         return len(news)
 
     def _keep(self, olds: Mapping[bytes, bytes | None]) -> None:
-        """Let each snapshot keep rows as they were; end some where that takes too much memory."""
+        """Let each snapshot keep the former rows; end snapshots where these take too much memory."""
         for snapshot in self._snapshots:
             snapshot.keep(olds)
         left = sorted(self._snapshots, key=lambda snapshot: snapshot.kept)
@@ -154,13 +154,13 @@ class ServedRows:
         return 0.0 if self._shown_at is None else time.monotonic() - self._shown_at
 
     def say(self, hindrance: str) -> None:
-        """Why rows cannot be read now; empty where they can be."""
+        """Note why rows cannot be read now; empty where they can be."""
         with self.changed:
             self.hindrance = hindrance
             self.changed.notify_all()
 
     def fail(self, error: Exception) -> None:
-        """No version will come any more."""
+        """Note the error after which no more versions follow."""
         with self.changed:
             self.failure = error
             self.changed.notify_all()
@@ -173,7 +173,7 @@ class ServedRows:
             raise NotReadyError(f"views: {self.hindrance}; tables that are read whole are needed. Try again later")
 
     def wait(self, done: Callable[[Version], bool], timeout_s: float, what: str) -> Version:
-        """Wait for a version, and return it. Raises: NotReadyError where none comes in time."""
+        """Wait for a version, and return it. Raises: NotReadyError where none is reached in time."""
         with self.changed:
             found = self.changed.wait_for(
                 lambda: self.failure is not None or (not self.hindrance and done(self.version)), timeout_s
@@ -202,7 +202,7 @@ class ServedRows:
             return self._store.scan_between(start, stop, limit)
 
     def snapshot(self) -> "RowsSnapshot":
-        """The rows as they are now. Raises: NotReadyError."""
+        """A snapshot of the present rows. Raises: NotReadyError."""
         with self.changed:
             self.check()
             made = RowsSnapshot(self)
@@ -210,18 +210,18 @@ class ServedRows:
             return made
 
     def release(self, snapshot: "RowsSnapshot") -> None:
-        """A snapshot is not read any more."""
+        """Stop keeping rows for a snapshot, which is not read any more."""
         with self.changed:
             self._snapshots.discard(snapshot)
             snapshot.end("it was closed")
 
     def attach(self, follower: RowsFollower) -> None:
-        """Tell it of changes from now on."""
+        """Tell a follower of changes from now on."""
         with self.changed:
             self._followers.append(follower)
 
     def detach(self, follower: RowsFollower) -> None:
-        """Tell it of changes no more."""
+        """Stop telling a follower of changes."""
         with self.changed:
             self._followers.remove(follower)
 
@@ -234,7 +234,7 @@ class ServedRows:
 
 
 class RowsSnapshot:
-    """Rows as they were at one version, until it is closed."""
+    """The rows at one version, until the snapshot is closed."""
 
     def __init__(self, rows: ServedRows) -> None:
         self._rows = rows
@@ -244,7 +244,7 @@ class RowsSnapshot:
 
     @property
     def kept(self) -> int:
-        """The number of rows that are kept as they were."""
+        """The number of rows whose former values are kept."""
         return len(self._kept)
 
     def keep(self, olds: Mapping[bytes, bytes | None]) -> None:
@@ -254,7 +254,7 @@ class RowsSnapshot:
                 self._kept.setdefault(key, old)
 
     def end(self, why: str) -> None:
-        """It cannot be read any more. The caller holds the lock."""
+        """Drop the kept values: the snapshot cannot be read any more. The caller holds the lock."""
         self.ended = self.ended or why
         self._kept.clear()
 
@@ -284,7 +284,7 @@ class RowsSnapshot:
         return found[:limit]
 
     def check(self) -> None:
-        """Raises: QueryError where it cannot be read any more; the error that ended the reading of tables."""
+        """Raises: QueryError where the snapshot cannot be read any more; the error that ended the reading of tables."""
         if self.ended:
             raise QueryError(f"snapshot: {self.ended}; a younger one is needed. Open it anew, and read less at a time")
         if self._rows.failure is not None:

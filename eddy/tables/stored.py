@@ -1,8 +1,8 @@
-"""Whether a restarted view server goes on with the stored rows of a table, or reads the table anew.
+"""Whether a restarted view server continues with the stored rows of a table, or reads the table anew.
 
-A table is read anew where the rows that are stored are of another table, plan or incarnation of the application; where
-its topic was made anew, or has lost records that were not taken in; where tombstones may have gone that were not taken
-in; and where the application has left records out that were taken in. Each time the reason is logged.
+A table is read anew where the stored rows are of another table, plan or incarnation of the application; where its topic
+was made anew; where records or tombstones that were not taken in may have been deleted from the topic; and where the
+application has left out records that were taken in. Each time the reason is logged.
 """
 
 import logging
@@ -28,7 +28,7 @@ Place = tuple[str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class ReadingStart:
-    """Where reading begins: the offset of each partition, the ends as they were, and the tables that are read anew."""
+    """Where reading begins: the offset of each partition, the ends at that time, and the tables that are read anew."""
 
     positions: dict[TopicPartition, int]
     ends: dict[TopicPartition, int]
@@ -43,13 +43,13 @@ def fingerprint(records: Records) -> bytes:
 
 
 class Stored:
-    """The rows of an earlier run, beside the log as it is."""
+    """Compares the rows of an earlier run with the present log."""
 
     def __init__(self, catalog: Catalog, log: Log, rows: ServedRows, wall: Callable[[], float]) -> None:
         self._catalog, self._log, self._rows, self._wall = catalog, log, rows, wall
 
     def begin(self, specs: Mapping[str, TopicSpec], incarnation: str, noted: set[Place]) -> ReadingStart:
-        """Compare, and remove the rows of tables that have to be read anew."""
+        """Compare, and remove the rows of tables that have to be read anew. Returns where reading begins."""
         tables = self._catalog.tables
         every = [tp for table in tables.values() for tp in table.parts]
         begins, ends = self._log.begin_offsets(every), self._log.end_offsets(every)
@@ -68,7 +68,7 @@ class Stored:
         return ReadingStart({tp: stored.get(tp, begins[tp]) for tp in every}, ends, anew)
 
     def forget(self, table: ServedTable, reason: str, incarnation: str) -> None:
-        """Remove the rows of a table; a reason is logged."""
+        """Remove the rows of a table; the reason is logged unless it is empty."""
         if reason:
             _log.warning("table '%s' is read anew: %s", table.name, reason)
         self._rows.forget(table.name, table.parts, table.identity(incarnation))
@@ -86,7 +86,7 @@ class Stored:
         specs: Mapping[str, TopicSpec],
         incarnation: str,
     ) -> str | None:
-        """Why a table cannot be gone on with; empty where nothing is stored of it, None where it can."""
+        """Why a table has to be read anew: empty where it has no stored rows; None where it continues with them."""
         known = self._rows.identity(table.name)
         if known is None:
             return ""
@@ -123,7 +123,7 @@ class Stored:
 def taken_in(
     notes: Iterable[Place], tables: Iterable[ServedTable], positions: Mapping[TopicPartition, int]
 ) -> dict[str, Place]:
-    """The tables into which records were taken that the notes name, each with one of them."""
+    """The tables that have taken in records named by the notes, each with one of these records."""
     topics = {table.topic: table for table in tables if table.kind == "source" and not table.internal}
     return {
         topics[topic].name: (topic, partition, offset)
@@ -133,5 +133,5 @@ def taken_in(
 
 
 def noted_row(notes: Iterable[Place]) -> tuple[bytes, bytes]:
-    """The row of the store that holds which records were known to be left out."""
+    """The row of the store that lists the records that are known to be left out."""
     return NOTED, msgspec.json.encode(sorted(notes))

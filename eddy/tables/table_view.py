@@ -1,7 +1,7 @@
 """Reading one table: points, ranges, prefixes and all, as plain objects by the serdes of the topology.
 
-Rows come in the order of their keys (`ordering.py`). A range is read page by page: of a snapshot all pages are of one
-version, of the latest version each page may be of a later one.
+Rows are returned in the order of their keys (`ordering.py`). A range is read page by page: in a snapshot all pages are
+of one version; without one, each page may be of a later version than the page before it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ Row = tuple[Any, Any]
 
 
 class _Rows(Protocol):
-    """The rows to read: the latest ones, or a snapshot. `counts` are the numbers of rows by table."""
+    """The rows to read: the latest ones, or a snapshot. `counts` has the number of rows of each table."""
 
     @property
     def counts(self) -> Mapping[str, int]: ...
@@ -65,7 +65,7 @@ class TableView:
         return self._pages(start, end_of(low), limit)
 
     def after(self, key: Any, stop: Any = None, *, limit: int | None = None) -> Iterator[Row]:
-        """The rows with keys greater than `key`, up to before `stop`: the next page of a range."""
+        """The rows with `key` < key < `stop`: the next page of a range."""
         high = end_of(self._prefix) if stop is None else self._encoded(stop)
         return self._pages(self._encoded(key) + b"\x00", high, limit)
 
@@ -104,7 +104,7 @@ class TableView:
 
 
 def end_of(prefix: bytes) -> bytes:
-    """The first bytes after all that begin with a prefix."""
+    """The least bytes that are greater than all bytes with this prefix."""
     kept = prefix.rstrip(b"\xff")
     return kept[:-1] + bytes([kept[-1] + 1]) if kept else b"\xff"
 

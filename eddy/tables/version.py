@@ -1,10 +1,11 @@
 """Versions: which records the tables of a view server hold, as offsets by topic.
 
-    offsets   of each table's topic: all records before these, and none from them on
-    inputs    of each input of the application: everything that the tables show has taken these in
+    offsets   of each table's topic: all records before these are taken in, and none from them on
+    inputs    of each input of the application: all rows of the tables have taken in the records before these
     exact     whether all tables together are exactly the results for `inputs`: at a cut
 
-A version is a token: text that a client may come back with. A reader asks for one `at_least`: as late in every topic.
+A version can be written as a token: text that a client keeps, and may send with a later read as `at_least`. Such a read
+waits for a version that is at least as late in every topic.
 """
 
 import base64
@@ -23,7 +24,7 @@ Offsets = dict[str, list[int]]
 
 
 class Version(msgspec.Struct, frozen=True, dict=True):
-    """A version. `number` rises by one with each that a server shows, since it was started."""
+    """A version. `number` counts the versions that a server has shown since it was started."""
 
     offsets: Offsets
     inputs: Offsets
@@ -37,12 +38,12 @@ class Version(msgspec.Struct, frozen=True, dict=True):
         return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
     def covers(self, wanted: "Wanted") -> bool:
-        """Whether it is as late as the wanted offsets."""
+        """Whether the version is at least as late as the wanted offsets."""
         return _reached(self.offsets, wanted.offsets) and _reached(self.inputs, wanted.inputs)
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """The offsets that a reader wants to have taken in, by topic and partition."""
+    """The offsets up to which a reader wants records to be taken in, by topic and partition."""
 
     offsets: dict[str, dict[int, int]]
     inputs: dict[str, dict[int, int]]
@@ -60,7 +61,7 @@ def wanted_of(asked: Any, inputs: Mapping[str, int], tables: Mapping[str, int]) 
 
     Text that begins with { is offsets by topic, as JSON.
 
-    Raises: QueryError if it is no version, or names another topic or partition.
+    Raises: QueryError if `asked` is not a version, or names another topic or partition.
     """
     if isinstance(asked, Version):
         asked = asked.token

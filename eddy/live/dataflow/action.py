@@ -1,6 +1,6 @@
-"""Actions: the effect of each change of a batch on a view, for a log. The names are those of EventReduce's actions.
+"""Actions: the effect of each change of a batch on a view, for a log. The names are EventReduce's names of actions.
 
-    insert, remove    a row enters or leaves a bucket: it changed itself, or another one made room or took its place
+    insert, remove    a row enters a bucket or is removed: it changed itself, or another one made room or took its place
     update, move      a row of a bucket has other values: at its place, or at another one
     nothing           a row of a table that the query reads has changed, and no bucket shows or showed it
     recompute         the rows were computed from the tables: when the query was opened
@@ -24,7 +24,7 @@ ActionName = Literal["insert", "update", "move", "remove", "nothing", "recompute
 class Action(msgspec.Struct, frozen=True):
     """One effect. `own` is whether the row itself changed in the batch; `key` are the values of its key.
 
-    `table` is that of the row, and `bucket` the id of the bucket: None where there is no effect.
+    `table` names the row's table; `bucket` is the id of the bucket, None where there is no effect.
     """
 
     action: ActionName
@@ -35,7 +35,7 @@ class Action(msgspec.Struct, frozen=True):
 
 
 def unseen(seen: Iterable[Action], tables: Iterable[TableRows]) -> list[Action]:
-    """The changed rows of tables that none of the actions is of."""
+    """Actions `nothing`: one for each changed row of the tables that has no action in `seen`."""
     known = {(each.table, each.key) for each in seen}
     return [
         Action("nothing", table.name, values)

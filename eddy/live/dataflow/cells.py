@@ -1,6 +1,6 @@
-"""Plain data as bytes, with its types to the last item: the rows of queries on disk.
+"""Plain data as bytes that keep the type of each item: the rows of queries on disk.
 
-It is read by the process that has written it, and by no other: the files go when it does.
+Only the process that wrote the bytes reads them: their files are removed when it ends.
 """
 
 import marshal

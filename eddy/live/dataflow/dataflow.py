@@ -1,10 +1,10 @@
 """The operators of all live queries: who reads whom, and one batch of changes on its way through them.
 
-A batch is a delta of each table: by key, the new row or None. An operator makes of its inputs' changes its own, once
-for each batch; only operators that a change reaches are called, in the order in which they were made. A change is a
-triple (key, old row, new row), None where there is none: a pair −old +new of a Z-set.
+A batch is a delta of each table: by key, the new row or None. An operator computes its changes from its inputs'
+changes, once for each batch; only operators that a change reaches are called, in the order in which they were made. A
+change is a triple (key, old row, new row), with None for a row that does not exist: a pair −old +new of a Z-set.
 
-Operators are shared: one that is asked for again by an equal identity is the same one, until nobody uses it.
+Operators are shared: `Dataflow.shared` returns the same operator for equal identities, until nobody uses it.
 """
 
 import heapq
@@ -23,7 +23,7 @@ Schedule = Callable[["QueryOperator"], None]
 
 
 class QueryOperator:
-    """One step. `out` has its changes while the batch lasts. Those with `is_output`, the views, come after all."""
+    """One step. `out` has its changes while the batch lasts. Views have `is_output`, and are called last."""
 
     is_output = False
     is_spent = False
@@ -39,7 +39,7 @@ class QueryOperator:
         self.identity: Hashable = None
 
     def step(self, schedule: Schedule) -> None:
-        """Take in the changes of the inputs; call `schedule` for operators that are to be called though no input is."""
+        """Process the changes of the inputs. `schedule(operator)` has an operator called that reads none of them."""
         raise NotImplementedError
 
     def end(self) -> None:
@@ -47,7 +47,7 @@ class QueryOperator:
         self.out = ()
 
     def rebind(self, found: "Mapping[QueryOperator, QueryOperator]") -> None:
-        """Read other operators in the place of those that are mapped to them, and that have the same rows."""
+        """Replace the operators that it reads: `found` maps each to one with the same rows."""
         self.inputs = [found.get(each, each) for each in self.inputs]
         for name, value in vars(self).items():
             if isinstance(value, QueryOperator):
@@ -58,16 +58,16 @@ class QueryOperator:
         return sum(held_bytes(value) for value in vars(self).values() if isinstance(value, dict | list | set))
 
     def discard(self) -> None:
-        """Nobody uses it any more: remove what it has on disk."""
+        """Remove its data on disk, once nobody uses the operator."""
         for value in vars(self).values():
             if isinstance(value, StoredMap):
                 value.close()
 
 
 class TableRows(QueryOperator):
-    """The rows of a table by key: they come from outside.
+    """The rows of a table by key; `take` applies changes to them.
 
-    `spaces` are where operators over it keep their rows, None for memory; `rows` are there already.
+    In `spaces` the operators over the table keep their rows; None means memory. `rows` are the rows at the beginning.
     """
 
     def __init__(self, rows: MutableMapping[Flat, Row], name: str = "", spaces: Spaces | None = None) -> None:
@@ -78,7 +78,7 @@ class TableRows(QueryOperator):
         """To each of them all changes are added: the new rows by key."""
 
     def take(self, delta: Mapping[Flat, Row | None]) -> None:
-        """Apply a delta. Rows that stay as they are make no change."""
+        """Apply a delta. A row equal to the former one makes no change."""
         rows, self._olds = self.rows, None
         out: list[Change] = []
         self.out = out
@@ -142,7 +142,7 @@ class Dataflow:
         return identity in self._shared and not self._shared[identity].is_spent
 
     def shared(self, identity: Hashable, make: Callable[[], Op]) -> Op:
-        """The operator of this identity; made where there is none. Call `release` for each call of this."""
+        """The operator of this identity; made where there is none. Call `release` once for each call."""
         self._part_with_spent(identity)
         found = self._shared.get(identity)
         if found is None:
@@ -159,7 +159,7 @@ class Dataflow:
         return cast("Op", found)
 
     def _part_with_spent(self, identity: Hashable) -> None:
-        """One that is spent goes on by itself, for those that use it."""
+        """Give an operator that is spent an identity of its own: its present users keep it, and it gets no others."""
         found = self._shared.get(identity)
         if found is not None and found.is_spent:
             del self._shared[identity]
@@ -167,9 +167,9 @@ class Dataflow:
             self._shared[found.identity] = found
 
     def adopt(self, other: "Dataflow", found: Mapping[QueryOperator, QueryOperator]) -> None:
-        """Take over the operators of another one, whose tables `found` maps to those of this one.
+        """Take over the operators of another dataflow; `found` maps its tables to this dataflow's tables.
 
-        One whose identity is taken goes on by itself: it is shared with nobody.
+        An operator whose identity is already used here gets an identity of its own, and is shared no further.
         """
         for operator in other._shared.values():
             operator.rebind(found)
@@ -183,7 +183,7 @@ class Dataflow:
                 source.dependents[operator] = None
 
     def release(self, operator: QueryOperator) -> None:
-        """It is used once less: the last time it goes, and releases its inputs."""
+        """Subtract one user. An operator without users is removed, and releases its inputs."""
         operator.users -= 1
         if operator.users <= 0 and operator.identity is not None:
             del self._shared[operator.identity]
@@ -229,7 +229,7 @@ class Dataflow:
         return outputs
 
     def end(self) -> None:
-        """The batch is over, for all operators that it has called."""
+        """End the batch for all operators that it has called."""
         for operator in self._called:
             operator.end()
         self._called.clear()

@@ -7,11 +7,11 @@
 The whole condition is evaluated before and after, whichever parts have changed: and, or, not exists need no rule of
 their own. A null in the columns matches nothing.
 
-On disk the rows that a key decides are read page by page, and those whose condition changed once more by each operator
-that takes them in: one key may decide many.
+One key may decide many rows. On disk they are read page by page; each operator that takes in the changes reads once
+more the rows whose condition changed.
 
-A filter that begins evaluates the condition for every row of its table (parent-first), or only for the rows that an
-`exists` leads to which has to hold (child-first), where the exact counts say that those are fewer.
+A new filter evaluates the condition for every row of its table (parent-first). Where the condition requires an
+`exists`, and the exact counts say that fewer rows have a match, it evaluates only these (child-first).
 """
 
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
@@ -37,10 +37,10 @@ class ConditionFilter(QueryOperator):
 
     Args:
         matches: the counts that the test reads, each with the index of this table's rows by the same columns.
-        required: of these the numbers of those that have to be more than 0.
+        required: the indexes in `matches` of the counts that have to be more than 0 in each row that passes.
 
     Attributes:
-        start: the number of the match that the first rows were found by; None where all rows were evaluated.
+        start: the index in `matches` by which the first rows were found; None where all rows were evaluated.
         evaluated: the number of rows for which the condition was evaluated at the beginning.
     """
 
@@ -95,7 +95,7 @@ class ConditionFilter(QueryOperator):
         self._count = count
 
     def step(self, schedule: Schedule) -> None:
-        """Changes of rows that were or are there."""
+        """Pass on changes of rows for which the condition was or is true."""
         if self.matches:
             self._step_matches()
             return
@@ -136,7 +136,7 @@ class ConditionFilter(QueryOperator):
                 found.append((key, row, None))
 
     def _decided(self) -> Iterator[tuple[Flat, Row]]:
-        """The rows of the keys that have flipped; one that several decide comes several times."""
+        """The rows that the flipped keys decide; a row that several keys decide is yielded several times."""
         rows = self.table.rows
         keys = (key for count, index in self.matches for value in count.flipped for key in index.of(value))
         while page := list(islice(keys, _READ)):
@@ -153,9 +153,10 @@ class ConditionFilter(QueryOperator):
 
 
 class StoredChanges:
-    """Changes of rows on disk: those of `own` in memory, of others the keys, as these rows stay as they are.
+    """Changes of rows on disk. `own`, the changes of the table, are in memory.
 
-    The keys are in memory, and on disk where they are many.
+    Of rows that only a flipped key adds or removes the keys are kept, in memory or, where they are many, on disk: the
+    rows themselves do not change, and are read again.
     """
 
     def __init__(self, own: list[Change], rows: StoredMap[Row], spaces: Spaces) -> None:
@@ -166,7 +167,7 @@ class StoredChanges:
         return bool(self._own or self._has_come)
 
     def append(self, change: Change) -> None:
-        """A row has come or gone, and is as it was before."""
+        """Note that a flipped key adds or removes a row; the row itself is unchanged."""
         self._has_come[change[0]] = change[1] is None
         if len(self._has_come) == _FEW and isinstance(self._has_come, dict):
             stored: StoredMap[bool] = StoredMap(self._spaces.make())
@@ -183,7 +184,7 @@ class StoredChanges:
                 yield (key, None, row) if has_come else (key, row, None)
 
     def close(self) -> None:
-        """Remove what is on disk."""
+        """Remove the keys that are on disk."""
         if isinstance(self._has_come, StoredMap):
             self._has_come.close()
 
@@ -205,9 +206,9 @@ class MatchCount(QueryOperator):
                 self._add(key, 1)
 
     def led_to(self, index: "RowIndex", most: int) -> int | None:
-        """The number of rows of an index that have a match, counted over the fewer keys.
+        """The number of rows of an index that have a match: from the map with fewer keys, the counts or the index.
 
-        On disk they are counted where that takes little beside reading `most` rows; None where it does not.
+        On disk they are counted only where this takes much less time than reading `most` rows, else None.
         """
         one, two = self.counts, index.keys
         if isinstance(one, StoredMap) or isinstance(two, StoredMap):
@@ -232,7 +233,7 @@ class MatchCount(QueryOperator):
             del self.counts[key]
 
     def step(self, schedule: Schedule) -> None:
-        """Count, and note keys that have come or gone."""
+        """Count, and note in `flipped` the keys whose count became 0 or is no longer 0."""
         before: dict[Flat, bool] = {}
         for _, old, new in self.source.out:
             one = None if old is None else self._key(old)

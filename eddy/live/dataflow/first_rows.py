@@ -1,14 +1,14 @@
 """The first rows of an order, for windows over a table that is not in memory.
 
-    kept    the rows up to a position `end`, in order: those that a window needs, and some more, the slack
-    beyond  all others: nothing is known of them, and their changes are of no effect
+    kept    the rows up to a position `end`, in order: as many as a window needs, and some more, the slack
+    beyond  all others: nothing is known of them, and their changes have no effect
 
-A change beyond `end` is ignored; one that leads to `end` or before it puts a row among those that are kept. So rows
-that are kept are right, without the others, as long as the window does not run out of them. Those that go use the
-slack up: once half of it is left, these rows are *spent*, so that a new query makes others from the table, and windows
-are told that they are low; once there are fewer than a window needs, that it is short: it is of no use from then on.
+A change beyond `end` is ignored; a row whose new position is `end` or before it is kept. So the kept rows are correct
+without the others, as long as there are enough of them for the window. Each row that is removed uses up slack. Once
+less than half of the slack is left, these rows are *spent*: a new query reads the table again, and the windows are
+told to be opened anew. Once there are fewer rows than a window needs, it is *short*, and is not updated any more.
 
-Of a change only the new row is needed: the former one is here, or beyond.
+Of a change only the new row is needed: the former row is kept here, or beyond `end`.
 """
 
 import heapq
@@ -25,7 +25,7 @@ _SLACK, _MOST_SLACK = 100, 10_000
 
 
 def slack_of(limit: int, scanned: int) -> int:
-    """The rows that are kept beyond those of a window of `limit` rows, over a table of `scanned` rows.
+    """The number of rows to keep in addition to a window of `limit` rows, over a table of `scanned` rows.
 
     At least a tenth of the table, up to 10,000: so a table of 100,000 rows is read again after 5,000 deletions, not 50.
     """
@@ -33,9 +33,9 @@ def slack_of(limit: int, scanned: int) -> int:
 
 
 class PassingRows(TableRows):
-    """A table whose rows are not in memory: its changes pass, without the former rows.
+    """A table whose rows are not in memory: it passes changes on, without the former rows.
 
-    `scan` reads the rows as they are before the changes to come. Whether a row has changed at all is not known here.
+    `scan` reads the rows with all changes of former batches. A change may contain a row that is equal to the former.
     """
 
     def __init__(self, scan: "Callable[[], Iterable[tuple[Flat, Row]]]", name: str = "") -> None:
@@ -45,16 +45,16 @@ class PassingRows(TableRows):
         """How often changes have passed that are not known."""
 
     def take(self, delta: "dict[Flat, Row | None]") -> None:  # type: ignore[override]
-        """Let changes pass."""
+        """Pass changes on."""
         self.out, self._olds = [(key, None, new) for key, new in delta.items()], None
         for journal in self.journals:
             journal.update(delta)
 
 
 class FirstRows(Ordered):
-    """The first rows of `table` for which `test` is true, sorted as those of `Ordered`, in one bucket.
+    """The first rows of `table` for which `test` is true, sorted as `Ordered` sorts rows, in one bucket.
 
-    `bounds` are those of the window that they are for: there are no rows before its start, and it has a limit.
+    `bounds` are the bounds of the window that needs them: rows before its start are not kept, and it has a limit.
     """
 
     def __init__(
@@ -110,15 +110,15 @@ class FirstRows(Ordered):
         return bounds.needed is not None and bounds.needed <= self.needed and not self.is_spent
 
     def open(self, values: Flat, bounds: Bounds, owner: Owner) -> Window:
-        """A window that is told of changes until it is closed. The values are part of the test."""
+        """A window that is told of changes until it is closed. `values` are ignored: they are part of the test."""
         return self.bucket.open(bounds, owner)
 
     def close(self, values: Flat, window: Window) -> None:
-        """Tell it of no more changes."""
+        """Tell a window of no more changes."""
         self.bucket.close(window)
 
     def exhaust(self) -> None:
-        """They are of no use any more, nor are the windows."""
+        """Mark the rows as spent and their windows as short: they are not updated any more."""
         self._warn(lambda operator: None, is_short=True)
 
     def step(self, schedule: Schedule) -> None:
@@ -156,7 +156,7 @@ class FirstRows(Ordered):
         self.bucket.change(before, after, delta)
 
     def _place(self, key: Flat, row: Row | None) -> Flat | None:
-        """The position of a row among those that are kept; None where it is not one of them."""
+        """The position of a row that is to be kept; None where it does not pass or lies beyond `end`."""
         if row is None or not self._test(row):
             return None
         position = self._order(row) + key
@@ -165,7 +165,7 @@ class FirstRows(Ordered):
         return position
 
     def end(self) -> None:
-        """The batch is over: of too many rows the last ones are beyond from now on."""
+        """End the batch. Where too many rows are kept, drop the last ones, and set `end` before them."""
         super().end()
         self._olds = {}
         count = len(self._kept)

@@ -7,7 +7,7 @@
     r > 0        the exponent of its first digit in 8 bytes, its digits, 00
 
 Of a number beyond the largest float, `near` is that float and the remainder the number itself, which is larger than all
-others. No number's bytes begin with those of another one, and equal numbers have equal bytes.
+others. No number's bytes begin with another number's bytes, and equal numbers have equal bytes.
 """
 
 import struct
@@ -70,7 +70,7 @@ _DIGITS = bytes((byte + 0x30) & 0xFF for byte in range(256))
 
 
 def read_number(data: bytes, at: int) -> tuple[Any, int]:
-    """The number at a place, as an integer where it is one, and the place after it."""
+    """The number at index `at`, as an integer where it is one, and the index after it."""
     is_less = data[at] == MINUS
     number, end = _read_magnitude(data.translate(INVERTED) if is_less else data, at + 1)
     return (_negated(number) if is_less else number), end

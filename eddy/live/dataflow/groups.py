@@ -3,12 +3,13 @@
     count     Σ weights                     sum, avg   Σ weight · value, exactly: the order of changes does not matter
     min, max  the ends of a sorted list of the values, which is on disk where the rows are
 
-Sums are integers in units of 2^-1074, of which every finite float is a whole number: what is taken back leaves nothing.
-Values that are no finite numbers do not count for sums and means; null counts for nothing. Without values all but
-`count` are None. A group without rows has no row.
+Sums are integers in units of 2^-1074, of which every finite float is a multiple: a retracted value is subtracted
+exactly. Values that are not finite numbers do not count for sums and means; null counts for no aggregate. Without
+values all aggregates but `count` are None. A group without rows has no row.
 
-Equal values may be spelled otherwise, as 1 and 1.0, 0.0 and -0.0. A group counts the spellings of its columns: it shows
-the first that is left, as `min` does of its values, and `max` the last, whatever came first.
+Equal values may be spelled differently, as 1 and 1.0, 0.0 and -0.0. A group counts the spellings of its columns, and
+shows the first one in the order of `spelling` that still has rows, in whichever order the rows arrived. Among equal
+values `min` shows the first spelling, `max` the last.
 """
 
 import math
@@ -76,7 +77,7 @@ class Groups(TableRows):
             self._begin_on_disk(self.spaces)
 
     def _begin_on_disk(self, spaces: Spaces) -> None:
-        """Make the groups one after the other, from rows that are sorted by their groups first."""
+        """Sort the rows by group, then make the groups one after the other."""
         groups = self._groups = StoredMap(spaces.make(), _RowGroup.frozen, self._thawed)
         rows: StoredMap[Row] = self.stored
         columns = {column for column, _ in self._names} | {column for _, _, column in self._measures if column}
@@ -115,12 +116,12 @@ class Groups(TableRows):
             total.add(1 if column is None else row.get(column), weight)
 
     def _fetch(self, keys: Iterable[Flat]) -> None:
-        """Read groups that are on disk, as they are needed next."""
+        """Read groups that are on disk, before they are used."""
         if isinstance(self._groups, StoredMap):
             self._groups.fetch(keys)
 
     def _totals(self, key: Flat) -> list[Any]:
-        """A total for each aggregate of a group; on disk the values of a group are beside those of all others."""
+        """A total for each aggregate of a group; on disk one map has the values of all groups."""
         if self._values is None:
             return [_TOTALS[function]() for _, function, _ in self._measures]
         return [
@@ -187,7 +188,7 @@ class _RowGroup:
 
 
 class _Count:
-    """The number of values. `state` is plain data, from which `resume` goes on; likewise for the others."""
+    """The number of values. As in all totals, `state` is plain data, and `resume` continues from such data."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -206,7 +207,7 @@ class _Count:
 
 
 class _Sum:
-    """The sum of numbers. `_count` are the numbers, `_floats` those of them that are floats."""
+    """The sum of numbers. `_count` is how many numbers there are, `_floats` how many of them are floats."""
 
     def __init__(self) -> None:
         self._sum = self._count = self._floats = 0
@@ -252,7 +253,7 @@ def _quotient(one: int, other: int) -> float:
 
 
 class _Least:
-    """The least value, in its first spelling. 1 and 1.0 are equal, and yet two values: each goes with its own row."""
+    """The least value, in its first spelling. 1 and 1.0 are equal, but removing one does not remove the other."""
 
     def __init__(self) -> None:
         self._values = SortedList()
@@ -280,9 +281,9 @@ class _Greatest(_Least):
 
 
 class _StoredLeast:
-    """The same for values on disk: those of a group begin with `group`, and go on with the order of values.
+    """The least value, of values on disk. A key is `group`, then the value and its spelling as flat bytes.
 
-    Invariant: the group has no value before `_first`. So it looks past values that were deleted, which would take long.
+    Invariant: the group has no value before `_first`. So a search skips deleted values, which would take long to pass.
     """
 
     def __init__(self, values: StoredMap[tuple[int, int, Any]], group: Flat) -> None:

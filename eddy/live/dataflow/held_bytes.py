@@ -1,6 +1,6 @@
 """How many bytes data holds in memory, about: containers are counted by their length and a sample of their items.
 
-Cost: that of the sample, whatever the size. What several containers share is counted in each.
+Cost: only the sample is read, whatever the size. An item that several containers share is counted in each.
 """
 
 import sys
@@ -17,7 +17,7 @@ _LISTS = (list, tuple, set, frozenset)
 
 
 def held_bytes(value: Any) -> int:
-    """The bytes of a value with its items; of an object of another kind those of itself alone.
+    """The bytes of a container with its items, or of another object without the objects that it refers to.
 
     >>> 800 <= held_bytes({n: "x" * 100 for n in range(5)}) <= 2_000
     True
@@ -31,6 +31,6 @@ def held_bytes(value: Any) -> int:
 
 
 def _of_items(whole: Sized, sample: Iterable[Any], parts: int = 1) -> int:
-    """The bytes of all items, each of so many parts, by those of a sample."""
+    """The bytes of all items, each of `parts` parts, estimated from a sample of parts."""
     found = [held_bytes(part) for part in sample]
     return len(whole) * parts * sum(found) // len(found) if found else 0

@@ -1,4 +1,4 @@
-"""Rows that stay in a window at other positions: those that have to be moved in a patch."""
+"""Of the rows that remain in a window at other positions: the rows that a patch has to move."""
 
 from bisect import bisect_left
 
@@ -9,10 +9,10 @@ __all__ = ["moves"]
 
 
 def moves(delta: WindowDelta) -> list[tuple[int, int, Flat]]:
-    """Those of `stayed` that have to be moved.
+    """The rows of the delta whose position changed, and that a patch has to move.
 
-    A row stays in place where as many untouched rows are ahead of it as before; of these, the longest run of rows that
-    keep their order among one another.
+    A row may keep its place where as many untouched rows are ahead of it as before. Of such rows, a longest sequence
+    that keeps its order is not moved.
     """
     stayed, left, entered = delta.stayed, delta.left, delta.entered
     if len(stayed) == 1 and not left and not entered:

@@ -5,14 +5,14 @@
 
 A bucket counts its *routes*: for each active bucket, how many of its rows lead to it. One of these buckets is its
 *anchor*; the anchors form a tree with the root at its top, so that a bucket with an anchor is reached. A bucket that
-loses its anchor takes another one that does not lead back to it: a walk up the tree. Where there is none, everything
-below it is suspected, and buckets without a route from outside go: a cycle that was cut off holds nothing alive.
+loses its anchor takes another one that does not lead back to it: a walk up the tree. Where there is none, all buckets
+below it are suspected, and those without a route from outside are dropped: a cycle that was cut off is not kept.
+
+Within a batch routes are added before others are removed. So a subtree that moves is kept: its top always has a route,
+and no bucket below is touched. Cost: of a move O(depth), of a removal O(rows removed).
 
 Rows of a level whose nest is plucked carry their position as the column `$at`: rows of several buckets become one list,
-and neither their order nor their identity is to be told from the columns that are shown.
-
-So a subtree that moves within a batch stays: its top gets a route before it loses one, and no bucket below is touched.
-Cost: of a move O(depth), of a removal O(rows that go).
+and the columns that are shown tell neither their order nor their identity.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -48,9 +48,9 @@ Levels = tuple[tuple[str, int], ...]
 class Nesting:
     """A nest of a level: rows lead to buckets of `below` by the values of `columns`.
 
-    `begins` says that a recursion of `depth` levels begins here, `again` that it goes one level down; both by label.
-    `kept` are the bounded recursions around `below` where the nest goes back to a level further out: of those inside of
-    it nothing is left, so that each level has one number for each bounded recursion around it.
+    `begins` has label and depth of a recursion that begins here, `again` of one that the nest continues a level deeper.
+    `kept` is set where the nest leads back to a level further out: the bounded recursions around `below`. The numbers
+    of inner recursions are dropped, so that each level has one number for each bounded recursion around it.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Nesting:
         self.key = join_key(self.columns)
 
     def levels(self, levels: Levels) -> Levels | None:
-        """The levels of a bucket below; None where the bound is met."""
+        """The levels of a bucket below; None where a recursion has reached its depth."""
         if self.begins is not None:
             label = self.begins[0]
             return (*(pair for pair in levels if pair[0] != label), (label, 1))
@@ -79,9 +79,9 @@ class Nesting:
 
 @dataclass(slots=True, eq=False)
 class Level:
-    """The plan of one Select within a view: where its rows come from, the window, the columns shown, the nests.
+    """The plan of one Select within a view: the arrangement of its rows, the window, the columns shown, the nests.
 
-    `is_plucked` says that its rows are shown in place of those that lead to them.
+    `is_plucked` says that its rows are shown in place of the rows that lead to them.
     """
 
     name: str
@@ -115,7 +115,7 @@ class Bucket:
         schedule(self.view)
 
     def warned(self, *, is_short: bool, schedule: Schedule) -> None:
-        """Its view has to be opened anew."""
+        """Note that the view has to be opened anew."""
         self.view.is_low = True
         self.view.is_short |= is_short
         schedule(self.view)
@@ -133,8 +133,8 @@ class Bucket:
 class ViewOperator(QueryOperator):
     """One query: its active buckets, and the patch of the batch in `ops`.
 
-    `max_rows` bounds the rows that it holds, in all buckets, with those that windows skip where these are held for
-    them alone. One that is exceeded makes `failure` of it, and the view stays as it is until it is opened anew.
+    `max_rows` bounds the rows that it holds in all buckets, with the skipped rows that are in memory for its windows
+    alone. A view that exceeds it gets an error as `failure`, and does not change until it is opened anew.
     """
 
     is_output = True
@@ -168,7 +168,7 @@ class ViewOperator(QueryOperator):
         return self._buckets.values()
 
     def snapshot(self) -> list[Op]:
-        """Patches that make the view of nothing."""
+        """A patch that builds the view from no buckets."""
         return [
             op for bucket in self._buckets.values() for op in self._inserts(bucket, bucket.positions(), self._below)
         ]
@@ -183,7 +183,7 @@ class ViewOperator(QueryOperator):
             schedule(self)
 
     def step(self, schedule: Schedule) -> None:
-        """Make the patch of the windows' changes, and follow the routes that came and went."""
+        """Make the patch from the windows' changes, and update the routes."""
         pending, self.pending = self.pending, []
         if self.failure is not None or self.is_short:
             return
@@ -205,12 +205,12 @@ class ViewOperator(QueryOperator):
         return TooManyRowsError(f"query: its view has more than {self.max_rows:,} rows; a limit or a depth is needed")
 
     def fail(self, error: QueryError) -> None:
-        """Keep nothing any more."""
+        """Keep the error, and close the view."""
         self.failure = error
         self.close()
 
     def close(self) -> None:
-        """Take no more changes."""
+        """Remove all buckets; the view takes no more changes."""
         for bucket in self._buckets.values():
             bucket.level.ordered.close(bucket.values, bucket.window)
         self._buckets.clear()
@@ -223,7 +223,7 @@ class ViewOperator(QueryOperator):
             self.actions = []
 
     def _show(self, bucket: Bucket, delta: WindowDelta, gone: list[tuple[Bucket, Row]]) -> None:
-        """The patch of one window's changes. Routes that come are made at once, those that go are added to `gone`."""
+        """Add one window's changes to the patch; add new routes, and put former rows into `gone` for `_unroute`."""
         ops, level = self.ops, bucket.level
         for index, position in delta.left:
             self.rows -= 1
@@ -297,7 +297,7 @@ class ViewOperator(QueryOperator):
         }
 
     def _routed(self, bucket: Bucket, row: Row) -> dict[str, str | None]:
-        """The same, and each of them has a route more."""
+        """The ids of the buckets below a row; a route to each of them is added."""
         below: dict[str, str | None] = {}
         if not bucket.level.nests:
             return below
@@ -323,7 +323,7 @@ class ViewOperator(QueryOperator):
         return made
 
     def _route_news(self, bound: int) -> bool:
-        """Show the rows of new buckets, and of those that they lead to; False where there are more than `bound`."""
+        """Show the rows of new buckets, and of the buckets below them; False where there are more than `bound` rows."""
         while self._news:
             bucket, positions = self._news.pop()
             if self.rows + self._held > bound:
@@ -333,7 +333,7 @@ class ViewOperator(QueryOperator):
         return True
 
     def _unroute(self, bucket: Bucket, row: Row) -> None:
-        """The row leads nowhere from this bucket any more."""
+        """Remove the row's routes from this bucket."""
         for nest, values, levels in self._targets(bucket, row):
             found = None if values is None else self._buckets.get((id(nest.below), values, levels))
             if found is None or bucket not in found.routes:
@@ -416,7 +416,7 @@ class ViewOperator(QueryOperator):
                     yield found
 
     def _drop(self, bucket: Bucket, dropped: dict[Bucket, None]) -> None:
-        """Forget a bucket that nothing reaches, its rows, and the routes from it to buckets that stay."""
+        """Remove a bucket that nothing reaches, its rows, and the routes from it to buckets that are kept."""
         for below in self._routes_of(bucket):
             if below not in dropped:
                 below.routes.pop(bucket, None)

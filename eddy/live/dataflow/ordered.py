@@ -37,7 +37,7 @@ class Ordered(QueryOperator):
         self._fill()
 
     def _fill(self) -> None:
-        """Take the rows in that are there at the beginning."""
+        """Take in the rows that exist at the beginning."""
         filled: dict[Flat, list[Flat]] = {}
         for key, row in rows_of(self.source):
             values = self._values(row)
@@ -66,7 +66,7 @@ class Ordered(QueryOperator):
         return self._opened(values).open(bounds, owner)
 
     def close(self, values: Flat, window: Window) -> None:
-        """Tell it of no more changes."""
+        """Tell a window of no more changes."""
         bucket = window.bucket
         bucket.close(window)
         self._close_if_empty(values, bucket)
@@ -76,7 +76,7 @@ class Ordered(QueryOperator):
         return True
 
     def widen(self, window: Window, bounds: Bounds) -> None:
-        """Make ready for a window that will be moved."""
+        """Prepare for moving a window to these bounds."""
 
     def held_before(self, bounds: Bounds) -> int:
         """The rows that a window does not show, and that are in memory for it alone."""
@@ -111,7 +111,7 @@ class Ordered(QueryOperator):
             self._close_if_empty(EMPTY, bucket)
 
     def _step_buckets(self, schedule: Schedule) -> None:
-        """The same where rows are in buckets."""
+        """`step` where rows are in several buckets."""
         order_of, values_of = self._order, self._values
         deltas: dict[SortedBucket, BucketDelta] = {}
         for key, old, new in self.source.out:
@@ -136,7 +136,7 @@ class Ordered(QueryOperator):
 
 
 def _delta(deltas: dict[SortedBucket, BucketDelta], bucket: SortedBucket) -> BucketDelta:
-    """That of a bucket, made where there is none."""
+    """A bucket's delta, made where there is none."""
     if bucket not in deltas:
         deltas[bucket] = BucketDelta()
     return deltas[bucket]

@@ -3,9 +3,9 @@
 A view is a set of buckets: lists of rows, by an id. A row refers to the buckets below it by their ids, so that rows
 below two parents are in one bucket, which is changed once, and a subtree moves with the one row at its top.
 
-In one patch the indexes of rows that leave a bucket (`Remove`, `Move.before`) are those before the patch, the indexes
-of rows that arrive or change (`Insert`, `Move.index`, `Set`) those after it. Apply it to each bucket in three turns:
-take out the rows that leave, by falling index; put in those that arrive, by rising index; set those that change.
+In one patch the indexes of rows that are taken out of a bucket (`Remove`, `Move.before`) are the indexes before the
+patch; the indexes of rows that are put in or set (`Insert`, `Move.index`, `Set`) are the indexes after it. Apply it to
+each bucket in three turns: take rows out, by falling index; put rows in, by rising index; set the rows that change.
 A bucket that is dropped has no other change in the patch.
 """
 
@@ -20,7 +20,7 @@ __all__ = ["Buckets", "Drop", "Entry", "Insert", "Move", "Op", "Remove", "Set"]
 
 
 class Insert(msgspec.Struct, frozen=True, tag="insert"):
-    """A row arrives in a bucket. `below` has the id of a bucket for each nest, None where a column is null."""
+    """A row is added to a bucket. `below` has the id of a bucket for each nest, None where a column is null."""
 
     bucket: str
     index: int
@@ -29,14 +29,14 @@ class Insert(msgspec.Struct, frozen=True, tag="insert"):
 
 
 class Remove(msgspec.Struct, frozen=True, tag="remove"):
-    """A row leaves a bucket."""
+    """A row is removed from a bucket."""
 
     bucket: str
     index: int
 
 
 class Set(msgspec.Struct, frozen=True, tag="set"):
-    """A row of a bucket is another, at the same place."""
+    """A row of a bucket is replaced, at the same place."""
 
     bucket: str
     index: int
@@ -45,7 +45,7 @@ class Set(msgspec.Struct, frozen=True, tag="set"):
 
 
 class Move(msgspec.Struct, frozen=True, tag="move"):
-    """A row of a bucket goes to another place."""
+    """A row of a bucket is moved to another place."""
 
     bucket: str
     before: int

@@ -1,12 +1,12 @@
 """A map of flat keys to plain data that is not in memory: a space on disk, and its latest cells before it.
 
-    cells     keys that were read or written lately, with their values; None where there is none
-    dirty     those of them that the space does not have yet, as bytes
+    cells     keys that were read or written lately, with their values; None for a key without a value
+    dirty     the cells that the space does not have yet, as bytes
 
-Cells are written many at a time, before a scan, and when they are too many, or too large. So a row that is changed
-again and again costs no more than a look into a dictionary and its bytes. Nothing survives the process, nor has to.
+Cells are written many at a time: before a scan, and when they are too many, or too large. So a row that is changed
+again and again costs each time a look into a dictionary, and its bytes. The map ends with the process.
 
-A snapshot of a map is another map: its changes stay in memory.
+A snapshot of a map is another map: it keeps its own changes in memory.
 """
 
 from collections.abc import Callable, ItemsView, Iterable, Iterator, MutableMapping, ValuesView
@@ -101,7 +101,7 @@ class StoredMap(MutableMapping[Flat, V]):
         self._change(key, None)
 
     def fetch(self, keys: Iterable[Flat]) -> None:
-        """Read the cells of many keys, which are asked for next: the first 5,000, or fewer where they are large."""
+        """Read the cells of keys that will be asked for next: the first 5,000, or fewer where they are large."""
         asked = list(dict.fromkeys(keys))[:_CELLS]
         if len(self._cells) - len(self._dirty) + len(asked) > _CELLS:  # else they go while the others are read
             self._let_go()
@@ -193,9 +193,9 @@ class StoredMap(MutableMapping[Flat, V]):
                 yield key, found
 
     def beginning(self, prefix: Flat, start: Flat = b"", *, after: bool = False, limit: int) -> Iterator[Flat]:
-        """The first `limit` keys that begin with `prefix`, and go on with `start` or more; `after` it, with more.
+        """The first `limit` keys that begin with `prefix` and continue with `start` or more; with `after`, with more.
 
-        Not for a snapshot that has changed. The map has to stay as it is meanwhile.
+        Not for a snapshot that has changed. The map must not change while the keys are read.
         """
         self.flush()
         first, stop = prefix + start + (b"\x00" if after else b""), prefix + _LAST
@@ -214,7 +214,7 @@ class StoredMap(MutableMapping[Flat, V]):
         return StoredMap(self._space_to_write().snapshot(), self._freeze, self._thaw, self._count)
 
     def close(self) -> None:
-        """Remove what is on disk."""
+        """Remove the map's data on disk."""
         self._cells, self._dirty, self._count = {}, {}, 0
         self._space.drop()
 

@@ -1,13 +1,13 @@
 """The ordered arrangement of rows that are not in memory: positions on disk, in memory the stretches that are shown.
 
     entries   on disk, of all rows: the values of the bucket's columns and the position
-    stretch   of an open bucket the positions from a start up to `end`, or all of them: those that its windows need, and
+    stretch   of an open bucket the positions from a start up to `end`, or all of them: as many as its windows need, and
               some more, the slack
 
-A change beyond `end` only changes the entries. A stretch that has become shorter than its windows need goes on with the
-next entries, which are right, as they have the batch already; one that has become long lets go of its last ones.
+A change beyond `end` only changes the entries. A stretch that has become shorter than its windows need reads the next
+entries, which have the batch's changes already; a stretch that has become too long drops its last positions.
 
-Cost: a bucket that nobody shows costs nothing but its entries; one that is opened is read from its start.
+Cost: a bucket that nobody shows costs nothing but its entries; a bucket that is opened is read from its start.
 """
 
 from eddy.live.dataflow.dataflow import Schedule
@@ -37,7 +37,7 @@ class Stretch(SortedBucket):
 
     @property
     def slack(self) -> int:
-        """The positions that are kept beyond those that are needed."""
+        """The number of positions that are kept in addition to `needed`."""
         return min(max(_SLACK, (self.needed or 0) // 4), _MOST_SLACK)
 
     def has(self, position: Flat) -> bool:
@@ -45,18 +45,18 @@ class Stretch(SortedBucket):
         return (self.start is None or position >= self.start) and (self.end is None or position <= self.end)
 
     def serves(self, needed: int | None) -> bool:
-        """Whether it has what another window needs; from then on it keeps that."""
+        """Whether it has the positions that another window needs; if so, it keeps them from then on."""
         if self.end is None and _covers(needed, self.needed):
             self.needed = needed
         return _covers(self.needed, needed)
 
     def change(self, before: Flat | None, after: Flat | None, delta: BucketDelta) -> None:
-        """A row goes from one position to another one; None where it is not in this bucket."""
+        """Move a row from position `before` to `after`; None where it is not in this bucket."""
         before = None if before is None or not self.has(before) else before
         super().change(before, None if after is None or not self.has(after) else after, delta)
 
     def trim(self) -> None:
-        """Let go of the last positions where there are many more than are needed."""
+        """Drop the last positions where there are many more than are needed."""
         if self.needed is not None and len(self) > self.needed + 2 * self.slack:
             kept = self.needed + self.slack
             for position in self.between(kept, len(self)):
@@ -65,10 +65,10 @@ class Stretch(SortedBucket):
 
 
 class StoredOrdered(Ordered):
-    """Rows of `source` by the columns `by`, sorted by `order`, with all that is not shown on disk."""
+    """Rows of `source` by the columns `by`, sorted by `order`; only positions near open windows are in memory."""
 
     def _fill(self) -> None:
-        """Write the entries of the rows that are there at the beginning."""
+        """Write the entries of the rows that exist at the beginning."""
         assert self.table.spaces is not None
         self._stretches: dict[Flat, list[Stretch]] = {}
         self._changed: dict[Stretch, BucketDelta] = {}
@@ -101,7 +101,7 @@ class StoredOrdered(Ordered):
         return stretch.open(bounds, owner)
 
     def _read(self, values: Flat, bounds: Bounds, most_rows: int) -> Stretch:
-        """The positions that a window needs; of a window without a limit more than it may show, where there are."""
+        """The positions that a window needs; for a window without a limit, up to a few more than its view may have."""
         needed, most = bounds.needed, bounds.skip + most_rows + 2
         stretch = Stretch(values, bounds.start, most if needed is None else min(needed, most), [])
         self._extend(stretch, stretch.needed or 0, bounds.start or b"", after=False)
@@ -110,7 +110,7 @@ class StoredOrdered(Ordered):
         return stretch
 
     def close(self, values: Flat, window: Window) -> None:
-        """Tell it of no more changes."""
+        """Tell a window of no more changes."""
         stretch = window.bucket
         assert isinstance(stretch, Stretch)
         stretch.close(window)
@@ -130,7 +130,7 @@ class StoredOrdered(Ordered):
         return needed is not None and needed <= _MOVED
 
     def widen(self, window: Window, bounds: Bounds) -> None:
-        """Read the positions that a window needs that will be moved."""
+        """Read the positions that the window needs at these bounds."""
         stretch, needed = window.bucket, bounds.needed
         assert isinstance(stretch, Stretch)
         if not _covers(stretch.needed, needed):
@@ -138,7 +138,7 @@ class StoredOrdered(Ordered):
             self._refill(stretch)
 
     def held_before(self, bounds: Bounds) -> int:
-        """Those that a window skips are in memory."""
+        """The number of rows that the window skips: their positions are in memory."""
         return bounds.skip
 
     def step(self, schedule: Schedule) -> None:
@@ -174,12 +174,12 @@ class StoredOrdered(Ordered):
             stretch.change(before, after, delta)
 
     def _refill(self, stretch: Stretch) -> None:
-        """Go on with the next positions where there are fewer than are needed."""
+        """Read the next positions where there are fewer than are needed."""
         if stretch.end is not None and stretch.needed is not None and len(stretch) < stretch.needed:
             self._extend(stretch, stretch.needed, stretch.end, after=True)
 
     def _extend(self, stretch: Stretch, needed: int, start: Flat, *, after: bool) -> None:
-        """Read positions from `start` on, or after it: those that are needed, and the slack."""
+        """Read positions from `start` on, or after it, up to `needed` and the slack."""
         room = needed + stretch.slack - len(stretch)
         entries = list(self._entries.beginning(stretch.values, start, after=after, limit=room + 1))
         for entry in entries[:room]:

@@ -12,8 +12,9 @@ bytes that do so, *flat* ones, which a sorted list compares at once (ADR 41): a 
     string    07, UTF-8 with 1 added to each byte, 00          all else: 09, and the same of its JSON
     bytes     08, hexadecimal, 00
 
-No value's bytes begin with those of another value. So values in turn order as a tuple does, and with all bits inverted
-they order in the opposite direction. A key ends with its length: so a position, which ends with a key, leads to it.
+No value's bytes begin with another value's bytes. So several values one after the other order as a tuple does, and with
+all bits inverted they order in the opposite direction. A key ends with its length: so the key is found at the end of a
+position.
 """
 
 import struct
@@ -81,7 +82,7 @@ def ascending(value: Any) -> tuple[int, Any]:
 
 
 def spelling(value: Any) -> str:
-    """Text by which values that are equal and yet not the same order: -0.0, an integer, a decimal, another float.
+    """Text that orders equal values of different kinds: -0.0, an integer, a decimal, another float.
 
     >>> sorted([0.0, 0, -0.0], key=spelling)
     [-0.0, 0, 0.0]
@@ -136,7 +137,7 @@ def _text(tag: int, encoded: bytes) -> Flat:
 
 
 def values_of(key: Flat) -> tuple[Any, ...]:
-    """The values of a key; a number as an integer where it is one, so that those of equal keys are the same.
+    """The values of a key; a number as an integer where it is one, so that equal keys have the same values.
 
     >>> values_of(flat_key(["a", "b", "c"])({"a": 2.0, "b": "x", "c": -2.5}))
     (2, 'x', -2.5)
@@ -178,7 +179,7 @@ def plain(value: Any) -> Any:
 
 
 def flat_key(columns: Sequence[str]) -> Callable[[Row], Flat]:
-    """A function from a row to the values of these columns, and their length at last."""
+    """A function from a row to the values of these columns, followed by their length."""
     if len(columns) != 1:
         return lambda row: _ended(b"".join([flat(row.get(column)) for column in columns]))
     (column,) = columns
@@ -227,7 +228,7 @@ def order_key(order: Sequence[tuple[str, bool]], key: Callable[[Row], Flat]) -> 
 
 
 def order_of(order: Sequence[tuple[str, bool]]) -> Callable[[Row], Flat]:
-    """The same without the key."""
+    """A function from a row to its position without the key: the columns of the order, (column, whether descending)."""
     if not order:
         return lambda row: b""
     if len(order) == 1:
@@ -258,7 +259,7 @@ def same_row(old: Row | None, new: Row | None) -> bool:
 
 
 def same_value(old: Any, new: Any) -> bool:
-    """Whether values are equal, and of equal kinds to their last item. Not a number is itself."""
+    """Whether values are equal, with items of equal kinds. NaN equals itself."""
     kind = type(old)
     if kind is not type(new):
         return False

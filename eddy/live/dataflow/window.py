@@ -4,8 +4,8 @@
     left      − rows inside of the old [lo, hi] that are removed, and those between the old and the new bounds
     entered   + rows inside of the new [lo, hi] that are added, and those between the new and the old bounds
 
-So a limit, a skip, a start and a window that is moved are one rule, and nothing is read but the rows that cross a
-bound: never a re-query. Cost: O(changes · log n).
+So one rule serves a limit, a skip, a start and a window that is moved. Only the rows that cross a bound are read; the
+query is never evaluated again. Cost: O(changes · log n).
 """
 
 import heapq
@@ -30,7 +30,7 @@ _FEW = 8
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """`start` is a position in the order, of which rows are shown from there on: at it only if `inclusive`."""
+    """Rows after the position `start` are shown; the row at it only if `inclusive`."""
 
     start: Flat | None = None
     inclusive: bool = False
@@ -39,16 +39,16 @@ class Bounds:
 
     @property
     def needed(self) -> int | None:
-        """The positions from its start on that a window needs, also one that it leaves out; None for all."""
+        """How many positions from its start on a window needs, with the start if it is not shown; None for all."""
         if self.limit is None:
             return None
         return self.skip + self.limit + (self.start is not None and not self.inclusive)
 
 
 class BucketDelta(msgspec.Struct):
-    """A bucket's changes: positions that go, that come, and whose row is another at the same position.
+    """A bucket's changes: positions that are removed, positions that are added, and positions with another row.
 
-    Only those that matter to a window: up to the `edge` of the bucket.
+    Only changes that matter to a window: up to the `edge` of the bucket.
     """
 
     removed: list[Flat] = []
@@ -64,9 +64,9 @@ class BucketDelta(msgspec.Struct):
 
 
 class WindowDelta(msgspec.Struct):
-    """Rows that left, with their index before; that entered, and that changed at their positions, with their index now.
+    """A window's changes, as (index, position): `left` with the index before, `entered` and `changed` with the one now.
 
-    `stayed` are those whose position is another one: their index before and now, and the position now.
+    `stayed` are the rows of the window whose position changed: index before, index now, position now.
     """
 
     left: list[tuple[int, Flat]] = []
@@ -79,7 +79,7 @@ class WindowDelta(msgspec.Struct):
 
 
 def in_order(positions: list[Flat]) -> list[Flat]:
-    """Sorted: many of them in runs, so that other threads go on meanwhile."""
+    """The positions, sorted: many of them in runs, so that other threads run in between."""
     if len(positions) <= _SORTED:
         return sorted(positions)
     runs = [sorted(positions[begin : begin + _SORTED]) for begin in range(0, len(positions), _SORTED)]
@@ -97,7 +97,7 @@ class Owner(Protocol):
         """The rows of the window have changed."""
 
     def warned(self, *, is_short: bool, schedule: Schedule) -> None:
-        """The rows that are kept for the window are few, or fewer than it needs: then it is of no use any more."""
+        """Few rows are kept for the window; with `is_short` fewer than it needs, and it is not updated any more."""
 
 
 class SortedBucket(RowPositions):
@@ -115,7 +115,7 @@ class SortedBucket(RowPositions):
         self.edge: Flat | None = b""
 
     def change(self, before: Flat | None, after: Flat | None, delta: BucketDelta) -> None:
-        """A row goes, comes, or changes, and perhaps its position; `delta` is told where it matters."""
+        """Add, remove, move or replace a row; the change is added to `delta` where it matters to a window."""
         edge = self.edge
         if before == after:
             if before is not None and (edge is None or before <= edge):
@@ -152,7 +152,7 @@ class SortedBucket(RowPositions):
             self.find_edge()
 
     def find_edge(self) -> None:
-        """Note the last of the windows' edges."""
+        """Set `edge` to the last edge of the windows."""
         edge = b""
         for window in self.windows:
             if window.edge is None:
@@ -209,7 +209,7 @@ class Window:
         return self.bucket.between(self.first, self.first + self.size)
 
     def moved(self, bounds: Bounds) -> WindowDelta:
-        """The same rows through other bounds."""
+        """Move the window to other bounds."""
         self.bounds = bounds
         delta = self._moved([], [])
         self.bucket.find_edge()
@@ -259,10 +259,10 @@ class Window:
         return left, entered
 
     def _one_moved(self, removed: list[Flat], added: list[Flat]) -> WindowDelta | None:
-        """The same for one row at most that goes and one that comes, in a window whose first index is fixed.
+        """The window's changes where at most one row is removed and one added, and the window has no start.
 
-        Of the others only the row beside a bound crosses it: what one change pulls in at the end the other pushes out.
-        None where the window and the rows beside it are not in one run. Indexes are those in the run.
+        Of the others only a row beside a bound can cross it. None where the window and the rows beside it are not in
+        one run. Local indexes are indexes in the run.
         """
         first, limit = self.first, self.bounds.limit
         end = sys.maxsize if limit is None else first + limit
@@ -323,7 +323,7 @@ class Window:
         return kept, stop + (bucket.at(stop) == hi)
 
     def _others(self, one: tuple[int, int], two: tuple[int, int], fresh: set[Flat]) -> Iterator[tuple[int, Flat]]:
-        """The rows in two stretches of the bucket, with their index in it, that have not come just now."""
+        """The rows in two ranges of the bucket, with their index in it, without the added ones in `fresh`."""
         for begin, end in (one, two):
             if begin < end:
                 for now, key in enumerate(self.bucket.between(begin, end), begin):
@@ -332,7 +332,7 @@ class Window:
 
 
 def _told_apart(left: list[tuple[int, Flat]], entered: list[tuple[int, Flat]]) -> WindowDelta:
-    """The delta where some rows may have left and entered."""
+    """The delta, where a row may be both in `left` and in `entered`: such a row is in `stayed` alone."""
     if not left or not entered:
         return WindowDelta(left, entered)
     by_key = {key_of(each[1]): each for each in left}

@@ -1,14 +1,14 @@
 """Columns and conditions as they are written: `t.age >= 18`, `t["name"].like("A%") & ~t.gone`.
 
-A condition here is one of these, before a query takes it up and the names in it are checked:
+A condition here is one of these, before it is used in a query and its names are checked:
 
     Comparison   a column with a constant
     Equality     two columns: of the query's own row and of an enclosing row
-    Junction     several with & or |
+    Junction     several conditions with & or |
     Has          whether a query has rows
 
-`~` moves to the leaves at once: `~(a & b)` is `~a | ~b`, `~(x < 1)` is `x >= 1`. As every comparison with null is
-false, both `x < 1` and `~(x < 1)` are false where x is null.
+`~` negates the innermost conditions at once: `~(a & b)` is `~a | ~b`, `~(x < 1)` is `x >= 1`. As every comparison with
+null is false, both `x < 1` and `~(x < 1)` are false where x is null.
 """
 
 import math
@@ -62,7 +62,7 @@ class Expression:
 
 
 class Column:
-    """A column of a table, or of one row of it that `row` stands for."""
+    """A column of a table, or of the row whose proxy is `row`."""
 
     __slots__ = ("_name", "_row", "_table")
 
@@ -112,7 +112,7 @@ class Column:
         return self._compared("like", pattern)
 
     def ilike(self, pattern: str) -> Expression:
-        """The same whatever the case."""
+        """`like`, but upper and lower case are equal."""
         return self._compared("ilike", pattern)
 
     def is_null(self) -> Expression:
@@ -186,7 +186,7 @@ class Link:
 
 
 class Described:
-    """A query as its clauses see it: its syntax, the columns that are known, and links to an enclosing row."""
+    """A query while it is built: its syntax, the columns that are known, and links to an enclosing row."""
 
     __slots__ = ("_columns", "_kind", "_links", "_select")
 
@@ -213,7 +213,7 @@ class Described:
 
 
 class RowProxy:
-    """Stands for each row of a query, in the functions of `nest` and `where`: its columns, by `row.x` or `row["x"]`."""
+    """The argument `row` in functions of `nest` and `where`: it has columns, `row.x` or `row["x"]`, but no values."""
 
     def __init__(self, table: str, check: Callable[[str], str]) -> None:
         self.__table, self.__check = table, check
@@ -305,7 +305,7 @@ _TEXT = "a string that UTF-8 can have is needed"
 
 
 def is_text(value: str) -> bool:
-    """Whether UTF-8 has a string: it has no lone surrogate."""
+    """Whether UTF-8 can encode a string: it has no lone surrogate."""
     try:
         value.encode()
     except UnicodeEncodeError:

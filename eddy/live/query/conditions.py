@@ -1,4 +1,4 @@
-"""From conditions as they are written to syntax: names are checked, and links to the enclosing row taken out."""
+"""From conditions as they are written to syntax: checks the names, and separates the links to the enclosing row."""
 
 from collections.abc import Sequence
 
@@ -20,7 +20,7 @@ __all__ = ["conjunction", "linked", "resolve"]
 
 
 def resolve(found: Expression, query: Described, proxy: RowProxy) -> tuple[Condition, list[Link]]:
-    """The condition on rows of the query, which `proxy` stands for, and its links to an enclosing row."""
+    """The condition on rows of the query, and its links to an enclosing row; `proxy` is the query's own row."""
     terms = list(found.terms) if isinstance(found, Junction) and found.op == "and" else [found]
     conditions: list[Condition] = []
     links: list[Link] = []
@@ -74,7 +74,7 @@ def _own_name(column: Column, query: Described, proxy: RowProxy) -> str:
 
 
 def _link(found: Equality, query: Described, proxy: RowProxy) -> Link:
-    """Which of the columns is the query's own: that of its row, or of its table where the other one is of a row."""
+    """The link of an equality. The query's own column is of `proxy`, or of its table; the other is of another row."""
     table = query._select.table.name
     for own, parent in ((found.one, found.other), (found.other, found.one)):
         is_own = own._row is proxy or (own._row is None and own._table == table)
@@ -87,7 +87,7 @@ def _link(found: Equality, query: Described, proxy: RowProxy) -> Link:
 
 
 def linked(query: Described, proxy: RowProxy, where: str) -> tuple[tuple[str, str], ...]:
-    """The pairs (column of the enclosing row, own column) of a query, given the row. Raises: QueryBuildError."""
+    """The pairs (column of the enclosing row, own column); `proxy` is the enclosing row. Raises: QueryBuildError."""
     for link in query._links:
         if link.parent._row is not proxy:
             raise QueryBuildError(

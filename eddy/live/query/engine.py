@@ -3,10 +3,10 @@
     engine = LiveQueries()
     engine.load("nodes", rows)
     view = engine.open(query.syntax)
-    view.operator.snapshot()                          patches that make the view of nothing
-    for view, ops in engine.apply({"nodes": delta}):  and those of each batch
+    view.operator.snapshot()                          a patch with all rows of the view
+    for view, ops in engine.apply({"nodes": delta}):  the patch of each view that the batch changes
 
-Equal queries share one view, and all queries share what is equal in their plans.
+Equal queries share one view, and all queries share the operators that are equal in their plans.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -57,7 +57,7 @@ class LiveQueries:
         self._dataflow.tables[name] = TableRows(rows, name)
 
     def load_stored(self, name: str, rows: StoredMap[Row], spaces: Spaces, shown: str = "") -> None:
-        """Add a table whose rows are on disk, as those of its queries will be, in `spaces`; `shown` is for readers."""
+        """Add a table with rows on disk; its queries keep their rows in `spaces`. `shown` is its name for readers."""
         self._dataflow.tables[name] = TableRows(rows, shown or name, spaces)
 
     def load_passing(self, name: str, scan: Callable[[], Iterable[tuple[Flat, Row]]], shown: str) -> None:
@@ -65,7 +65,7 @@ class LiveQueries:
         self._dataflow.tables[name] = PassingRows(scan, shown)
 
     def exhaust(self, name: str) -> list[PlannedView]:
-        """The changes of a passing table are not known: its views, which have to be opened anew."""
+        """Note that changes of a passing table are lost. Returns its views, which have to be opened anew."""
         found: list[PlannedView] = []
         table = self._dataflow.tables[name]
         assert isinstance(table, PassingRows)
@@ -84,7 +84,7 @@ class LiveQueries:
         return [view for view in self._by_operator.values() if tables_of(view.shape.select) & names]
 
     def unload(self, name: str) -> None:
-        """Forget a table. Raises: QueryError while a query reads it."""
+        """Remove a table. Raises: QueryError while a query reads it."""
         table = self._dataflow.tables[name]
         if table.dependents:
             raise QueryError(f"table '{name}': a query reads it; close the query first")
@@ -92,7 +92,7 @@ class LiveQueries:
         table.discard()
 
     def open(self, select: Select, *, max_rows: int = MAX_ROWS, shared: bool = True) -> PlannedView:
-        """The view of a query; `close` it for each call. One that is not shared has a window of its own to move.
+        """The view of a query; `close` it once for each call. A view's window can be moved if it is not shared.
 
         Raises: QueryError for a table that is not loaded, a query that does not fit, or too many rows.
         """
@@ -107,7 +107,7 @@ class LiveQueries:
         return view
 
     def open_at_once(self, select: Select, max_rows: int, at_once: int) -> PlannedView | None:
-        """The same for a view that is open already, or has at most `at_once` rows; None for others."""
+        """`open` for a view that is open already, or has at most `at_once` rows; None for others."""
         view = self._shared.get(_identity(select, max_rows))
         if (view is not None and not view.operator.is_low) or max_rows <= at_once:
             return self.open(select, max_rows=max_rows)
@@ -121,7 +121,7 @@ class LiveQueries:
         return view
 
     def has_begun(self, select: Select) -> bool:
-        """Whether all operators of a query are there, but for its view. Raises: QueryError where it does not fit."""
+        """Whether all operators of a query exist, apart from its view. Raises: QueryError where it does not fit."""
         known = self._shared.get(_identity(select, MAX_ROWS))
         if known is not None and not known.operator.is_low:
             return True
@@ -132,14 +132,14 @@ class LiveQueries:
         return all(operator.identity in self._dataflow for operator in plan_view(select, empty).operators)
 
     def adopt(self, other: "LiveQueries", view: PlannedView, found: Mapping[QueryOperator, QueryOperator]) -> None:
-        """Keep a view of another engine up to date, whose tables `found` maps to the equal ones of this one."""
+        """Take over a view of another engine; `found` maps its tables to the equal tables of this engine."""
         self._dataflow.adopt(other._dataflow, found)
         view.dataflow = self._dataflow
         self._by_operator[view.operator] = view
         self._shared.setdefault(_identity(view.shape.select, view.operator.max_rows), view)
 
     def close(self, view: PlannedView) -> None:
-        """Keep a view up to date no more, once all that opened it have closed it."""
+        """Close a view once for one `open`; after the last one it is no longer kept up to date."""
         view.users -= 1
         if not view.users:
             del self._by_operator[view.operator]
@@ -148,7 +148,7 @@ class LiveQueries:
             view.close()
 
     def _part_with(self, view: PlannedView) -> None:
-        """Share it with no more queries."""
+        """Do not share a view with further queries."""
         identity = _identity(view.shape.select, view.operator.max_rows)
         if self._shared.get(identity) is view:
             del self._shared[identity]
@@ -185,7 +185,7 @@ class LiveQueries:
         return seen + unseen(seen, self._logged[view])
 
     def move_window(self, view: PlannedView, skip: int, limit: int | None) -> list[Op] | None:
-        """Show other rows of an unshared view: the patch that leads to them; None where it has to be opened anew."""
+        """Show other rows of an unshared view. Returns the patch; None where the view has to be opened anew."""
         select = msgspec.structs.replace(view.shape.select, skip=skip, limit=limit)
         bounds = bounds_of(select, view.order)
         if not view.operator.root.level.ordered.covers(bounds):
@@ -204,5 +204,5 @@ def _empty(table: TableRows) -> TableRows:
 
 
 def _identity(select: Select, max_rows: int) -> tuple[int, str]:
-    """Equal for equal queries; not by JSON, as a row of `start` may have values that JSON has not."""
+    """A value that is equal for equal queries; not JSON, which cannot show all values of a row of `start`."""
     return max_rows, repr(select)

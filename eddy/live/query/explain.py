@@ -1,9 +1,9 @@
 """The plan of a query as it runs: which operator reads how many rows, and which choice was made for which reason.
 
-    QueryPlan   one step: its operator, the rows that it has, those that it read at the beginning, the steps it reads
+    QueryPlan   one step: its operator, the rows that it has, the rows it read at the beginning, the steps it reads
 
-An `exists` that has to hold is a choice: the condition is evaluated for all rows of the table (parent-first), or only
-for the rows that the `exists` leads to (child-first), where those are fewer by the exact counts of both sides.
+An `exists` that a condition requires is a choice: the condition is evaluated for all rows of the table (parent-first),
+or only for the rows with a match (child-first), where these are fewer by the exact counts of both sides.
 """
 
 from collections.abc import Iterable
@@ -30,10 +30,10 @@ class QueryPlan(msgspec.Struct, frozen=True):
     """One step of a plan. `str` shows it with the steps that it reads, each in a line of its own.
 
     Attributes:
-        step: the operator and what it is given, such as "sort issues by -created".
+        step: the operator and its arguments, such as "sort issues by -created".
         rows: the rows that it has now.
         cost: the rows that it read, evaluated or sorted when it began; 0 where another query had begun it.
-        note: why it is done so, "" where there is no choice.
+        note: the reason for a choice, "" where there is none.
         reads: the steps that it reads.
     """
 
@@ -64,7 +64,7 @@ def explain(view: PlannedView) -> QueryPlan:
 
 
 class _Explanation:
-    """Walks a view."""
+    """Makes the plan of a view, level by level."""
 
     def __init__(self, view: PlannedView) -> None:
         self._view = view
@@ -148,7 +148,7 @@ class _Explanation:
 
 
 def _choice(operator: ConditionFilter, table: str, where: Condition) -> str:
-    """Why a filter began at one side or the other."""
+    """Why a filter began parent-first or child-first."""
     matches = exists_in(where)
     if not matches:
         return ""

@@ -1,7 +1,7 @@
-"""The bytes in memory that some views hold alone: operators and tables that would go with them.
+"""The bytes in memory that some views hold alone: of operators and tables that would be removed with them.
 
-An operator goes with the views if all its users do: these views, and operators downstream that go as well. A table goes
-with all that reads it. Cost: O(operators of these views).
+An operator is removed with the views if it has no other users than these views, and operators downstream that are
+removed as well; a table, if all operators that read it are removed. Cost: O(operators of these views).
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ __all__ = ["held_alone"]
 
 
 def held_alone(views: Iterable[PlannedView]) -> int:
-    """The bytes that nothing else holds, about; a view counts that is given for each that uses it."""
+    """The bytes that nothing else holds, about. A view counts only if it is given once for each of its users."""
     calls: Counter[QueryOperator] = Counter()
     for view, given in Counter(views).items():
         if given >= view.users:

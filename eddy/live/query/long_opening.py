@@ -1,10 +1,11 @@
-"""A query that begins beside the others: its operators are made over copies of tables, while others go on.
+"""A query that is opened without stopping others: its operators are made over copies of tables.
 
-    opening = LongOpening(engine, select) with the lock: copies of the tables' rows, and a journal of keys that change
-    opening.open(max_rows)               without it: filters, sorted tables, buckets, for as long as it takes
-    opening.join()                       with it: takes in the journal as one batch, and hands the operators over
+    opening = LongOpening(engine, select) with the lock: copies the tables' rows, and begins a journal of their changes
+    opening.open(max_rows)               without the lock: makes filters, sorted tables, buckets
+    opening.join()                       with the lock: applies the journal as one batch, and hands the operators over
 
-Operators that another query has begun meanwhile are not shared with that one. Nothing is changed before `join`.
+An operator that another query begins in the meantime is not shared with that query. The engine does not change before
+`join`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,7 +27,7 @@ _LONG = 20_000
 
 
 def is_long(engine: LiveQueries, select: Select) -> bool:
-    """Whether operators of a query over many rows are still to be made."""
+    """Whether operators of a query have to be made over many rows."""
     tables = [engine.tables[name] for name in tables_of(select)]
     is_passing = any(isinstance(table, PassingRows) for table in tables)
     return (is_passing or sum(len(table.rows) for table in tables) >= _LONG) and not engine.has_begun(select)
@@ -43,10 +44,10 @@ class Scan(Protocol):
 
 
 class LongOpening:
-    """One query on its way. `close` it in the end, with the lock."""
+    """One query while it is opened. `close` it in the end, with the lock."""
 
     def __init__(self, engine: LiveQueries, select: Select, scans: "Mapping[str, Scan] | None" = None) -> None:
-        """`scans` of passing tables read their rows, as they are now or will be before `join`."""
+        """`scans` read the rows of passing tables, at any version from now until `join`."""
         self._main, self._select = engine, select
         self._tables = {name: engine.tables[name] for name in sorted(tables_of(select))}
         self._journals: dict[str, dict[Flat, Row | None]] = {name: {} for name in self._tables}
@@ -80,7 +81,7 @@ class LongOpening:
         return self.view
 
     def join(self) -> list[Op]:
-        """Let the engine keep the view up to date. Returns the patch of all changes since the beginning.
+        """Hand the view to the engine, which keeps it up to date. Returns the patch of all changes since the beginning.
 
         Raises: NotReadyError where a table was read anew, or too few rows are left for a window; QueryError where the
         view has too many rows.
@@ -101,7 +102,7 @@ class LongOpening:
         return patches.get(self.view, [])
 
     def close(self) -> None:
-        """Keep no journal any more."""
+        """End the journals and scans, and remove the copies."""
         for name, table in self._tables.items():
             table.journals = [journal for journal in table.journals if journal is not self._journals[name]]
         for scan in self._scans.values():

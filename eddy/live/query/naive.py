@@ -1,10 +1,10 @@
-"""The answer to a query from scratch: filters, sorts and cuts all rows, as the words say it.
+"""The answer to a query from scratch: filters, sorts and cuts all rows, with no operators.
 
-It is what maintained results are compared with, in tests and by `check_every`, and what a re-query costs. It shares
-only the comparison of values with the operators.
+Maintained results are compared with it, in tests and by `check_every`; its time is the time of a re-query. It shares
+with the operators only the comparison of values.
 
 Rows are dicts. A nest is a list under its name, with `one` a row or None, with one aggregate the value. In a cycle the
-nested form ends at a row that leads to a nest that is on its own path: instead of the nest it has `"$cycle": True`.
+result ends at a row that leads back to a nest around it: instead of the nest the row has `"$cycle": True`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -55,7 +55,7 @@ class _Evaluation:
         return (rows[0] if rows else None) if select.one else rows
 
     def _placed(self, select: Select, equal: Equal, around: Around, opened: Opened, path: tuple[Any, ...]) -> Placed:
-        """The rows that are shown, in their order, each with its position: of all its columns, also those not shown."""
+        """The rows that are shown, in their order, each with its position, which has columns that are not shown too."""
         around = {**around, select.label: select} if select.label else around
         rows = self.rows(select, equal)
         if select.aggregates:
@@ -109,7 +109,7 @@ class _Evaluation:
     def _plucked(
         self, select: Select, rows: list[Row], around: Around, opened: Opened, path: tuple[Any, ...]
     ) -> Placed:
-        """The rows of a nest in place of those that lead to them: they are no level further down."""
+        """The rows of a nest in place of the rows that lead to them; they count as rows of the same level."""
         nest = next(nest for nest in select.nests if nest.name == select.pluck)
         below = nest_select(nest, around)
         levels = _levels(nest, below, opened)
@@ -139,7 +139,7 @@ class _Evaluation:
 
 
 def _levels(nest: Nest, below: Select, opened: Opened) -> Opened | None:
-    """The levels below this nest; None where a bound is met."""
+    """The levels below this nest; None where a recursion has reached its depth."""
     if below.label is None:
         return opened
     if below is nest.query:

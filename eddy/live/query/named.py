@@ -1,4 +1,4 @@
-"""Named queries: what clients may ask for, by a name and arguments that are checked.
+"""Named queries: the queries that clients may ask for, by a name and checked arguments.
 
     queries = eddy.Queries()
 
@@ -7,8 +7,8 @@
         return folders.where((folders.id == root) & (folders.owner == claims["user"])).nest(children=children)
 
 A client sends the name and the arguments, never a query of its own. Arguments have the types of their annotations, as
-msgspec converts them. A parameter of the type `Claims` is no argument: it gets the claims of the caller, that is, of
-the request, as `Queries(claims=)` finds them.
+msgspec converts them. A parameter of the type `Claims` is not an argument: it gets the claims of the caller, which
+`Queries(claims=)` finds in the request.
 """
 
 import inspect
@@ -41,7 +41,7 @@ _required: Any = inspect.Parameter.empty
 
 
 class Claims(dict[str, Any]):
-    """What is known of a caller, by name: a user, roles. Empty where `Queries` was not told how to find it."""
+    """Facts about a caller, by name: a user, roles. Empty where `Queries` has no function `claims`."""
 
 
 FindClaims = Callable[[Mapping[str, str]], "Mapping[str, Any] | None"]
@@ -83,7 +83,7 @@ class Argument:
 
 
 class NamedQuery:
-    """A function that makes a query of arguments.
+    """A function that makes a query from arguments.
 
     Raises: QueryBuildError for a name, or for parameters, that clients cannot give.
     """
@@ -186,7 +186,7 @@ def _arguments(name: str, function: Callable[..., Query]) -> Iterator[Argument]:
 
 
 class Queries:
-    """The named queries of an application: those that its view server gives to clients.
+    """The named queries of an application, which its view server offers to clients.
 
     Args:
         claims: finds the claims of a caller from the headers of a request, by names in lower case; None refuses the
@@ -215,7 +215,7 @@ class Queries:
     def query(self, function: Function | None = None, *, name: str | None = None) -> Any:
         """Let clients ask for the query that the function makes, by the function's name or by another one.
 
-        The function stays as it is. Raises: QueryBuildError.
+        Returns the function unchanged. Raises: QueryBuildError.
         """
         if function is None:
             return lambda function: self._add(function, name)

@@ -1,7 +1,8 @@
 """From the buckets of a view to nested rows.
 
-A row gets its nests under their names: a list, with `one` a row or None, with one aggregate the value. A bucket that is
-on its own path is a cycle of the data: instead of the nest the row has `"$cycle": True`. Depth costs no stack.
+A row gets its nests under their names: a list, with `one` a row or None, with one aggregate the value. A row that leads
+back to a bucket around it is part of a cycle: instead of the nest it has `"$cycle": True`. Deep nests need no deep call
+stack.
 """
 
 from collections.abc import Mapping
@@ -29,7 +30,7 @@ def nested(buckets: Buckets, shape: Shape, root: str, max_rows: int = MAX_ROWS) 
 
 
 class _Assembly:
-    """Makes the rows from the top down. `_todo` has the rows whose nests are to be made, and the ends of buckets."""
+    """Makes the rows from the root down. `_todo` has the rows whose nests are to be made, and the ends of buckets."""
 
     def __init__(self, buckets: Buckets, max_rows: int) -> None:
         self._buckets, self._left = buckets, max_rows
@@ -102,6 +103,6 @@ class _Assembly:
 
 
 def _place(bucket: str) -> str:
-    """The id of a bucket without the level that it is at."""
+    """The id of a bucket without the numbers of its levels."""
     name, bracket, values = bucket.partition("[")
     return name.partition("@")[0] + bracket + values

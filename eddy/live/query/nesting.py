@@ -1,7 +1,7 @@
 """Nests, and the recursion of a function that names itself.
 
-`nest` calls its function once, with a proxy for the row. Meeting a function that is being called already ties the knot:
-the nest refers to the Select that the function returns, by its label. So mutual recursion works as well.
+`nest` calls its function once, with a proxy for the row. A nest by a function that is being called already does not
+call it again: it refers to the Select that the function returns, by its label. So mutual recursion works as well.
 """
 
 from collections.abc import Callable, Iterator
@@ -42,7 +42,7 @@ def _calling(call: _Call) -> Iterator[None]:
 
 
 def build_nest(name: str, function: Any, proxy: RowProxy, depth: int | None, where: str) -> Nest:
-    """The nest of this function below rows that `proxy` stands for. Raises: QueryBuildError."""
+    """The nest of this function, which is called with `proxy` as the row. Raises: QueryBuildError."""
     if not callable(function):
         raise QueryBuildError(
             f"{where}: {function!r} is no function of the row. Write: nest({name}=lambda row: t.where(t.x == row.y))"
@@ -87,7 +87,7 @@ def _label(function: Callable[..., Any], taken: set[str]) -> str:
 
 
 def _tied(select: Select, label: str, on: tuple[tuple[str, str], ...]) -> Select:
-    """The Select with the pairs of columns in each nest that refers to `label`."""
+    """The Select with `on` as the pairs of columns of each nest that refers to `label`."""
     nests = tuple(
         msgspec.structs.replace(nest, query=_tied(nest.query, label, on))
         if isinstance(nest.query, Select)

@@ -1,10 +1,10 @@
 """From syntax to operators, shared by all queries that have the same filters, orders and groups.
 
 Equalities with constants are not filters: they choose a bucket. So queries that differ in a constant share one ordered
-arrangement, and a change is found in it by its value, however many queries there are.
+arrangement. A change finds its bucket by the value, however many queries there are.
 
-    Shape     how the buckets of a view become nested rows: by the name of its level
-    View      the operator of one query, with its shape; equal queries share it
+    Shape          how the buckets of a view become nested rows, by the name of a level
+    PlannedView    the operator of one query, with its shape; equal queries share it
 """
 
 import operator as comparisons
@@ -64,7 +64,7 @@ Around = dict[str, tuple[Level, Shape, frozenset[str]]]
 class PlannedView:
     """A query that is kept up to date for `users`.
 
-    `operators` are to be released when it closes; `begun` are those of them that no other query had begun before.
+    `operators` are to be released when it closes; `begun` are the operators that no other query had begun before.
     """
 
     operator: ViewOperator
@@ -82,7 +82,7 @@ class PlannedView:
         return found
 
     def close(self) -> None:
-        """Keep it up to date no more."""
+        """Close the operator, and release all operators of the query."""
         self.operator.close()
         for operator in reversed(self.operators):
             self.dataflow.release(operator)
@@ -113,9 +113,9 @@ def exists_in(condition: Condition | None) -> list[Exists]:
 
 
 def is_window(select: Select) -> bool:
-    """Whether a query shows a bounded number of its table's rows, chosen by nothing but these rows themselves.
+    """Whether a query shows a bounded number of its table's rows, and no other rows decide which.
 
-    Then the rows of its table that are shown are all that has to be in memory.
+    Then only the rows that are shown have to be in memory.
     """
     elsewhere = tables_of(
         msgspec.structs.replace(select, where=None, table=msgspec.structs.replace(select.table, name=""))
@@ -154,7 +154,7 @@ def open_view(select: Select, dataflow: Dataflow, max_rows: int = MAX_ROWS) -> P
 
 
 def plan_view(select: Select, dataflow: Dataflow) -> "_Planner":
-    """The levels of a query. Raises: QueryError for a table or a nest that is not there."""
+    """The levels of a query. Raises: QueryError for a table or a nest that does not exist."""
     planner = _Planner(dataflow)
     try:
         planner.plan(select)
@@ -295,7 +295,7 @@ class _Planner:
         level.nests.append(Nesting(nest.name, parents, below, begins=begins))
 
     def _pluck(self, name: str, level: Level, shape: Shape) -> None:
-        """Show the rows of this nest in place of those of the level."""
+        """Show the rows of this nest in place of the level's rows."""
         nesting = next((nesting for nesting in level.nests if nesting.name == name), None)
         if nesting is None:
             table = shape.select.table.name
@@ -332,7 +332,7 @@ class _Planner:
 
 
 def constants_of(where: Condition | None) -> tuple[list[tuple[str, Any]], Condition | None]:
-    """The equalities with constants that have to hold, one for each column, and the rest of the condition."""
+    """The equalities with constants that the condition requires, one for each column, and the rest of it."""
     terms = where.terms if isinstance(where, And) else () if where is None else (where,)
     equal: dict[str, Any] = {}
     rest: list[Condition] = []
@@ -351,7 +351,7 @@ def _columns(select: Select) -> tuple[str, ...] | None:
 
 
 def _text(where: Condition | None) -> bytes:
-    """The identity of a condition."""
+    """A condition as JSON, for identities."""
     return b"" if where is None or where == And(()) else msgspec.json.encode(where, order="deterministic")
 
 

@@ -1,10 +1,10 @@
-"""The builder of queries: immutable values, of which each call makes another one.
+"""The builder of queries. A query is immutable: each call returns a new one.
 
     issues = eddy.live_table("issues", key="id")
     query = issues.where(issues.status == "open").order_by(-issues.created).limit(20)
 
-Calls are clauses, not steps: their order is free, `where` adds up, a later `order_by`, `limit`, `skip`, `start` or
-`select` replaces an earlier one. The key ends every order, so that each order is total.
+Calls are clauses, not steps: their order is free. Conditions of several `where` all apply; a later `order_by`, `limit`,
+`skip`, `start` or `select` replaces an earlier one. The key ends every order, so that each order is total.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -63,9 +63,9 @@ T = TypeVar("T")
 
 
 class Query(Described, Generic[R]):
-    """Rows of one table, described. Nothing is read before it is given to `views.live` or `views.read`.
+    """A description of rows of one table. Rows are read only when it is given to `views.live` or `views.read`.
 
-    `R` is the type of its result: a list of dicts, or as `into` and `one` say.
+    `R` is the type of its result: a list of dicts, or the type that `into` and `one` make of it.
     """
 
     __slots__ = ()
@@ -127,14 +127,14 @@ class Query(Described, Generic[R]):
         return query
 
     def order_by(self, *columns: Column | Descending | str) -> "Query[R]":
-        """Sort by these columns, `-t.x` or "-x" descending; null is least. Groups sort by columns of theirs."""
+        """Sort by these columns, `-t.x` or "-x" descending; null is least. Groups are sorted by their own columns."""
         falls = [c.startswith("-") if isinstance(c, str) else isinstance(c, Descending) for c in columns]
         plain = [c.removeprefix("-") if isinstance(c, str) else c for c in columns]
         names = [self._own_result(c.column if isinstance(c, Descending) else c, "order_by") for c in plain]
         return self._changed(order=tuple(map(Order, names, falls)))
 
     def _own_result(self, column: Column | str, where: str) -> str:
-        """A column of the result: of the groups where there are any."""
+        """The name of a column of the result; with aggregates, of a group."""
         if not self._select.aggregates:
             return self._own(column, where)
         name = column if isinstance(column, str) else self._own(column, where)
@@ -147,7 +147,7 @@ class Query(Described, Generic[R]):
         return name
 
     def start(self, row: Mapping[str, Any], *, inclusive: bool = False) -> "Query[R]":
-        """Begin after this row's position in the order, or at it: a row with the columns of the order."""
+        """Begin after this row's position in the order, or at it; the row has the columns of the order."""
         try:
             values = dict(row)
         except (TypeError, ValueError) as error:
@@ -156,7 +156,7 @@ class Query(Described, Generic[R]):
         return self._changed(start=WindowStart(values, inclusive))
 
     def skip(self, rows: int) -> "Query[R]":
-        """Leave out the first rows."""
+        """Skip the first rows."""
         return self._changed(skip=_whole(rows, "skip"))
 
     def limit(self, rows: int | None) -> "Query[R]":
@@ -173,7 +173,7 @@ class Query(Described, Generic[R]):
     @overload
     def into(self: "Query[dict[str, Any] | None]", kind: type[T]) -> "Query[T | None]": ...
     def into(self, kind: Any) -> "Query[Any]":
-        """Have rows of a type: of a dataclass, a `msgspec.Struct` or a `TypedDict`, whose fields are columns and nests.
+        """Make rows values of a type: a dataclass, `msgspec.Struct` or `TypedDict` with columns and nests as fields.
 
         Raises: QueryBuildError for a type that no row can become.
         """
@@ -219,7 +219,7 @@ class Query(Described, Generic[R]):
         return Has(self)
 
     def group_by(self, *columns: Column | str) -> "Query[R]":
-        """Rows for each combination of these columns; `aggregate` says which."""
+        """One row for each combination of these columns, with the columns that `aggregate` adds."""
         return self._changed(group=tuple(self._own(column, "group_by") for column in columns))
 
     def aggregate(self, **measures: Measure) -> "Query[R]":
@@ -282,7 +282,7 @@ class Query(Described, Generic[R]):
 
 
 class LiveTable(Query[list[dict[str, Any]]]):
-    """A table to query: `t.x` and `t["x"]` are its columns, everything else is that of a query of all its rows."""
+    """A table to query: a query of all its rows, with `t.x` and `t["x"]` as its columns."""
 
     __slots__ = ()
 
@@ -309,7 +309,7 @@ def live_table(
 
     Args:
         name: the name that it is served by.
-        key: the column that its key is named by; for keys that are tuples, a name for each item.
+        key: the name of the key's column; for keys that are tuples, a name for each item.
         value: the column of a value that is a number or a string; members of JSON objects and fields of structs are
             columns by themselves.
         columns: the columns of the value, or the struct that has them; None admits every name.

@@ -1,4 +1,4 @@
-"""Why a caller does not get a named query: each reason has a stable code, and a status of HTTP."""
+"""Why a caller does not get a named query: each reason has a stable code, and an HTTP status."""
 
 from eddy.errors import QueryError
 
@@ -30,12 +30,12 @@ class ForbiddenError(QueryError):
 
 
 class QueryLimitError(QueryError):
-    """More than a server gives one caller: queries, connections, or rows."""
+    """A caller exceeds a limit of the server: on queries, connections, or rows."""
 
     code = "QUERY_LIMIT"
 
 
 class QueryFailedError(QueryError):
-    """The author's function has failed; the log of the server says how."""
+    """A function of the application's author has failed; the server's log has the error."""
 
     code = "QUERY_FAILED"

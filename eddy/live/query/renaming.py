@@ -1,4 +1,4 @@
-"""A query over other tables: the same, with tables by other names."""
+"""The same query over tables with other names."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ __all__ = ["renamed"]
 
 
 def renamed(select: Select, names: Mapping[str, str]) -> Select:
-    """The query with each table that `names` has by the name there, in nests and conditions too."""
+    """The query with tables renamed by `names`, in nests and conditions too."""
     table = replace(select.table, name=names.get(select.table.name, select.table.name))
     nests = tuple(
         replace(nest, query=renamed(nest.query, names)) if isinstance(nest.query, Select) else nest

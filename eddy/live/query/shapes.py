@@ -1,7 +1,7 @@
-"""The shape of a view as data: how a client that knows the buckets alone makes nested rows of them.
+"""The shape of a view as data: how a client that has only the buckets makes nested rows from them.
 
-A list of levels; the first is the root's. A level names the levels of its nests by their index, so that a recursion is
-a level that leads back to itself. The conditions and the tables of a query are no part of it.
+A list of levels; the first is the root's. A level has the indexes of its nests' levels, so that a recursion is a level
+that leads back to itself. The conditions and the tables of a query are not part of it.
 """
 
 from typing import Any
@@ -19,14 +19,14 @@ class LevelShape(msgspec.Struct, frozen=True, omit_defaults=True):
     """One level. `nests` has the index of the level below, by name.
 
     Args:
-        one: the rows are shown as the first of them, or None.
+        one: whether the first row, or None, is shown in place of the rows.
         empty: of aggregates without groups, the row over no rows; None for all other queries.
-        value: the column whose value stands for the row.
-        columns: those that are shown of a row of aggregates.
+        value: the column whose value is shown in place of the row.
+        columns: the columns that are shown of a row of aggregates.
         pluck: the nest whose rows are shown instead, each once.
         key: the columns of the key of its table.
         is_plucked: whether its rows have the column `$at`, text that orders as the rows do, and that is not shown.
-            Where a nest is plucked, its rows are those of all its buckets in this order, each `$at` once.
+            The rows of a plucked nest are the rows of all its buckets in this order, each `$at` once.
     """
 
     nests: dict[str, int] = {}
@@ -66,7 +66,7 @@ def _level(shape: Shape, found: dict[Shape, int]) -> LevelShape:
 
 
 def shape_of(levels: list[LevelShape]) -> Shape:
-    """The shape that these levels are of, for `nested`; its tables have no names."""
+    """The shape with these levels, for `nested`; its tables have no names."""
     shapes = [Shape(_select(level), empty=level.empty, is_plucked=level.is_plucked) for level in levels]
     for level, shape in zip(levels, shapes, strict=True):
         shape.nests.update((name, shapes[index]) for name, index in level.nests.items())

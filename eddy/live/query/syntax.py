@@ -1,9 +1,9 @@
-"""The abstract syntax of a query, as immutable data that is JSON both ways.
+"""The abstract syntax of a query: immutable data that is written as JSON, and read from it.
 
 Select     rows of one table: filtered, ordered, cut to a window; with nests, or in groups
 Nest       for each row, the rows of another Select whose columns equal columns of the row
 Ref        in a nest: the enclosing Select of that label, which makes the nest recursive
-Condition  Compare | And | Or | Exists; a negation is moved to the leaves when it is built
+Condition  Compare | And | Or | Exists; a negation is applied to the innermost conditions when it is built
 """
 
 from typing import Any, Literal
@@ -42,7 +42,7 @@ class _Data(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class QueriedTable(_Data, frozen=True):
-    """A table, the columns that its key is named by, and the column of a value that has no members of its own."""
+    """A table, the names of its key's columns, and the column of a value that has no members of its own."""
 
     name: str
     key: tuple[str, ...]
@@ -70,7 +70,7 @@ class Or(_Data, frozen=True, tag="or"):
 
 
 class Exists(_Data, frozen=True, tag="exists"):
-    """Whether the query has a row where its columns equal those of this row: `on` has pairs (column here, there)."""
+    """Whether the query has a row with equal columns: `on` has pairs (column of this row, column of that row)."""
 
     on: tuple[tuple[str, str], ...]
     query: "Select"
@@ -88,7 +88,7 @@ class Order(_Data, frozen=True):
 
 
 class WindowStart(_Data, frozen=True):
-    """The position in the order from which on rows are shown: after that of `row`, or at it."""
+    """Rows are shown after the position of `row` in the order; if `inclusive`, from this position on."""
 
     row: dict[str, Any]
     inclusive: bool = False
@@ -118,7 +118,7 @@ class Nest(_Data, frozen=True):
 
 
 class Select(_Data, frozen=True, tag="select"):
-    """Rows of a table. `columns` None are all; `scalar` shows the one aggregate itself; `pluck` the rows of a nest."""
+    """Rows of a table. `columns` None shows all; `scalar` shows the one aggregate itself, `pluck` a nest's rows."""
 
     table: QueriedTable
     where: Condition | None = None
@@ -137,7 +137,7 @@ class Select(_Data, frozen=True, tag="select"):
 
     @property
     def bound(self) -> int | None:
-        """The number of rows that are shown at most."""
+        """The greatest number of rows that are shown."""
         return min(1, 1 if self.limit is None else self.limit) if self.one else self.limit
 
 

@@ -1,7 +1,7 @@
 """Results as values of the user's own types: rows become dataclasses, structs or typed dicts, nests with them.
 
-A query that is given a type by `into` has results of it: a list of them, one or None of `one`, or the value itself of
-an aggregate. Nests become the types of the fields that have their names.
+A query with a type from `into` has as its result a list of such values; with `one` a value or None; with one aggregate
+its value. A nest becomes the type of the field that has its name.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""Checks of whole queries: clauses that do not go together, and JSON that no call of the builder makes."""
+"""Checks of whole queries: clauses that exclude each other, and JSON that no call of the builder makes."""
 
 from eddy.errors import QueryBuildError
 from eddy.live.query.syntax import And, Compare, Condition, Or, Ref, Select
@@ -9,7 +9,7 @@ __all__ = ["check_select"]
 def check_select(select: Select, labels: frozenset[str] = frozenset(), plucked: frozenset[str] = frozenset()) -> None:
     """Raises: QueryBuildError for a query that has no answer.
 
-    `labels` are those around it, `plucked` those of them whose rows are its rows.
+    `labels` are the labels of enclosing Selects, `plucked` the labels whose rows are replaced by this query's rows.
     """
     where = f"query of table '{select.table.name}'"
     numbers = [select.skip, select.limit or 0, *(nest.depth or 1 for nest in select.nests)]

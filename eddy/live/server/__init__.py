@@ -1,1 +1,1 @@
-"""Live queries over served tables, in a program: loaded, kept up to date by one thread, read as rows and patches."""
+"""Live queries over served tables, in a program: one thread keeps them up to date; readers get rows and patches."""

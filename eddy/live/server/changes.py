@@ -1,7 +1,7 @@
 """The changes of tables that a view server has taken in and that live queries have not seen yet.
 
-The reader of tables puts changes, under the lock of the rows; later ones of a row take the place of earlier ones, so
-that the feed is bounded by the number of rows, however late its reader is.
+The reader of tables puts changes, under the lock of the rows. A later change of a row replaces an earlier one, so that
+there are at most as many changes as rows, however late the live queries are.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,19 +30,19 @@ class TableChanges:
                 self._pending.setdefault(name, {}).update(changes[table])
 
     def lost(self, table: str) -> None:
-        """All rows of a table have gone, to be read anew. The caller holds the lock of the rows."""
+        """Note that all rows of a table were removed, and are read anew. The caller holds the lock of the rows."""
         for name in [name for name, watched in self._watched.items() if watched == table]:
             self.miss(name)
 
     def miss(self, name: str) -> None:
-        """The rows by this name have to be read anew."""
+        """Note that the rows by this name have to be read anew; their changes are not kept until then."""
         with self._rows.changed:
             self._watched.pop(name, None)
             self._pending.pop(name, None)
             self.stale.add(name)
 
     def watch(self, name: str, table: str) -> RowsSnapshot:
-        """Keep changes of a table from now on, by this name; the rows as they are now. Raises: NotReadyError."""
+        """Keep changes of a table from now on, by this name. Returns the present rows. Raises: NotReadyError."""
         with self._rows.changed:
             snapshot = self._rows.snapshot()
             self._watched[name] = table
@@ -51,7 +51,7 @@ class TableChanges:
             return snapshot
 
     def unwatch(self, name: str) -> None:
-        """Keep no changes by this name."""
+        """Stop keeping changes by this name."""
         with self._rows.changed:
             self._watched.pop(name, None)
             self._pending.pop(name, None)
@@ -64,5 +64,5 @@ class TableChanges:
             return taken, self._rows.version
 
     def close(self) -> None:
-        """Keep nothing any more."""
+        """Stop following the rows."""
         self._rows.detach(self)

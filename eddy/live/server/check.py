@@ -1,4 +1,4 @@
-"""A check of a view: are the rows that its patches have made those that the query has from scratch?"""
+"""A check of a view: whether the rows that its patches have made equal the answer from scratch."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,7 @@ __all__ = ["check_answer"]
 
 
 def check_answer(rows: Any, select: Select, tables: Mapping[str, TableRows], version: Version) -> None:
-    """Compare a result with the naive evaluation over the same tables. Cost: that of the query from scratch.
+    """Compare a result with the naive evaluation over the same tables. Cost: evaluates the query from scratch.
 
     Raises: QueryError where they differ, with the first difference.
     """

@@ -1,7 +1,7 @@
-"""The patch that leads from the buckets of one moment to those of another, for a reader that is too late for each step.
+"""The patch from a view's buckets at one moment to its buckets at another, for a reader that is too late for each step.
 
-Cost: O(rows of both). Rows of a bucket are told apart by their contents: what is equal at the beginning and at the end
-stays, the middle is replaced.
+Cost: O(rows of both). Rows of a bucket are compared by their contents: equal rows at its beginning and at its end are
+kept, the rows between them are replaced.
 """
 
 from collections.abc import Mapping

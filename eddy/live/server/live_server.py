@@ -1,12 +1,13 @@
 """The live queries of a view server: one thread takes changes in as the tables move from version to version.
 
-    reader of tables ─put─▶ Feed ─take─▶ deltas ─▶ LiveQueries ─▶ patches ─▶ each LiveView
+    reader of tables ─put─▶ TableChanges ─take─▶ deltas ─▶ LiveQueries ─▶ patches ─▶ each LiveView
 
-A table is read whole when the first query needs it, from a snapshot, while its changes wait in the feed; others go on
-meanwhile. Locks: `lock` first, then that of the rows. All views are at one version, that of the changes taken last.
+A table is read whole, from a snapshot, when the first query needs it. Its changes wait in `TableChanges` until then;
+other queries are updated. Locks: `lock` first, then the rows' lock. All views are at the version of the last changes
+that were taken.
 
-Where a change cannot be applied to its end, nothing of the operators is used again: all queries begin anew over the
-tables as they are, and their readers get the difference.
+Where a batch fails before its end, all operators are dropped: all queries begin anew over the tables as they are, and
+their readers get the difference.
 """
 
 import logging
@@ -51,7 +52,7 @@ _RESTARTS, _WITHIN_S = 3, 600.0
 
 
 class LiveServer:
-    """Live queries over the rows of a catalog's tables. Tables that a query has read stay loaded until it is closed."""
+    """Live queries over the rows of a catalog's tables. While a query is open, its tables are loaded."""
 
     def __init__(
         self,
@@ -61,7 +62,7 @@ class LiveServer:
         table_rows: int = TABLE_ROWS,
         spaces: Spaces | None = None,
     ) -> None:
-        """Tables of more than `table_rows` rows are not held in memory, but in `spaces`."""
+        """Tables of more than `table_rows` rows are kept in `spaces`, not in memory."""
         self._rows, self._wanted = rows, wanted
         self.lock = threading.RLock()
         self._moved = threading.Condition(self.lock)
@@ -84,12 +85,12 @@ class LiveServer:
 
     @property
     def state(self) -> Literal["unknown", "complete"]:
-        """Whether the rows of all views are those of `version`: "unknown" while some are read or computed anew."""
+        """Whether the rows of all views are at `version`: "unknown" while some are read or computed anew."""
         return self._state
 
     @property
     def failure(self) -> Exception | None:
-        """The error that has ended all queries, for good; None while they go on."""
+        """The error that has ended all queries for good; None without one."""
         return self._failure
 
     def open(self, live: LiveView) -> None:
@@ -110,7 +111,7 @@ class LiveServer:
                 time.sleep(_AGAIN_S)
 
     def _open(self, live: LiveView) -> None:
-        """The same, once. Raises: NotReadyError where a table was not whole, or has gone meanwhile."""
+        """Try once to open a query. Raises: NotReadyError where a table is not whole, or was unloaded meanwhile."""
         engine = self._engine
         try:
             if not self._open_now(live, begin_long=False):
@@ -124,7 +125,7 @@ class LiveServer:
             raise QueryError(f"live query: its rows cannot be kept on disk: {error}") from error
 
     def _open_now(self, live: LiveView, *, begin_long: bool) -> bool:
-        """Open a query; one that takes long only if it may begin now. Returns whether it is open."""
+        """Open a query, a long one only with `begin_long`. Returns whether it is open."""
         with self.tables.loading:  # to the end: another query must not load a table under other names meanwhile
             select = self.tables.chosen(live.select, may_pass=live.checks.every is None)
             try:
@@ -148,11 +149,11 @@ class LiveServer:
         return True
 
     def _open_at_once(self, select: Select, max_rows: int) -> PlannedView | None:
-        """The view of a query, where that is short work; others wait meanwhile."""
+        """The view of a query if it is made quickly, as all others wait; else None."""
         return None if is_long(self._engine, select) else self._engine.open_at_once(select, max_rows, _AT_ONCE)
 
     def _open_aside(self, live: LiveView, aside: LongOpening) -> None:
-        """Make the rows of a query without the lock, so that others go on meanwhile."""
+        """Make the rows of a query without the lock, so that others are updated meanwhile."""
         try:
             view = aside.open(live.max_rows)
             buckets = view.filled()
@@ -171,7 +172,7 @@ class LiveServer:
                 self.tables.leave(aside.tables)  # they are kept while the query reads them
 
     def _begin(self, live: LiveView, view: PlannedView, buckets: Buckets) -> None:
-        """From now on a view is kept up to date; these are its rows. The caller has the lock."""
+        """Give a reader its view and rows, which are kept up to date from now on. The caller has the lock."""
         if live.is_closed or live.error is not None:  # perhaps a listener of its failed while it was computed anew
             self._engine.close(view)
             raise live.error or QueryError("live query: it was closed while it was opened; an open one is needed")
@@ -184,7 +185,7 @@ class LiveServer:
         self._recomputed(live)
 
     def _replace(self, live: LiveView, view: PlannedView, buckets: Buckets) -> None:
-        """The same for a view that has readers: they get the difference to the rows that they have."""
+        """Give a reader another view in place of its own. It gets the difference to the rows that it has as a patch."""
         if live in self._readers:
             former = self._readers.remove(live)
             self._engine.close(former)
@@ -199,7 +200,7 @@ class LiveServer:
         self._tell()
 
     def _renew(self, live: LiveView) -> None:
-        """Compute the rows of an open view anew. Raises: NotReadyError where that has to be tried again."""
+        """Compute the rows of an open query anew. Raises: NotReadyError where this has to be tried again."""
         try:
             self.tables.check(live.select)
             self._open(live)
@@ -215,27 +216,27 @@ class LiveServer:
                     self._end(live, as_shown(error))
 
     def _all(self) -> list[LiveView]:
-        """All open queries, also those that have no rows yet since all began anew."""
+        """All open queries, with those that wait for their rows since all queries began anew."""
         return [*self._readers, *(live for live in self._renewals if live not in self._readers)]
 
     def check_settled(self, live: LiveView) -> None:
-        """Raises: NotReadyError while its rows are computed anew, and are therefore of an earlier version."""
+        """Raises: NotReadyError while the query's rows are computed anew, and are therefore of an earlier version."""
         if self._renewals.is_frozen(live):
             raise NotReadyError("live query: its rows are computed anew. Try again later")
 
     def close(self, live: LiveView) -> None:
-        """Keep it up to date no more."""
+        """Stop keeping a query up to date."""
         self._renewals.discard(live)
         if live in self._readers:
             self._engine.close(self._readers.remove(live))
         self.tables.leave(live.tables)
 
     def follow(self, follower: VersionFollower) -> None:
-        """Tell it of versions from now on. The caller holds the lock."""
+        """Tell a follower of versions from now on. The caller holds the lock."""
         self._followers.append(follower)
 
     def _recomputed(self, live: LiveView) -> None:
-        """Its rows were computed from the tables. From now on its actions are kept, where they are asked for."""
+        """Tell a query's listener of actions that its rows were computed anew, and keep its actions from now on."""
         if live.checks.actions is not None:
             self._engine.log(self._readers[live])
             self._readers.call(live, live._act, [Action("recompute")], self.version)
@@ -249,12 +250,12 @@ class LiveServer:
             raise NotReadyError("live queries: the views were closed; open ones are needed")
 
     def _end(self, live: LiveView, error: Exception) -> None:
-        """A query ends with an error: it is kept up to date no more."""
+        """End a query with an error, and close it."""
         live._fail(error)
         self.close(live)
 
     def move_window(self, live: LiveView, skip: int, limit: int | None) -> None:
-        """Show other rows of a view; from then on it is no longer shared with equal queries."""
+        """Show other rows of a query; from then on its view is not shared with equal queries."""
         if self._readers.called not in {None, live}:
             raise QueryError("window: the listener of another query moves it; its own one, or a thread, is needed")
         self.check_settled(live)
@@ -282,7 +283,7 @@ class LiveServer:
             self._recomputed(live)
 
     def settle(self, live: LiveView) -> None:
-        """Wait until the rows of a view are those of now; a listener does not. Raises: NotReadyError."""
+        """Wait while the rows of a query are computed anew; a listener does not wait. Raises: NotReadyError."""
         if not self._readers.in_listener:
             self.wait(None, False, _PATIENCE_S, live)
 
@@ -292,7 +293,7 @@ class LiveServer:
         return explain(self._readers[live])
 
     def wait(self, at_least: Any, exact: bool, timeout_s: float, live: LiveView | None = None) -> Version:
-        """Wait until all views, or the rows of this one, are of a version. Raises: NotReadyError."""
+        """Wait until all queries, or this one, are at a version. Raises: NotReadyError."""
         wanted = None if at_least is None else self._wanted(at_least)
         end = time.monotonic() + timeout_s
 
@@ -350,7 +351,7 @@ class LiveServer:
             self._break(error)
 
     def _break(self, error: Exception) -> None:
-        """A batch that could not be applied to its end: all queries begin anew; they end where that is too often."""
+        """Begin all queries anew, after a batch that failed before its end; where this is too often, end them."""
         if not self.restarts.admits(time.monotonic()):
             _log.error("live queries have ended, after %d new beginnings: %s", self.restarts.most, error)
             self._fail(as_shown(error))
@@ -367,7 +368,7 @@ class LiveServer:
             live.state = "unknown"
 
     def _forget_all(self) -> None:
-        """Nothing of the operators is used again, perhaps in the middle of a batch."""
+        """Drop all operators, which may be in the middle of a batch."""
         self.tables.unload_all()
         self._readers.clear()
 
@@ -390,7 +391,7 @@ class LiveServer:
             self._moved.notify_all()
 
     def _take(self) -> None:
-        """Apply all changes since the last time, of all tables at once: those that were read anew too."""
+        """Apply the changes since the last call, of all tables at once; a table that was read anew has changes too."""
         deltas, failed, version = self.tables.take()
         for name, error in failed.items():  # its queries end, and the next one reads it anew
             self._fail(error, name)
@@ -430,19 +431,19 @@ class LiveServer:
             self._tell_actions(version)
 
     def _renew_all(self, views: list[PlannedView]) -> None:
-        """Open views anew, for whose windows too few rows are kept: the other rows are in the table."""
+        """Open views anew that keep too few rows for their windows: the other rows are read from the table."""
         for view in views:
             for live in self._readers.of(view):
                 self._renewals.add(live, frozen=view.operator.is_short)
 
     def _tell_actions(self, version: Version) -> None:
-        """Tell the actions of a batch to those that asked for them."""
+        """Tell the actions of a batch to the queries that asked for them."""
         for view, actions in self._engine.actions.items():
             for live in self._readers.of(view):
                 self._readers.call(live, live._act, actions, version)
 
     def _check_answers(self) -> None:
-        """Compare rows with the answer from scratch, where that is asked for and due. One that differs ends."""
+        """Compare rows with the answer from scratch, where it is asked for and due. A query that differs is ended."""
         for live in self._readers.checked():
             live.versions += 1
             if live.checks.every is not None and live.versions % live.checks.every == 0:
@@ -455,5 +456,5 @@ class LiveServer:
                     self._end(live, error)
 
     def _show(self, live: LiveView, ops: list[Op], version: Version) -> None:
-        """Give a view its patch."""
+        """Give a reader its patch."""
         self._readers.call(live, live._take, ops, version)

@@ -4,8 +4,8 @@
         view.rows                                 view.rows
         for patch in view: …                      async for patch in view: …
 
-Patches begin where the view was opened. A reader that is more than `_MAX_OPS` changes late gets one patch in their
-place: the difference between the rows that it has seen and those that there are.
+The first patch follows the rows with which the view was opened. A reader that is more than `_MAX_OPS` changes late gets
+one patch instead: the difference between the rows that it has seen and the present rows.
 """
 
 import asyncio
@@ -46,10 +46,10 @@ class Patch(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Checks:
-    """The means to look into a view.
+    """Optional checks of a view.
 
     Attributes:
-        actions: called with the actions of each batch on the view, as `listen` calls with patches.
+        actions: called with the actions of each batch on the view, in the thread that makes patches.
         every: after so many versions compare the rows with the answer from scratch; None never does.
     """
 
@@ -67,16 +67,16 @@ class QueryServer(Protocol):
     lock: threading.RLock
 
     def open(self, view: "LiveView[Any]") -> None:
-        """Begin. Raises: QueryError."""
+        """Begin to keep a view up to date. Raises: QueryError."""
 
     def close(self, view: "LiveView[Any]") -> None:
-        """End."""
+        """Stop keeping a view up to date."""
 
     def move_window(self, view: "LiveView[Any]", skip: int, limit: int | None) -> None:
-        """Show other rows."""
+        """Show other rows of a view."""
 
     def settle(self, live: "LiveView[Any]") -> None:
-        """Wait until the rows of a view are those of now."""
+        """Wait while the rows of a view are computed anew."""
 
     def explain(self, view: "LiveView[Any]") -> QueryPlan:
         """The plan of an open view."""
@@ -86,14 +86,14 @@ class QueryServer(Protocol):
         """The version that all views are at."""
 
     def wait(self, at_least: Any, exact: bool, timeout_s: float, live: "LiveView[Any] | None" = None) -> Version:
-        """Wait for a version, of the rows of a view."""
+        """Wait until a view, or all, are at a version."""
 
 
 class LiveView(Generic[R]):
     """A query that is kept up to date while it is open. Made by `views.live`; for any thread.
 
-    `state` is "unknown" until it is opened, while its tables or rows are read anew, and after it was closed; "error"
-    where `error` says why it has ended.
+    `state` is "unknown" until it is opened, while its tables or rows are read anew, and after it was closed; it is
+    "error" where the view has ended with `error`.
     """
 
     def __init__(self, server: QueryServer, query: Query[R], max_rows: int, checks: "Checks | None" = None) -> None:
@@ -119,16 +119,16 @@ class LiveView(Generic[R]):
 
     @property
     def tables(self) -> set[str]:
-        """The tables that it reads, by the names that they are loaded by."""
+        """The names under which its tables are loaded."""
         return tables_of(self.select if self.view is None else self.view.shape.select)
 
     @property
     def version(self) -> Version:
-        """The version of `rows`: a token to come back with, and whether it is exact. See `versioned`."""
+        """The version of `rows`: a token for `wait` and other readers, and whether it is exact. See `versioned`."""
         return self._server.version
 
     def versioned(self) -> tuple[R, Version]:
-        """`rows` with their version: a patch may come between one reading of `rows` and another of `version`.
+        """`rows` with their version. `rows` and `version`, read one after the other, may be of different versions.
 
         Raises: as `rows`.
         """
@@ -136,14 +136,14 @@ class LiveView(Generic[R]):
 
     @property
     def rows(self) -> R:
-        """The result as it is now: rows with their nests, a row or None of `one`, or the value of an aggregate.
+        """The present result: rows with their nests, with `one` a row or None, or the value of an aggregate.
 
         Raises: QueryError where it is closed, has ended with an error, or has a row that is not of its type.
         """
         return self._current()[0]
 
     def _current(self) -> tuple[R, Version]:
-        """The result with its version. It is nested without the lock: others get their patches meanwhile."""
+        """The result with its version. Rows are nested without the lock, so that others get patches meanwhile."""
         with self._server.lock:
             self._check()
             view, version, number, found = self.view, self._server.version, self._number, self._rows
@@ -157,7 +157,7 @@ class LiveView(Generic[R]):
         return found, version
 
     def _copied(self) -> dict[str, list[Entry]]:
-        """Its rows by buckets, in lists of their own. The caller holds the lock."""
+        """A copy of its rows, in a new list for each bucket. The caller holds the lock."""
         return {bucket: list(rows) for bucket, rows in self._buckets.entries.items()}
 
     def _plain_rows(self) -> Any:
@@ -172,11 +172,11 @@ class LiveView(Generic[R]):
             raise QueryError("live query: it is not open. Write: with views.live(query) as view: ...")
 
     def wait(self, at_least: Any = None, *, exact: bool = False, timeout_s: float = 30.0) -> Version:
-        """Wait until `rows` are of a version as late as `at_least`, as `Views.wait` does. Raises: NotReadyError."""
+        """Wait until `rows` are at a version as late as `at_least`, as in `Views.wait`. Raises: NotReadyError."""
         return self._server.wait(at_least, exact, timeout_s, self)
 
     def window(self, skip: int = 0, limit: int | None = None) -> None:
-        """Show other rows at the root: the difference comes as a patch. Raises: QueryError."""
+        """Show other rows at the root; readers get the difference as a patch. Raises: QueryError."""
         if type(skip) is not int or skip < 0 or not (limit is None or (type(limit) is int and limit >= 0)):
             raise QueryError(f"window(skip={skip!r}, limit={limit!r}): numbers of rows are needed")
         self._server.settle(self)
@@ -197,9 +197,9 @@ class LiveView(Generic[R]):
             return self._server.explain(self)
 
     def listen(self, function: Callable[[Patch], None]) -> Callable[[], None]:
-        """Call a function with each patch, in the thread that makes it; returns a function that ends it.
+        """Call a function with each patch, in the thread that makes the patch. Returns a function that ends this.
 
-        An error that it raises ends this query, with that error.
+        An error that `function` raises ends this query.
         """
         with self._server.lock:
             self._listeners.append(function)
@@ -213,22 +213,22 @@ class LiveView(Generic[R]):
 
     @property
     def is_closed(self) -> bool:
-        """Whether it was closed, perhaps before it was open."""
+        """Whether the view was closed, perhaps before it was open."""
         return self._closed
 
     @property
     def entries(self) -> dict[str, list[Entry]]:
-        """The rows of its buckets; to be read with the lock of the server, and not to be changed."""
+        """The rows of its buckets: read them with the server's lock, and do not change them."""
         return self._buckets.entries
 
     def _begin(self, view: PlannedView, buckets: Buckets) -> None:
-        """The server has opened it, with these rows."""
+        """Begin with these rows. Called by the server."""
         self.view, self.state = view, "complete"
         self._buckets = buckets
         self._seen.entries = self._copied()
 
     def _take(self, ops: Sequence[Op], version: Version) -> None:
-        """A patch of the server, which holds its lock."""
+        """Apply a patch. Called by the server, which holds its lock."""
         patch = Patch(tuple(ops), version)
         self._buckets.apply(ops)
         self._rows = None
@@ -243,7 +243,7 @@ class LiveView(Generic[R]):
             self._wake()
 
     def _calls(self, function: Callable[..., object], *arguments: Any) -> bool:
-        """Call a function of the user's: an error that it raises ends this query. Whether it raised none."""
+        """Call a user's function; an error that it raises ends this query. Returns whether it raised none."""
         try:
             function(*arguments)
         except Exception as error:
@@ -252,12 +252,12 @@ class LiveView(Generic[R]):
         return True
 
     def _act(self, actions: list[Action], version: Version) -> None:
-        """The actions of a batch. The caller holds the lock."""
+        """Tell the user's function the actions of a batch. The caller holds the lock."""
         if actions and self.checks.actions is not None:
             self._calls(self.checks.actions, actions, version)
 
     def _fail(self, error: Exception) -> None:
-        """It has ended: readers get the error."""
+        """End the view: readers get the error."""
         self.state, self.error = "error", error
         self._wake()
 
@@ -286,7 +286,7 @@ class LiveView(Generic[R]):
         return None
 
     def next(self, timeout_s: float = 30.0) -> Patch:
-        """The next patch. Raises: NotReadyError where none comes in time; QueryError before `open`; its error."""
+        """The next patch. Raises: NotReadyError where none arrives in time; QueryError before `open`; its error."""
         end = time.monotonic() + timeout_s
         with self._changed:
             while (patch := self._next()) is None:
@@ -295,7 +295,7 @@ class LiveView(Generic[R]):
             return patch
 
     def __iter__(self) -> Iterator[Patch]:
-        """Each patch as it comes, until the view is closed."""
+        """Each patch when it arrives, until the view is closed."""
         while True:
             with self._changed:
                 while not self._closed and (patch := self._next()) is None:
@@ -306,7 +306,7 @@ class LiveView(Generic[R]):
             yield patch
 
     async def __aiter__(self) -> AsyncIterator[Patch]:
-        """Each patch as it comes, until the view is closed."""
+        """Each patch when it arrives, until the view is closed."""
         loop = asyncio.get_running_loop()
         while True:
             with self._server.lock:
@@ -327,7 +327,7 @@ class LiveView(Generic[R]):
                         self._waiting.remove((loop, future))
 
     def to_pandas(self) -> Any:
-        """The rows as a pandas DataFrame, with a column for each of theirs. Raises: ImportError without pandas."""
+        """The rows as a pandas DataFrame, with the columns of the rows. Raises: ImportError without pandas."""
         with self._server.lock:
             self._check()
             return frame_of(self._plain_rows())
@@ -339,12 +339,12 @@ class LiveView(Generic[R]):
             return html_of(self._plain_rows(), "exact" if self.version.exact else "committed, not exact")
 
     def _ipython_display_(self) -> None:
-        """In a notebook: shows the rows, and keeps showing them while it is open."""
+        """In a notebook: shows the rows, and updates them while the view is open."""
         is_open = lambda: not self._closed and self.error is None  # noqa: E731
         keep_shown(self._repr_html_, is_open, self.listen, lambda: self.error is not None)
 
     def open(self) -> "LiveView[R]":
-        """Begin; `with` does it. Raises: QueryError for a query that does not fit the tables; NotReadyError."""
+        """Open the view, as `with` does. Raises: QueryError for a query that does not fit the tables; NotReadyError."""
         with self._server.lock:
             if self._opened or self._closed:
                 raise QueryError("live query: it was opened before; views.live makes another one. Open each once")
@@ -357,7 +357,7 @@ class LiveView(Generic[R]):
         return self
 
     def close(self) -> None:
-        """End; the second time, do nothing."""
+        """Close the view; the second call does nothing."""
         with self._server.lock:
             if not self._closed:
                 self._closed = True

@@ -1,11 +1,11 @@
-"""The tables that live queries read: loaded into the engine whole, from a snapshot; the feed keeps their changes.
+"""The tables that live queries read: loaded into the engine whole, from a snapshot; `TableChanges` keeps their changes.
 
-The rows of a large table are loaded onto the disk, into spaces of the queries' own: those of the view server are ahead
-of the queries, and have no former rows.
+The rows of a large table are loaded onto the disk, into the queries' own spaces. The view server's store cannot serve
+them: it is at a later version than the queries, and has no former rows.
 
-A table may be loaded several times: once as it is, and once for each function that admits some of its rows. One that
-has outgrown the memory is loaded onto the disk beside that, and its queries are opened anew over it, while the former
-go on.
+A table may be loaded several times: once with all rows, and once for each function that admits some of them. A table
+that has grown too large for memory is loaded onto the disk as well. Its queries are opened anew over the rows on disk,
+and are kept up to date over the rows in memory until then.
 """
 
 import threading
@@ -38,7 +38,7 @@ Deltas = dict[str, dict[Flat, Row | None]]
 
 
 class StoredTableLostError(Exception):
-    """A table that queries have on disk is read anew: how its rows have changed is not known."""
+    """A table that queries have on disk is read anew: the changes of its rows are not known."""
 
 
 TABLE_ROWS = 1_000_000
@@ -50,12 +50,12 @@ _PASSING, _STORED = "~", "^"
 
 
 def _base(name: str) -> str:
-    """The name of the table as queries have it."""
+    """The name of a table without the mark of how it is loaded."""
     return name.removesuffix(_PASSING).removesuffix(_STORED)
 
 
 def _unread() -> Iterator[tuple[Flat, Row]]:
-    """The rows of a passing table are read aside alone."""
+    """Raises: NotReadyError. The rows of a passing table are read only by the scans of a `LongOpening`."""
     raise NotReadyError("live query: its rows have to be read from the table. Try again")
 
 
@@ -76,7 +76,7 @@ class _TableScan:
 
 @dataclass(slots=True)
 class _Filter:
-    """Rows of a table that a function of key and value admits, and how many callers hold them."""
+    """A function that admits some rows of a table by key and value, and how many callers hold it."""
 
     table: str
     allowed: Allowed
@@ -84,9 +84,9 @@ class _Filter:
 
 
 class LoadedTables:
-    """The tables of an engine. `lock` is that of the live server; the caller holds it, but for `load` and filters.
+    """The tables of an engine. `lock` is the live server's lock; the caller holds it, except for `load` and filters.
 
-    `loading` is held while a table is loaded, by one that needs several tables until it has opened its query.
+    `loading` is held while tables are loaded, until the query that needs them is open.
     """
 
     def __init__(
@@ -124,12 +124,12 @@ class LoadedTables:
         return bool(self.feed.stale & self._namings.keys())
 
     def served(self, name: str) -> ServedTable:
-        """The served table by a name of queries. Raises: TableNotServedError."""
+        """The served table for a name in a query. Raises: TableNotServedError."""
         name = _base(name)
         return self._catalog.table(self._filters[name].table if name in self._filters else name)
 
     def filtered(self, table: str, allowed: Allowed) -> str:
-        """The name of a table's rows that `allowed` of key and value admits. `unfiltered` lets go of it.
+        """A name for a table's rows that `allowed` of key and value admits. `unfiltered` releases it.
 
         Equal functions have one name; its rows are kept while a query reads them. Raises: TableNotServedError.
         """
@@ -145,19 +145,19 @@ class LoadedTables:
             return name
 
     def unfiltered(self, name: str) -> None:
-        """A caller of `filtered` opens no query over it any more."""
+        """Release a name once for one call of `filtered`; the caller opens no more queries over it."""
         with self._lock:
             self._filters[name].holders -= 1
             self._unused.add(name)
 
     def leave(self, names: Iterable[str]) -> None:
-        """A query that read these has closed, or could not be opened."""
+        """Note that a query over these tables was closed, or could not be opened."""
         self._unused.update(
             name for name in names if name.endswith(_PASSING) or name in self._outgrown or _base(name) in self._filters
         )
 
     def tidy(self) -> None:
-        """Forget filtered tables that no query reads, and no caller holds."""
+        """Unload tables that were loaded for few queries, once no query reads them and no caller holds them."""
         if not self._unused or not self.loading.acquire(blocking=False):
             return
         try:
@@ -184,7 +184,7 @@ class LoadedTables:
             self._tidy_one(_base(name))
 
     def load(self, table: QueriedTable) -> None:
-        """Read a table whole, if it is not there. Raises: QueryError where queries name its key otherwise."""
+        """Read a table whole, if it is not loaded. Raises: QueryError where queries name its key otherwise."""
         name = table.name
         with self._lock:
             if self._is_loaded(table):
@@ -224,7 +224,7 @@ class LoadedTables:
         return made
 
     def _row_count(self, name: str) -> int:
-        """The rows of a table of the view server, of which this may be a part."""
+        """The number of rows of the view server's table; the table of this name may have only some of them."""
         return self._rows.counts[self.served(name).name]
 
     def _is_stored(self, name: str) -> bool:
@@ -236,9 +236,10 @@ class LoadedTables:
         return Naming(self.served(table.name), table, None if known is None else known.allowed)
 
     def chosen(self, select: Select, *, may_pass: bool) -> Select:
-        """The query over the passing rows of its table, if it may, where that is large and need not be in memory.
+        """The query with its tables' names replaced by the names under which they are loaded.
 
-        Tables that have outgrown the memory are those on disk.
+        With `may_pass` a small window over a large table reads passing rows. A table that has grown too large for
+        memory is read on disk.
 
         Raises: QueryError for a window that skips more than `most_rows` rows of a table that is on disk.
         """
@@ -255,7 +256,7 @@ class LoadedTables:
             return renamed(select, {each: each + _STORED for each in outgrown}) if outgrown else select
 
     def _check_skip(self, select: Select) -> None:
-        """The rows that a window skips are counted in memory."""
+        """Raises: QueryError for a window that skips too many rows of a table on disk, as it counts them in memory."""
         name = select.table.name
         is_loaded = name in self._namings and name not in self._outgrown
         is_on_disk = self._is_stored(name) or (not is_loaded and self._row_count(name) > self.most_rows)
@@ -267,7 +268,7 @@ class LoadedTables:
             )
 
     def _is_small_window(self, select: Select) -> bool:
-        """Whether no more rows have to be kept for a query than of a table; those that it skips are kept too."""
+        """Whether a query is a window that keeps at most `most_rows` rows, with the rows that it skips."""
         return is_window(select) and select.skip + (select.bound or 0) <= self.most_rows
 
     def _prefers_passing(self, name: str, passing: Select) -> bool:
@@ -278,14 +279,14 @@ class LoadedTables:
         return known is None or len(known.dependents) < _WINDOWS or self.engine.has_begun(passing)
 
     def _load_passing(self, table: QueriedTable) -> None:
-        """From now on let a table's changes pass. The caller holds the lock. Raises: as `load`; NotReadyError."""
+        """Add a table whose changes pass from now on. The caller holds the lock. Raises: as `load`; NotReadyError."""
         name, naming = table.name, self._naming(table)
         self._watch(name).close()
         self._namings[name] = naming
         self.engine.load_passing(name, _unread, _base(name))
 
     def scans(self, select: Select) -> dict[str, Scan]:
-        """Of passing tables, the means to read their rows as they are now. Raises: NotReadyError."""
+        """For each passing table a scan of its present rows. Raises: NotReadyError."""
         return {
             name: _TableScan(self._namings[name], self._rows.snapshot())
             for name in tables_of(select)
@@ -296,7 +297,7 @@ class LoadedTables:
         return self.feed.watch(name, self.served(name).name)
 
     def _is_loaded(self, table: QueriedTable) -> bool:
-        """Whether a table is there; one whose columns are named otherwise is unloaded. Raises: as `load`."""
+        """Whether a table is loaded; one whose columns are named otherwise is unloaded. Raises: as `load`."""
         name = table.name
         if name not in self._namings:
             return False
@@ -313,14 +314,14 @@ class LoadedTables:
         return False
 
     def unload(self, name: str) -> None:
-        """Forget a table. Raises: QueryError while a query reads it."""
+        """Unload a table. Raises: QueryError while a query reads it."""
         self.engine.unload(name)
         self._outgrown.discard(name)
         del self._namings[name]
         self.feed.unwatch(name)
 
     def unload_all(self) -> None:
-        """Begin with a new engine."""
+        """Replace the engine by an empty one."""
         self.engine = LiveQueries()
         self._spaces.clear()
         self.renewed = []
@@ -330,7 +331,7 @@ class LoadedTables:
         self._namings.clear()
 
     def take(self) -> tuple[Deltas, dict[str, QueryError], Version]:
-        """The changes since the last time, of all tables at once, and those whose rows cannot be read.
+        """The changes of all tables since the last call, errors by tables whose rows cannot be read, and the version.
 
         Raises: StoredTableLostError.
         """
@@ -350,7 +351,7 @@ class LoadedTables:
         return deltas, failed, version
 
     def _outgrow(self) -> None:
-        """Tables in memory that have too many rows: their queries are to be opened anew, as `renewed`."""
+        """Find tables in memory that have too many rows, and add the views that read them to `renewed`."""
         for name, table in self.engine.tables.items():
             if table.spaces is None and len(table.rows) > self.most_rows and name not in self._outgrown:
                 self._outgrown.add(name)
@@ -359,7 +360,7 @@ class LoadedTables:
             self.renewed += self.engine.reading(self._outgrown)
 
     def _watch_again(self) -> None:
-        """Passing tables that were read anew, and are whole: their queries are to be opened anew, as `renewed`."""
+        """Follow again the passing tables that were read anew and are whole; add their views to `renewed`."""
         for name in sorted(self.feed.stale & self._namings.keys()):
             if name.endswith(_PASSING):
                 try:
@@ -370,7 +371,7 @@ class LoadedTables:
                 self.renewed += self.engine.exhaust(name)
 
     def _reload(self) -> tuple[Deltas, dict[str, QueryError]]:
-        """Tables that were read anew, once they are whole: as the difference to the rows that were shown."""
+        """The rows of tables that were read anew and are whole, as deltas of the rows that the engine has."""
         found: Deltas = {}
         failed: dict[str, QueryError] = {}
         for name in sorted(self.feed.stale & self._namings.keys()):
@@ -389,7 +390,7 @@ class LoadedTables:
         return found, failed
 
     def close(self) -> None:
-        """Keep no changes any more, and nothing on disk."""
+        """Stop keeping changes, and remove all rows on disk."""
         self.feed.close()
         self._spaces.clear()
 

@@ -1,11 +1,11 @@
-"""From the rows of a served table to rows of queries: the key by the names that the query gives it, values by member.
+"""From the rows of a served table to rows of queries: columns for the items of the key and the members of the value.
 
     key        its column; a tuple's items one by one
     value      the fields of a struct, the members of a JSON object; any other value is the column `value`, or the one
                that the query names
 
-Rows are plain data, as JSON has it: dates are text. Bytes and decimals stay as they are. A string with a lone surrogate
-is none: UTF-8 does not have it.
+Rows are plain data, as in JSON: dates are text. Bytes and decimals are not converted. A string with a lone surrogate is
+refused: UTF-8 cannot encode it.
 """
 
 import decimal
@@ -41,14 +41,14 @@ class Naming:
     def __init__(
         self, served: ServedTable, table: QueriedTable, allowed: Callable[[Any, Any], object] | None = None
     ) -> None:
-        """`allowed` of a key and a value says whether the row is there for the queries; None: all are."""
+        """Only rows are shown for which `allowed` of key and value is true; None shows all."""
         self.table, self._served, self._allowed = table, served, allowed
         self._skip = len(table_prefix(served.name))
         self._value = table.value or "value"
         self.key_of = flat_key(table.key)
 
     def delta(self, changes: Iterable[tuple[bytes, bytes | None]]) -> Iterator[tuple[Flat, Row | None]]:
-        """Stored rows as rows of queries by key, None where a row goes. Raises: QueryError where a key does not fit."""
+        """Stored rows as rows of queries by key, None if removed. Raises: QueryError where a key does not fit."""
         for stored, data in changes:
             try:
                 yield self._changed(decode_key(self._served.key, stored[self._skip :]), data)
@@ -128,7 +128,7 @@ def _plain(value: Any) -> Any:
 
 
 def _flaw(row: Row) -> str | None:
-    """Why a row cannot be one of queries: lists and objects in too many levels, or a string that is not UTF-8."""
+    """Why queries cannot have a row: lists and objects in too many levels, or a string that UTF-8 cannot encode."""
     level: list[Any] = [row]
     for _ in range(_MAX_DEPTH + 1):
         nested, texts = [], []

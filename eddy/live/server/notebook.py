@@ -1,6 +1,6 @@
 """A live view in a notebook: its rows as an HTML table with nested tables, and as a pandas DataFrame.
 
-In Jupyter the table that a cell shows is drawn again while the view is open: by a thread of its own, as the engine's
+In Jupyter a thread draws the table of a cell again while the view is open. It is not the live server's thread, which
 must not wait for a browser.
 """
 
@@ -18,12 +18,12 @@ _PAUSE_S, _LOOK_S = 0.2, 1.0
 
 
 def html_of(rows: Any, told: str) -> str:
-    """Rows as HTML, at most a hundred of each list and a thousand in all; `told` stands below. Values are text."""
+    """Rows as HTML, at most a hundred of each list and a thousand in all, and `told` below them. Values are text."""
     return f"<div>{_shown(rows, 0, [_MAX_ALL])}<small>{html.escape(told)}</small></div>"
 
 
 def _shown(value: Any, depth: int, left: list[int]) -> str:
-    """A value as HTML; `left` has the number of rows that may be shown yet."""
+    """A value as HTML; `left` has the number of rows that may still be shown."""
     is_rows = isinstance(value, list) and value and all(isinstance(row, dict) for row in value)
     if isinstance(value, dict):
         value, is_rows = [value], True
@@ -45,7 +45,7 @@ def _shown(value: Any, depth: int, left: list[int]) -> str:
 
 
 def frame_of(rows: Any) -> Any:
-    """A DataFrame of rows, one column for each of theirs; nests stay lists. Raises: ImportError without pandas."""
+    """A DataFrame with the columns of the rows; nests are lists in it. Raises: ImportError without pandas."""
     pandas = importlib.import_module("pandas")  # it comes with the extra `spark`, and is the reader's
     if isinstance(rows, list):
         return pandas.DataFrame(rows)
@@ -61,7 +61,7 @@ def keep_shown(
 ) -> None:
     """Show HTML in the cell that runs, and draw it again after each patch that `listen` tells of, while `is_open`.
 
-    Then it stays, but for the error where it `has_failed`.
+    After the end it is drawn once more only where the view `has_failed`, with the error.
     """
     display = importlib.import_module("IPython.display")
     changed = threading.Event()

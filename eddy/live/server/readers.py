@@ -20,7 +20,7 @@ _log = logging.getLogger("eddy.live")
 
 
 class Readers:
-    """The open readers; `ended` is called for one whose listener has failed, or that its listener has ended."""
+    """The open readers; `ended` is called for a reader whose listener has failed or has ended it."""
 
     def __init__(self, ended: Callable[[LiveView], None]) -> None:
         self._ended = ended
@@ -50,11 +50,11 @@ class Readers:
                 yield live
 
     def checked(self) -> list[LiveView]:
-        """Those whose rows are compared with the answer from scratch."""
+        """The readers whose rows are compared with the answer from scratch."""
         return list(self._checked)
 
     def rows_of(self, view: PlannedView) -> Buckets:
-        """The rows of a view: a copy of those that a reader has, or where it has none those of the view itself."""
+        """The rows of a view: a copy of a reader's rows; without a reader, made from the view's operators."""
         for other in self._readers.get(view, ()):
             buckets = Buckets()
             buckets.entries = {bucket: list(rows) for bucket, rows in other.entries.items()}
@@ -62,14 +62,14 @@ class Readers:
         return view.filled()
 
     def add(self, live: LiveView, view: PlannedView) -> None:
-        """From now on it gets the patches of a view."""
+        """Give a reader the patches of a view from now on."""
         self._views[live] = live.view = view
         self._readers.setdefault(view, {})[live] = None
         if live.checks.every is not None:
             self._checked[live] = None
 
     def remove(self, live: LiveView) -> PlannedView:
-        """It gets no more patches. Returns the view that it had."""
+        """Give a reader no more patches. Returns the view that it had."""
         view = self._views.pop(live)
         self._checked.pop(live, None)
         readers = self._readers[view]
@@ -79,18 +79,18 @@ class Readers:
         return view
 
     def clear(self) -> None:
-        """None of them gets patches any more."""
+        """Remove all readers."""
         self._views.clear()
         self._readers.clear()
         self._checked.clear()
 
     @property
     def in_listener(self) -> bool:
-        """Whether the thread that asks is calling a listener."""
+        """Whether the present thread is calling a listener."""
         return self._thread == threading.get_ident()
 
     def call(self, live: LiveView, function: Callable[[Any, Version], None], found: Any, version: Version) -> None:
-        """Call listeners of a reader. One whose listener fails ends."""
+        """Call a reader's `function`, which calls its listeners. An error ends the reader."""
         outer = self._thread, self.called
         self._thread, self.called = threading.get_ident(), live
         try:
@@ -105,5 +105,5 @@ class Readers:
 
 
 def as_shown(error: Exception, where: str = "live queries") -> Exception:
-    """An error as readers get it."""
+    """An error for readers: one that is not eddy's becomes a QueryError."""
     return error if isinstance(error, EddyError) else QueryError(f"{where}: {error!r}")

@@ -1,7 +1,7 @@
 """Live views whose rows are computed anew, while their readers keep the rows that they have.
 
-A view is renewed one at a time, in a thread of its own, which is begun by the first one. Where it cannot be renewed
-yet, because its tables are not whole, its turn comes again.
+One thread renews views one after the other; it is started for the first one. A view that cannot be renewed yet, because
+its tables are not whole, is tried again later.
 """
 
 import threading
@@ -17,10 +17,10 @@ _AGAIN_S = 0.05
 
 
 class Renewals:
-    """The views that wait. All but `run` is called with `lock` held, that of the live server."""
+    """The views that wait. All methods but `_run` are called with `lock` held, the live server's lock."""
 
     def __init__(self, lock: threading.RLock, renew: Callable[[LiveView], None]) -> None:
-        """`renew` is called without the lock, and raises only NotReadyError: then it is called again later."""
+        """`renew` is called without the lock. It raises only NotReadyError, and is then called again later."""
         self._changed = threading.Condition(lock)
         self._renew = renew
         self._waiting: dict[LiveView, bool] = {}
@@ -31,18 +31,18 @@ class Renewals:
         return live in self._waiting
 
     def is_frozen(self, live: LiveView) -> bool:
-        """Whether a view waits, and keeps the rows that it has until then."""
+        """Whether a view waits, and its rows do not change until then."""
         return self._waiting.get(live, False)
 
     def any_frozen(self) -> bool:
-        """Whether there is such a view."""
+        """Whether any view is frozen."""
         return any(self._waiting.values())
 
     def __iter__(self) -> Iterator[LiveView]:
         return iter(list(self._waiting))
 
     def add(self, live: LiveView, *, frozen: bool) -> None:
-        """Renew a view; one that is not frozen is still kept up to date until then."""
+        """Renew a view; if it is not frozen, it is kept up to date until then."""
         self._waiting[live] = frozen or self._waiting.get(live, False)
         if self._thread is None and not self._is_stopped:
             self._thread = threading.Thread(target=self._run, name="eddy-live-renewals", daemon=True)
@@ -50,11 +50,11 @@ class Renewals:
         self._changed.notify_all()
 
     def discard(self, live: LiveView) -> None:
-        """It is renewed, or not to be renewed any more."""
+        """Note that a view is renewed, or need not be renewed any more."""
         self._waiting.pop(live, None)
 
     def stop(self) -> threading.Thread | None:
-        """Renew nothing any more. Returns the thread that ends, to be joined without the lock."""
+        """Stop renewing. Returns the thread, which ends; join it without the lock."""
         self._is_stopped = True
         self._waiting.clear()
         self._changed.notify_all()
@@ -85,7 +85,7 @@ class Restarts:
         self._times: deque[float] = deque()
 
     def admits(self, now: float) -> bool:
-        """Whether they may at this time, which is noted then."""
+        """Whether all queries may begin anew at this time; if so, the time is noted."""
         while self._times and self._times[0] <= now - self.within_s:
             self._times.popleft()
         if len(self._times) >= self.most:

@@ -11,7 +11,7 @@ class VersionFollower(Protocol):
     """Its methods are called with the lock of the live server held."""
 
     def moved(self, version: Version, state: Any) -> None:
-        """All views are at this version. `state` is "complete", or "unknown" while tables are read anew."""
+        """Called when all views are at this version. `state` is "complete", or "unknown" while tables are read anew."""
 
     def stopped(self) -> None:
-        """The live server has stopped: there are no more versions."""
+        """Called when the live server has stopped: there are no more versions."""

@@ -1,1 +1,1 @@
-"""Live queries for many clients: queries that are published once, and the events of their streams; no HTTP here."""
+"""Live queries for many clients: queries that are published once, and the events of their streams, without HTTP."""

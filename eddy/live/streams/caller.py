@@ -1,4 +1,4 @@
-"""A caller of queries: the rows that it may read, and the queries of its questions."""
+"""A caller of queries: the rows that it may read, and the queries that it asks for."""
 
 import logging
 import threading
@@ -24,7 +24,7 @@ MayRead = Callable[[str], "bool | Callable[[Any, Any], bool]"]
 def rows_allowed(may_read: MayRead, table: str) -> Callable[[Any, Any], Any] | None:
     """The function (key, value) that says which rows of a table may be read; None where all may be.
 
-    Raises: ForbiddenError, also where nothing was answered; QueryFailedError where the application's function fails.
+    Raises: ForbiddenError, unless `may_read` returns True or a function; QueryFailedError where it fails.
     """
     try:
         allowed: object = may_read(table)
@@ -43,7 +43,7 @@ def rows_allowed(may_read: MayRead, table: str) -> Callable[[Any, Any], Any] | N
 
 
 class Headers(Mapping[str, str]):
-    """The headers of a request, by names in lower case. `read` are the names that were asked for, `*` for all."""
+    """The headers of a request, by names in lower case. `read` has the names that were looked up, `*` for all."""
 
     def __init__(self, headers: Mapping[str, str]) -> None:
         self._headers = {name.lower(): value for name, value in headers.items()}
@@ -71,7 +71,7 @@ class Caller:
         self._is_closed = False
 
     def query(self, asked: Asked) -> Query:
-        """The query of a question. Raises: QueryError."""
+        """The query that the caller asks for. Raises: QueryError."""
         query = self._queries[asked.name].bind(asked.args, self._claims)
         if asked.skip is not None or asked.limit is not None:
             if query.syntax.aggregates and not query.syntax.group:
@@ -85,7 +85,7 @@ class Caller:
         return self._allowed(self._queries[name].bind(given, self._claims, as_text=True))
 
     def _allowed(self, query: Query) -> Query:
-        """The query over the rows that the caller may read, of each table that it names. Raises: ForbiddenError."""
+        """The query over only those rows of its tables that the caller may read. Raises: ForbiddenError."""
         select = query.syntax
         with self._lock:
             if self._is_closed:
@@ -101,7 +101,7 @@ class Caller:
         return table if allowed is None else self._server.tables.filtered(table, allowed)
 
     def close(self) -> None:
-        """Hold no rows for it any more."""
+        """Release the filtered tables that the caller's queries read."""
         with self._lock:
             self._is_closed = True
             names, self._names = self._names, {}

@@ -1,6 +1,6 @@
 """The events of a stream of live queries, as server-sent events; and the requests that change its queries.
 
-    id: TOKEN.SERVER.STREAM.NUMBER.SEQ       a client sends the last one that came when it connects again
+    id: TOKEN.SERVER.STREAM.NUMBER.SEQ       a client that connects again sends the last id that it received
     event: hello | snapshot | patch | state | error | bye
     data: one line of JSON
 
@@ -37,7 +37,7 @@ _Rows = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)] | None
 
 
 class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A query that a client asks for, by an id that it chooses. `skip` and `limit` None are as the query has them."""
+    """A query that a client asks for, by an id that it chooses. `skip` or `limit` None keeps the query's own."""
 
     id: _Id
     name: str
@@ -47,7 +47,7 @@ class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class WindowChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Other rows of a query, at its root."""
+    """The request for other rows of a query, at its root."""
 
     id: _Id
     skip: _Rows = None
@@ -63,7 +63,7 @@ class Change(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LastEvent(NamedTuple):
-    """The id of the last event that a client has got."""
+    """The id of the last event that a client has received."""
 
     token: str
     server: str
@@ -73,7 +73,7 @@ class LastEvent(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> "LastEvent | None":
-        """None where it is none."""
+        """The id in a text; None where the text is not an id."""
         parts = text.split(".")
         if len(parts) != len(cls._fields) or not all(part.isdecimal() and len(part) < 16 for part in parts[3:]):
             return None
@@ -96,7 +96,7 @@ def event(kind: str, data: bytes, id_: str) -> bytes:
 
 
 class Page(NamedTuple):
-    """Operations that are sent at a time, to make a view of nothing. The first page has root and shape in `first`."""
+    """One page of the operations that build a view from no buckets. The first page has root and shape in `first`."""
 
     query: str
     first: bytes
@@ -104,16 +104,16 @@ class Page(NamedTuple):
     is_last: bool
 
     def more(self) -> bytes:
-        """The data of its event where others follow."""
+        """The data of the page's event where more pages follow."""
         return b'{"query":%b%b,"more":true,"ops":%b}' % (encode(self.query), self.first, self.ops)
 
     def last(self, stamp: StepStamp) -> bytes:
-        """The same of the last one, which leads to a version."""
+        """The data of the last page's event, with the version of the rows."""
         return b'{"query":%b,"version":%b%b,"ops":%b}' % (encode(self.query), stamp.data, self.first, self.ops)
 
 
 class SnapshotPages:
-    """The rows of a query, page by page; at least one. They may be changed until the first is made."""
+    """The rows of a query, in one page or more. The rows may be changed until the first page is made."""
 
     def __init__(self, query: str, root: str, shape: list[LevelShape], rows: dict[str, list[Entry]]) -> None:
         self._buckets = Buckets()

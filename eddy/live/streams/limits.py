@@ -1,4 +1,4 @@
-"""The bounds of live queries over HTTP: so much and no more for one caller, and for all."""
+"""The bounds of live queries over HTTP, for one caller and for all."""
 
 import threading
 from collections import Counter
@@ -14,20 +14,21 @@ MAX_LINGER_S = 600.0
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Bounds of what clients may ask for, and of what is kept for them. `eddy serve` alone has those of requests.
+    """Bounds of clients' requests, and of data that is kept for them. `requests` and `request_s` are for `eddy serve`.
 
     Args:
-        retain_s: seconds that patches are kept for clients that come back.
-        retain_ops, retain_bytes: the most of them: operations of one query, bytes of all.
+        retain_s: seconds that patches are kept for clients that reconnect.
+        retain_ops, retain_bytes: bounds of the kept patches: operations of one query, bytes of all queries.
         linger_s: seconds that a query is kept up to date without a client; at least `retain_s`, at most 600.
-        read_linger_s: the same for a query that was only read once, and never carried by a stream; at most `linger_s`.
-        idle: queries without a client at a time; beyond it those go that wait longest.
-        idle_bytes: about the memory of them and of tables that only they read, without the latest; beyond it likewise.
-        requests, request_s: requests at a time beside the streams, and the seconds that one may take to come whole.
+        read_linger_s: the same for a query that was read once, and that no stream has carried; at most `linger_s`.
+        idle: queries without a client at a time; beyond it the queries that have waited longest are closed.
+        idle_bytes: memory of these queries and of tables that only they read, about, without the latest query; beyond
+            it the queries that have waited longest are closed too.
+        requests, request_s: requests at a time, without streams, and seconds within which a request has to arrive.
         connections, client_connections: streams at a time, of all and of one client.
         connection_queries, client_queries, queries: queries of one stream, of one client, of all.
         rows: rows of one query, with its nests.
-        table_rows: rows of a table that queries have in memory; those of a larger one are on disk.
+        table_rows: rows of a table that queries have in memory; the rows of a larger table are on disk.
         heartbeat_s: seconds without an event after which a comment is sent.
         slow_s: seconds that one event may take to be sent; then the stream ends.
     """
@@ -72,7 +73,7 @@ class Quota:
         return self._streams.total()
 
     def add_stream(self, client: str) -> None:
-        """Raises: QueryLimitError."""
+        """Count one stream more. Raises: QueryLimitError."""
         limits = self._limits
         with self._lock:
             if self.streams >= limits.connections:
@@ -87,7 +88,7 @@ class Quota:
             self._streams[client] += 1
 
     def add_queries(self, client: str, already: int, more: int) -> None:
-        """`already` are those of the stream. Raises: QueryLimitError, and adds none."""
+        """Count `more` queries on a stream that has `already` some. Raises: QueryLimitError, and counts none."""
         limits = self._limits
         with self._lock:
             if already + more > limits.connection_queries:
@@ -103,14 +104,14 @@ class Quota:
             self._queries[client] += more
 
     def remove_queries(self, client: str, fewer: int) -> None:
-        """They have ended."""
+        """Count `fewer` queries less, as they have ended."""
         with self._lock:
             self._queries[client] -= fewer
             if not self._queries[client]:
                 del self._queries[client]
 
     def remove_stream(self, client: str) -> None:
-        """It has ended."""
+        """Count one stream less, as it has ended."""
         with self._lock:
             self._streams[client] -= 1
             if not self._streams[client]:

@@ -1,11 +1,11 @@
-"""Queries that are published: kept up to date once for all clients that ask the same, with patches kept for late ones.
+"""Published queries: each is kept up to date once for all clients that ask for it, with patches for late clients.
 
-    LiveServer ─patch─▶ Published ─▶ Retained ─▶ each Subscriber, when it has time for it
+    LiveServer ─patch─▶ Published ─▶ Retained ─▶ each Subscriber, when it reads
 
-A published query has users; without any it lingers, so that a client that comes back finds it with its patches: for a
-shorter time where no stream has carried it. Idle queries have a bound of bytes, beside which the latest one may stay.
-All queries are at one version, that of the last `moved`; `now` is the step that led to it. Locks: that of the live
-server first, then `lock`, which is held for moments.
+A published query has users. Without users it is kept for a while, so that a client that reconnects finds it with its
+patches; for a shorter time where no stream has carried it. Idle queries have a bound of bytes; the latest one is kept
+in addition. All queries are at the version of the last call of `moved`; `now` is the step that led to it. Locks: the
+live server's lock first, then `lock`, which is held for moments.
 """
 
 import threading
@@ -40,13 +40,13 @@ _AT_LEAST_S = 1.0
 
 
 class Subscriber(Protocol):
-    """Is told that a query has patches for it, or has ended; with the lock of the publisher held."""
+    """A reader of a query: it is told of patches and of the end, with the publisher's lock held."""
 
     def touch(self) -> Callable[[], None]:
-        """There is a patch. Returns the function that wakes the reader: the same for all subscribers of a reader."""
+        """Note a patch. Returns the function that wakes the reader: the same for all subscribers of one reader."""
 
     def fail(self, error: Exception) -> Callable[[], None]:
-        """The query has ended."""
+        """Note that the query has ended. Returns the function that wakes the reader."""
 
 
 class StreamFigures:
@@ -58,7 +58,7 @@ class StreamFigures:
 
 
 class Published(LiveView):
-    """A live query for any number of subscribers. `users` are those that have not released it."""
+    """A live query for any number of subscribers. `users` is the number of callers that have not released it."""
 
     def __init__(self, publisher: "Publisher", query: Query, identity: Hashable, max_rows: int) -> None:
         super().__init__(publisher.server, query, max_rows)
@@ -70,12 +70,12 @@ class Published(LiveView):
         self.retained = Retained(0, {}, 0)
 
     def copied(self) -> dict[str, list[Entry]]:
-        """The buckets as they are now; for the lists of rows alone. The caller holds the lock of the live server."""
+        """A copy of the buckets, with a new list of rows for each. The caller holds the live server's lock."""
         self._check()
         return self._copied()
 
     def held_bytes(self) -> int:
-        """The bytes of its rows, about, without its operators."""
+        """The bytes of its rows without its operators, about."""
         return held_bytes(self._buckets.entries)
 
     def _begin(self, view: PlannedView, buckets: Buckets) -> None:
@@ -124,7 +124,7 @@ class Publisher:
 
     @property
     def idle(self) -> int:
-        """Those of them that nobody uses."""
+        """The number of queries without users."""
         return len(self._idle)
 
     @property
@@ -133,18 +133,18 @@ class Publisher:
         return self.server.failure is not None
 
     def add_reader(self, wake: Callable[[], None]) -> None:
-        """Call `wake` where all readers have to know something: from any thread, with no lock held."""
+        """Call `wake` whenever all readers have to look: from any thread, with no lock held."""
         with self.lock:
             self._readers[wake] = None
 
     def remove_reader(self, wake: Callable[[], None]) -> None:
-        """Call it no more."""
+        """Stop calling `wake`."""
         with self.lock:
             self._readers.pop(wake, None)
             self._resting.pop(wake, None)
 
     def rests(self, wake: Callable[[], None], told: StepStamp | None) -> bool:
-        """Whether a reader that was told this version has the latest; then `wake` is called at the next one."""
+        """Whether `told` is the latest version; then `wake` is called at the next one."""
         with self.lock:
             if self.now is not told:
                 return False
@@ -152,7 +152,7 @@ class Publisher:
             return True
 
     def acquire(self, query: Query) -> Published:
-        """The published query, opened where it is not. `release` it for each call. Raises: QueryError."""
+        """The published query, opened where it is not. `release` it once for each call. Raises: QueryError."""
         identity = repr(query.syntax)
         while True:
             with self.lock:
@@ -178,7 +178,7 @@ class Publisher:
             raise QueryLimitError(f"queries: {self.limits.queries:,} are open here, and no more are. Try later")
 
     def _make_room(self) -> None:
-        """Let idle queries go that are beyond their bounds."""
+        """Close idle queries that are beyond their bounds."""
         with self.server.lock:
             with self.lock:
                 self._weighed_at = 0.0
@@ -214,11 +214,11 @@ class Publisher:
             self.server.check_settled(found)
 
     def stamp(self, number: int) -> StepStamp | None:
-        """A step of late; None where it is long ago. The caller holds the lock."""
+        """The step of this number; None where it was too long ago. The caller holds the lock."""
         return self._stamps.get(number)
 
     def release(self, published: Published) -> None:
-        """It is used once less."""
+        """Subtract one user of a query."""
         with self.lock:
             published.users -= 1
             if published.users or self._published.get(published.identity) is not published:
@@ -231,9 +231,9 @@ class Publisher:
     def subscribe(
         self, published: Published, subscriber: Subscriber
     ) -> tuple[dict[str, list[Entry]], StepStamp, PlannedView]:
-        """The rows as they are now, their step, and their view; the subscriber is told of patches from then on.
+        """The present rows, their step, and their view; the subscriber is told of patches from then on.
 
-        Raises: QueryError where it was closed, or the error that has ended it.
+        Raises: QueryError where the query was closed, or the error that has ended it.
         """
         with self.server.lock:
             rows, view = published.copied(), published.view
@@ -244,7 +244,7 @@ class Publisher:
             return rows, self.now, view
 
     def read(self, query: Query) -> tuple[Any, StepStamp]:
-        """The result of a query as it is now, with nests, and its step. Raises: QueryError."""
+        """The present result of a query, with nests, and its step. Raises: QueryError."""
         published = self.acquire(query)
         try:
             with self.server.lock:
@@ -256,7 +256,7 @@ class Publisher:
             self.release(published)
 
     def moved(self, version: Version, state: State) -> None:
-        """All queries are at this version. Called by the live server, with its lock held."""
+        """Begin a step to this version, as all queries are at it. Called by the live server, with its lock held."""
         now = time.monotonic()
         with self.lock:
             was, is_new = self.now, state != self.state
@@ -277,7 +277,7 @@ class Publisher:
             published.close()
 
     def _step(self, version: Version) -> None:
-        """All queries have moved together, perhaps only to another version; none is exact while one is unknown."""
+        """Count a step if the version or a query has changed. No query is exact while one is unknown."""
         exact = version.exact and self.state == "complete"
         if version is self._version and exact == self.now.exact and not self._is_patched:
             return
@@ -288,7 +288,7 @@ class Publisher:
             self._stamps.popitem(last=False)
 
     def stopped(self) -> None:
-        """No version will come any more. Called by the live server."""
+        """Remove all queries, as no more versions follow. Called by the live server."""
         with self.lock:
             self.is_stopped = True
             called = list(self._readers)
@@ -319,7 +319,7 @@ class Publisher:
             wake()
 
     def _forget(self, now: float) -> None:
-        """Let patches go that are too old, or too many."""
+        """Drop patches that are too old, or too many."""
         limits, order = self.limits, self._order
         oldest_s = now - max(limits.retain_s, _AT_LEAST_S)
         while order and (self.retained_bytes > limits.retain_bytes or order[0][1].at_s < oldest_s):
@@ -329,7 +329,7 @@ class Publisher:
                 published.retained.forget(kept)
 
     def _expired(self, now: float) -> list[Published]:
-        """Queries that nobody has used for long, or that are too many or too large; they are published no more.
+        """Remove idle queries and return them: those unused for long; where they are too many or too large, the oldest.
 
         The caller has both locks.
         """
@@ -346,7 +346,7 @@ class Publisher:
         return found
 
     def _too_large(self, idle: list[Published]) -> list[Published]:
-        """Those that have been idle longest, so that the others have no more bytes than they may, beside the latest."""
+        """The longest idle queries, without which the others, except the latest one, are within `idle_bytes`."""
 
         def fits(gone: int) -> bool:
             return _held_bytes(idle[gone:-1]) <= self.limits.idle_bytes

@@ -1,12 +1,12 @@
-"""Patches of one query that are kept for clients that are late or come back, and their sum.
+"""Patches of one query that are kept for clients that are late or reconnect, and their sum.
 
-    patches after number n  =  the rows of now  −  those of number n
+    patches after number n  =  the present rows  −  the rows at number n
 
-Numbers are those of the steps in which all queries move together.
+A number counts the steps in which all queries move together.
 
-`summed` makes one patch of several: the rows that a bucket had before are places 0, 1, …, the patches are applied to
-these places, and the places that are left, with the rows that came, tell the difference. Cost: O(rows of the buckets
-that the patches touch).
+`summed` makes one patch of several. The former rows of a bucket become places 0, 1, …, and the patches are applied to
+the list of places. The places that remain and the rows that were inserted give the difference. Cost: O(rows of the
+buckets that the patches touch).
 """
 
 from bisect import bisect_left
@@ -44,7 +44,7 @@ class Retained:
 
     @property
     def latest(self) -> int:
-        """The number of the latest patch; that of the beginning where there is none."""
+        """The number of the latest patch; `floor` where there is none."""
         return self._kept[-1].number if self._kept else self.floor
 
     def add(self, number: int, ops: tuple[Op, ...], at_s: float) -> KeptPatch:
@@ -65,7 +65,7 @@ class Retained:
         return kept
 
     def forget(self, kept: KeptPatch) -> None:
-        """Keep the oldest patch no more."""
+        """Drop the oldest patch, which is `kept`."""
         assert self._kept[0] is kept
         self._kept.popleft()
         self._ops -= len(kept.ops)
@@ -73,7 +73,7 @@ class Retained:
         kept.is_gone = True
 
     def after(self, number: int, up_to: int) -> list[KeptPatch] | None:
-        """The patches of the steps from after `number` to `up_to`; None where some of them are kept no more."""
+        """The patches of the steps from after `number` to `up_to`; None where some of them were dropped."""
         if number < self.floor:
             return None
         start = bisect_left(self._kept, number + 1, key=lambda kept: kept.number)
@@ -81,13 +81,13 @@ class Retained:
 
 
 def _from(kept: deque[KeptPatch], start: int) -> Iterator[KeptPatch]:
-    """The patches from an index on, from the nearer end: most readers are late by few."""
+    """The patches from index `start` on, found from the end: most readers are late by few patches."""
     missing = len(kept) - start
     yield from reversed([patch for patch, _ in zip(reversed(kept), range(missing), strict=False)])
 
 
 def with_last(kept: list[KeptPatch], last: KeptPatch) -> list[KeptPatch]:
-    """Patches, and one more; two of one step become one."""
+    """Patches, and one more; two patches of the same step become one."""
     if not kept or kept[-1].number != last.number:
         return [*kept, last]
     former = kept[-1]
@@ -96,14 +96,14 @@ def with_last(kept: list[KeptPatch], last: KeptPatch) -> list[KeptPatch]:
 
 
 def data_of(kept: list[KeptPatch]) -> bytes:
-    """The operations of several patches as those of one, in JSON."""
+    """The operations of one patch in place of several, in JSON."""
     if len(kept) == 1:
         return kept[0].data
     return encode(summed((patch.ops, patch.sizes) for patch in kept))
 
 
 class _Touched:
-    """A bucket that patches touch: places of former rows, as integers, and rows that came, as (row, below)."""
+    """A bucket that patches touch: places of former rows, as integers, and inserted rows, as (row, below)."""
 
     def __init__(self, size: int) -> None:
         self.size, self.is_dropped = size, False
@@ -115,7 +115,7 @@ class _Touched:
 
 
 def summed(patches: Iterable[tuple[Iterable[Op], Mapping[str, int]]]) -> list[Op]:
-    """One patch in place of several, given with the numbers of rows that buckets had before each."""
+    """One patch in place of several. Each is given with the numbers of rows that its buckets had before it."""
     touched: dict[str, _Touched] = {}
     for ops, sizes in patches:
         by_bucket: dict[str, list[Op]] = {}
@@ -133,7 +133,7 @@ def summed(patches: Iterable[tuple[Iterable[Op], Mapping[str, int]]]) -> list[Op
 
 
 def _apply(bucket: _Touched, ops: list[Op]) -> None:
-    """Apply one patch to the places: as `Buckets` does to rows. A row that is set keeps its place."""
+    """Apply one patch to the places, as `Buckets` does to rows. A row that is set keeps its place."""
     bucket.is_dropped = False
     plain = [op for op in ops if not isinstance(op, Set)]
     view = Buckets()
@@ -149,7 +149,7 @@ def _apply(bucket: _Touched, ops: list[Op]) -> None:
 
 
 def _difference(name: str, bucket: _Touched) -> Iterator[Op]:
-    """The patch of one bucket: places that are missing, rows that came, places in another order, rows that are set."""
+    """The patch of one bucket: removes missing places, inserts rows, moves places in another order, sets rows."""
     if bucket.is_dropped:
         if bucket.size:
             yield Drop(name)
@@ -169,7 +169,7 @@ def _difference(name: str, bucket: _Touched) -> Iterator[Op]:
 
 
 def _rising(places: list[int]) -> list[int]:
-    """A longest rising part of places: those rows need not move."""
+    """A longest rising subsequence of the places: their rows need not move."""
     tails: list[int] = []
     ends: list[int] = []  # for each length, the index of the place that ends such a part
     before: list[int] = []

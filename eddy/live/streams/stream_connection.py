@@ -1,17 +1,18 @@
-"""One stream of events: the queries that it carries, how far each has come, and the events that are due.
+"""One stream of events: the queries that it carries, the version of each, and the events that are due.
 
-What is due is made when the client has taken what was sent before, of the patches that are kept for all: so a slow
-client costs no memory, and gets sums of patches.
+An event is made when the client has taken the events before it, from the patches that are kept for all clients. So a
+slow client costs no memory, and gets sums of patches.
 
     open ──▶ snapshot, page by page, the last with the patches since ──▶ whole: moves with the others
 
 Invariant: after each event all queries that are whole, and not told to be unknown, are at the version told last.
 
-The reader's thread calls `events`; threads that open queries, and that of the live server, put in what is new.
+The reader's thread calls `events`. Queries and patches are added by other threads: by those that open queries, and by
+the live server's thread.
 
-Invariant: each query that is acquired is released once, whenever the stream closes. A query is either among the
-subscriptions, and then whoever takes it out releases it, or it is released by whoever could not put it there; which of
-both is decided within one hold of the lock.
+Invariant: each query that is acquired is released once, whenever the stream closes. While the lock is held once, it is
+decided whether a query becomes one of the subscriptions: then the caller that removes it there releases it; else the
+caller that acquired it.
 """
 
 import logging
@@ -54,7 +55,7 @@ rows, and the number of the event since which it is whole."""
 
 
 class Connection:
-    """A stream. `wake` is called, from any thread, when there may be events; `query_of` makes queries of questions."""
+    """A stream. `wake` is called, from any thread, when events may be due; `query_of` makes the query of an `Asked`."""
 
     def __init__(
         self, publisher: Publisher, server: str, query_of: Callable[[Asked], Query], wake: Callable[[], None]
@@ -88,7 +89,7 @@ class Connection:
     # Called by threads that open queries.
 
     def resume(self, last: LastEvent, record: Record, asked: Iterable[Asked]) -> list[Asked]:
-        """Go on from the version of the last event. Returns the queries that need their rows anew."""
+        """Continue queries from the version of the last event. Returns the queries that need their rows anew."""
         found: list[Subscription] = []
         left: list[Asked] = []
         for each in asked:
@@ -131,9 +132,9 @@ class Connection:
         return subscription
 
     def open(self, asked: Asked) -> bool:
-        """Open a query, and put its rows among what is to be sent. A failure becomes an event.
+        """Open a query, and queue its rows for sending. A failure becomes an event.
 
-        Returns whether that is done; False where tables are not whole, and it has to be tried again.
+        Returns False where tables are not whole, so that the caller has to try again; else True.
         """
         try:
             published = self._acquired(asked, asked)
@@ -151,15 +152,15 @@ class Connection:
         return True
 
     def _keep(self, subscription: Subscription) -> bool:
-        """Let `close` release the subscription's query; False where it has closed. The caller holds the lock."""
+        """Add a subscription, which `close` then releases; False if the stream is closed. The caller holds the lock."""
         if not self.is_closed:
             self._subscriptions[subscription.asked.id] = subscription
         return not self.is_closed
 
     def _acquired(self, asked: Asked, first: Asked) -> Published | None:
-        """The query that is asked for; None where it failed, which becomes an event of the query `first`.
+        """The query that is asked for; None where it fails: the error becomes an event of the query `first`.
 
-        Raises: NotReadyError where tables are not whole, and it has to be tried again.
+        Raises: NotReadyError where tables are not whole, so that the caller has to try again.
         """
         try:
             return self._publisher.acquire(self._query_of(asked))
@@ -170,7 +171,7 @@ class Connection:
             return None
 
     def show_again(self, subscription: Subscription) -> None:
-        """Put a query's rows anew among what is to be sent."""
+        """Queue all rows of a query for sending again."""
         if self._subscriptions.get(subscription.asked.id) is subscription:
             self._show(subscription)
 
@@ -192,7 +193,7 @@ class Connection:
         self.wake()
 
     def move(self, window: WindowChange) -> bool:
-        """Show other rows of a query: the difference is put among what is to be sent. Returns as `open` does."""
+        """Show other rows of a query: the difference is queued for sending. Returns the same as `open`."""
         subscription = self._subscriptions.get(window.id)
         if subscription is None:
             return True  # it has ended, which the client is told
@@ -206,9 +207,9 @@ class Connection:
         return True
 
     def _exchange(self, subscription: Subscription, asked: Asked, published: Published) -> None:
-        """From one query to another: first the patches that are left of the former, then the difference.
+        """Replace a subscription's query: first the remaining patches of the former query are due, then the difference.
 
-        The stream waits at the version of the difference until it is due, so that it is told with that version.
+        Meanwhile the stream does not pass the version of the difference, which is sent with that version.
         """
         publisher, former = self._publisher, subscription.published
         try:
@@ -243,7 +244,7 @@ class Connection:
         self.wake()
 
     def _leave(self, subscription: Subscription) -> None:
-        """It is not whole, and nothing is to be sent of it. The caller holds the lock."""
+        """Mark a subscription as not whole, and send nothing of it. The caller holds the lock."""
         subscription.is_whole, subscription.due = False, []
         self.dirty.pop(subscription, None)
         self._pages = deque(pair for pair in self._pages if pair[0] is not subscription)
@@ -259,7 +260,7 @@ class Connection:
     # Called by the reader's thread.
 
     def drop(self, id_: str) -> None:
-        """A query is not wanted any more."""
+        """Remove a query from the stream."""
         subscription = self._subscriptions.get(id_)
         if subscription is not None:
             self._drop(subscription)
@@ -274,7 +275,7 @@ class Connection:
         self._publisher.release(subscription.published)
 
     def close(self) -> Record:
-        """It has ended. Returns how to go on from it."""
+        """End the stream. Returns the record from which another stream can continue."""
         with self._publisher.lock:
             self.is_closed = True
             left = list(self._subscriptions.values())
@@ -284,7 +285,7 @@ class Connection:
         return record
 
     def record(self) -> Record:
-        """How a client that connects again goes on from here."""
+        """The queries that continue when the client reconnects, each with the event since which it is whole."""
         with self._publisher.lock:
             whole = {id_: each for id_, each in self._subscriptions.items() if each.is_whole and not each.due}
             return {id_: (each.published.identity, each.since) for id_, each in whole.items()}
@@ -308,7 +309,7 @@ class Connection:
         return event(kind, data, self._id(at))
 
     def events(self) -> bytes:
-        """The events that are due, with at most one page of rows; empty where there are none."""
+        """The events that are due, with at most one page of rows; empty where none are."""
         now = time.monotonic()
         # Pages last: the last one of a query leads to the version that patches have led the others to.
         found = [*self._failures(), *self._patches(), *self._news(now), *self._page()]
@@ -327,7 +328,7 @@ class Connection:
         return max(_LOOK_S, _VERSION_S - (now - self._told_at))
 
     def _news(self, now: float) -> Iterator[bytes]:
-        """A version without changes: when all rows have come, when it is exact again, and some time after the last."""
+        """A version without changes: once all rows are sent, once it is exact again, and some time after the last."""
         said, at = self._said, self._at
         if said is None:
             is_due = len(self.asked) == len(self._subscriptions) and not self._pages
@@ -353,7 +354,7 @@ class Connection:
             yield self._event("error", encode({"query": first.id, "error": told}))
 
     def _patches(self) -> Iterator[bytes]:
-        """The patches of all queries that are whole, up to the latest version; before them the states that are new."""
+        """The patches of all queries that are whole, up to the latest version; before them their new states."""
         publisher, was = self._publisher, self._at
         with publisher.lock:
             target, state = self._until or publisher.now, publisher.state
@@ -370,7 +371,7 @@ class Connection:
             each.since = self._seq
 
     def _taken(self, was: int, target: int) -> list[tuple[Subscription, list[KeptPatch]]]:
-        """Patches of queries; those that are too late for them get their rows anew. The caller holds the lock."""
+        """Patches of queries; queries whose patches were dropped get their rows anew. The caller holds the lock."""
         found: list[tuple[Subscription, list[KeptPatch]]] = []
         size = 0
         for each in [each for each in self.dirty if each.is_whole]:
@@ -388,7 +389,7 @@ class Connection:
         return found
 
     def _states(self, state: State, unknown: list[str], was: StepStamp) -> Iterator[bytes]:
-        """A client that goes on from one of these events needs the patches since `was`."""
+        """Events of states. Their ids have the step `was`: a client that continues from one needs the patches since."""
         if state != self._state:
             self._state = state
             for id_, subscription in list(self._subscriptions.items()):
@@ -398,7 +399,7 @@ class Connection:
             yield self._event("state", encode({"query": id_, "state": "unknown"}), was)
 
     def _composed(self, found: list[tuple[str, list[KeptPatch]]]) -> Iterator[bytes]:
-        """A version an event; of more than a few versions their sum."""
+        """One event for each version; where there are more than a few, one event with the sum of their patches."""
         numbers = sorted({patch.number for _, kept in found for patch in kept})
         with self._publisher.lock:
             stamps = [self._publisher.stamp(number) for number in numbers[-_STEPS - 1 :]]
@@ -412,7 +413,7 @@ class Connection:
             yield self._told(stamp, {id_: patch.data for id_, patch in patches.items()})
 
     def _page(self) -> Iterator[bytes]:
-        """One page of the first query whose rows are to be sent, if they are of no later version than was told."""
+        """One page of the first query whose rows are queued, unless their version is later than the stream's."""
         pages = self._pages
         if not pages or pages[0][0].at > self._at.number:
             return
@@ -436,9 +437,9 @@ class Connection:
             yield self._event("snapshot", page.more())
 
     def _caught_up(self, pair: tuple[Subscription, SnapshotPages], *, whole: bool = False) -> list[KeptPatch] | None:
-        """The patches that lead rows that are being sent to the version that was told last; then they are at it.
+        """The patches that lead queued rows to the stream's version; the subscription is at this version from then on.
 
-        None where they are not to be sent any more: some patches are kept no more, or the window has moved meanwhile.
+        None where the rows are not to be sent any more: some patches were dropped, or the window has moved meanwhile.
         """
         subscription = pair[0]
         with self._publisher.lock:
@@ -456,7 +457,7 @@ class Connection:
             return kept
 
     def _last_page(self, pair: tuple[Subscription, SnapshotPages], page: Page) -> Iterator[bytes]:
-        """With what has changed since the first: from now on the query moves with the others."""
+        """The last page, with the changes since the first: from now on the query moves with the others."""
         subscription = pair[0]
         kept = self._caught_up(pair, whole=True)
         if kept is None:
@@ -472,7 +473,7 @@ class Connection:
 
 
 def _patch(stamp: StepStamp, queries: dict[str, bytes]) -> bytes:
-    """The data of a patch: operations in JSON by the ids of queries."""
+    """The data of a patch event: operations in JSON by the ids of queries."""
     return b'{"version":%b,"queries":{%b}}' % (
         stamp.data,
         b",".join(b"%b:%b" % (encode(id_), ops) for id_, ops in queries.items()),

@@ -1,4 +1,4 @@
-"""A query of one stream of events: how far it is, and its patches that are due."""
+"""A query of one stream of events: the version that it is at, and its patches that are due."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -24,8 +24,8 @@ class Carrier(Protocol):
 class Subscription:
     """A query of a stream. `at` is the number of its rows' version until it is whole; then it moves with the stream.
 
-    `first` is the question that it was opened by, `asked` that of its window now. `due` are the patches up to `at` that
-    lead from the window that the client has to the one that it asked for.
+    `first` is the request that opened it, `asked` the request with its present window. `due` are the patches up to `at`
+    that lead from the window that the client has to the window that it asked for.
     """
 
     __slots__ = ("asked", "at", "connection", "due", "first", "is_whole", "published", "since")
@@ -37,16 +37,16 @@ class Subscription:
         self.due: list[KeptPatch] = []
 
     def after(self, number: int, up_to: int) -> list[KeptPatch] | None:
-        """Its patches of the steps from after `number` to `up_to`; None where some of them are kept no more."""
+        """Its patches of the steps from after `number` to `up_to`; None where some of them were dropped."""
         kept = self.published.retained.after(max(number, self.at), up_to)
         return None if kept is None else [*self.due, *kept]
 
     def touch(self) -> Callable[[], None]:
-        """There is a patch."""
+        """Note a patch. Returns the function that wakes the reader."""
         self.connection.dirty[self] = None
         return self.connection.wake
 
     def fail(self, error: Exception) -> Callable[[], None]:
-        """The query has ended."""
+        """Note that the query has ended. Returns the function that wakes the reader."""
         self.connection.failed.append((self.first, error))
         return self.connection.wake

@@ -1,12 +1,12 @@
-"""The routes of the page: its files, and the topology that it draws.
+"""The routes of the page: its files, the topology that it draws, and traces of rows.
 
 /                        the page; /page.js, /page.css, /list.js
 /client.js, /client.d.ts the client, for other pages too
 /topology                the topology as JSON, or as text, a Mermaid flowchart or an SVG document by `format=`
 /v1/trace/STEP?key=KEY   why a row is what it is
 
-The files are the same for everybody and hold no data, so they need no token: the page asks for it, and shows it with
-each of its own requests. Its policy allows no request to another host, and no script but these files.
+The files are the same for everybody and hold no data, so they need no token: the page asks for the token, and sends it
+with each of its requests. Its policy allows no request to another host, and no script but these files.
 """
 
 import asyncio
@@ -97,7 +97,7 @@ def _file(name: str) -> Callable[[Request], Awaitable[Response]]:
 
 
 def topology_route(topology: Topology) -> BaseRoute:
-    """The description of a topology. It is made when it is first asked for."""
+    """The route of a topology's description, which is made when it is first asked for."""
     made: list[_Description] = []
 
     async def answer(request: Request) -> Response:
@@ -116,7 +116,7 @@ def topology_route(topology: Topology) -> BaseRoute:
 
 
 def trace_route(topology: Topology, views: Callable[[], Views | None]) -> BaseRoute:
-    """Traces of rows, one at a time, as they compute steps again. Those that wait hold no thread."""
+    """The route of traces: one at a time, as a trace computes steps again. Requests that wait hold no thread."""
     one_at_a_time = asyncio.Lock()
 
     def found(name: str, key: str) -> RowTrace:

@@ -38,6 +38,7 @@ MOST_REACHED = 2_000_000
 _WHOLE = 16  # the weight of a stale step that meets rows outside; that of one that meets none is 1
 _ROUND = 16 * _WHOLE  # a path so stale is followed as it went around before, whatever the budget
 _MOST_ROUNDS = 4  # paths that are followed around again
+_MOST_STALE = 2_048  # beyond endless paths, so many rows are explored after stale steps; where paths fork they multiply
 _FEW = 4  # rows of one key from which the keys around it are found out
 _MOST_TRIED = 100
 _MOST_LABELLED = 20_000  # rows among which a way around is looked for
@@ -130,7 +131,7 @@ class _Search:
         self._found, self._explore, self._refused, self._beyond = found, explore, refused, beyond
         self._most = None if limit is None else limit * _WHOLE
         self._budget = MOST_REACHED if budget is None else budget
-        self._bounded, self._rounds = budget is not None, _MOST_ROUNDS
+        self._bounded, self._rounds, self._stale_rows = budget is not None, _MOST_ROUNDS, 0
         self._numbers: dict[Row, int] = {}
         self._stack: list[Row] = []
         self._stacked: set[Row] = set()
@@ -193,12 +194,14 @@ class _Search:
                 self._close(child)
         self._met.update(met)
         self._keys[row[0]] += 1
-        if self._most is None or stale < _ROUND:
+        if self._most is None or stale < _WHOLE:
             return True
         if self._beyond:
-            frame.children, found.edges[row] = iter(()), []
+            self._stale_rows += 1
+            if stale >= _ROUND or self._stale_rows > _MOST_STALE:
+                frame.children, found.edges[row] = iter(()), []
             return True
-        return not self._is_endless(frame, self._most)
+        return stale < _ROUND or not self._is_endless(frame, self._most)
 
     def _is_endless(self, frame: _Frame, most: int) -> bool:
         """Whether a path that has gone around for a while is endless."""

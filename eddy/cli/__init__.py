@@ -1,6 +1,6 @@
 """The command line: one module a command, each with its `command`; `main` is the way in.
 
-Data goes to stdout, everything else to stderr. Exit statuses are those of `exits.py`.
+Data is written to stdout, everything else to stderr. `exits.py` lists the exit statuses.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ _MODULES = (
 
 @contextlib.contextmanager
 def _ends_with_its_reader() -> Iterator[None]:
-    """Flush the output; if its reader has gone, as in `| head -1`, end without a message."""
+    """Flush the output; if its reader has ended, as in `| head -1`, end without a message."""
     try:
         try:
             yield
@@ -74,7 +74,7 @@ class _Commands(click.Group):
     """
 
     def main(self, args: Sequence[str] | None = None, *others: Any, **named: Any) -> Any:
-        """Run the command line; that of the process if `args` is None."""
+        """Run a command line; the process's own if `args` is None."""
         try:
             return super().main(args, *others, **named)
         except SystemExit as end:

@@ -15,7 +15,7 @@ __all__ = ["ApplicationTopics", "find", "purposes"]
 class ApplicationTopics:
     """The partitions that one application reads and writes, and which of its exchanges are loops.
 
-    `outputs` are those of sinks and of dead letters.
+    `outputs` are the partitions of sinks and of dead letters.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """Python's collector of cycles, for commands that keep many small objects and make no cycles of them.
 
-By its defaults it goes over all objects time and again while they are made; meanwhile nothing else runs.
+By its defaults it visits all objects again and again while they are made; meanwhile nothing else runs.
 """
 
 import gc

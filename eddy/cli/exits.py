@@ -3,7 +3,7 @@
     0  done            3   done, and some part has no finite answer    75  temporary failure: try again
     1  failed         65   stopped because of that                     78  topology, settings, topics or rights
     2  used wrongly   70   eddy is wrong                              130  interrupted; 143 ended by SIGTERM
-                                                                      141  the reader of the output has gone
+                                                                      141  the reader of the output has ended
 
 65, 70, 75 and 78 are EX_DATAERR, EX_SOFTWARE, EX_TEMPFAIL and EX_CONFIG of sysexits.h, which supervisors know; 130
 and 141 are a shell's statuses for a process ended by SIGINT or SIGPIPE.

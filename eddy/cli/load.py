@@ -48,7 +48,7 @@ class Program:
         return next(iter(found.values()), Queries())
 
     def note_line(self, error: BaseException) -> None:
-        """Add the author's line that `error` came from as a note, if there is one."""
+        """Add the author's line that led to `error` as a note, if there is one."""
         _note_line(error, self.home)
 
 

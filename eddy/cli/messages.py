@@ -16,7 +16,7 @@ LogFormat = Literal["text", "json"]
 
 
 class _Messages(Console):
-    """Prints on stderr. If its reader has gone, the work continues without messages."""
+    """Prints on stderr. If its reader has ended, the work continues without messages."""
 
     def on_broken_pipe(self) -> None:
         """Ignore it, in place of an exit in the middle of an epoch."""
@@ -24,7 +24,7 @@ class _Messages(Console):
 
 
 class _MessageHandler(logging.Handler):
-    """Prints through a console, so that a live line stays below the messages."""
+    """Prints through a console, so that a live line remains below the messages."""
 
     def __init__(self, console: Console) -> None:
         super().__init__()

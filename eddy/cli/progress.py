@@ -131,7 +131,7 @@ class LogLines:
         pass
 
     def report(self) -> None:
-        """Log the figures if they are due, except those of a worker that stays idle."""
+        """Log the figures if they are due, and have changed since they were last logged."""
         progress = self._meter.sample(_MESSAGE_INTERVAL_S)
         if progress is not None and progress != self._last:
             _log.info("%s: %s", self._name, progress, extra={"fields": msgspec.structs.asdict(progress)})

@@ -31,7 +31,7 @@ class FileRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """The columns or fields that make a record, and their types; None stands for the format's default.
+    """The columns or fields that make a record, and their types; None means the format's default.
 
     `empty` is the meaning of an empty column: None is refused in csv, and no value in tsv.
     """
@@ -56,7 +56,7 @@ class Reader(Protocol):
 
 
 class _Columns:
-    """Columns by number from 1, or by the names in the first line. `rows` are those of the file, with their lines."""
+    """Columns by number from 1, or by the names in the first line. `rows` are the file's rows, with their lines."""
 
     def __init__(self, rows: Iterator[tuple[int, list[Cell]]], fields: Fields, tabs: bool) -> None:
         self._rows, self._fields, self._tabs = rows, fields, tabs

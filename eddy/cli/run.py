@@ -242,7 +242,7 @@ def _supervise(
 
 
 def _command(context: click.Context, number: int, endpoint: Endpoint | None) -> list[str]:
-    """The command line of one worker: that of this process, with a member's name and a port of its own."""
+    """The command line of one worker: this process's, with a member's name and a port of its own."""
     said = [
         part
         for parameter in context.command.params

@@ -39,7 +39,7 @@ _SHOW_CURSOR = b"\x1b[?25h"
 
 
 class Stopped(BaseException):
-    """A stop was requested, and the main thread may leave its work unfinished."""
+    """A stop was requested, and the main thread may end with its work unfinished."""
 
 
 def signal_status(number: int) -> int:

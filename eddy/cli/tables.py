@@ -20,7 +20,7 @@ def new_table(*columns: str, numbers: int = 0) -> Table:
 
 
 class _TableConsole(Console):
-    """Prints on stdout. The command handles a reader that has gone."""
+    """Prints on stdout. The command handles a reader that has ended."""
 
     def on_broken_pipe(self) -> None:
         """Ignore it, in place of an exit as after a failure."""

@@ -96,8 +96,8 @@ class Topology:
                 path: every walk of up to `max_depth` links, or without it every path that meets no node twice.
             deletion_mode: `support-counts` counts the parents that hold a node at its depth, so that a node
                 without any is detected at once; `recompute-affected` searches. The answer is the same.
-            weight: `weight(node, edge)`, above 0: depths are then distances, those of shortest paths.
-            node: the serde of nodes, by default that of the edges' keys.
+            weight: `weight(node, edge)`, above 0: depths are then distances, the lengths of shortest paths.
+            node: the serde of nodes, by default the serde of the edges' keys.
             on_limit: `hold` holds rows beyond a bound or in a cycle; `stop` does, and ends the worker if no unread
                 input could mend them.
 
@@ -147,11 +147,11 @@ class Topology:
             name: of the block.
             limit: the number of iterations. Without it the block runs until nothing changes, and 10,000 iterations
                 are considered endless.
-            on_limit: `return` leaves the rows after `limit` iterations; `hold` makes rows in `errors` if the last
-                iteration has changed anything, and withholds all results until they are gone; for a block inside
-                another one, in any iteration, the outermost block has the rows and withholds all results; `stop` is
-                `hold`, and ends the worker if no unread input could mend it.
-            serdes: by binding, those of its key and value; `Native` otherwise.
+            on_limit: `return` emits the rows after `limit` iterations; `hold` makes rows in `errors` if the last
+                iteration has changed anything, and withholds all results until these are retracted; for a block
+                inside another one, in any iteration, the outermost block has the rows and withholds all results;
+                `stop` is `hold`, and ends the worker if no unread input could mend it.
+            serdes: by binding, the serdes of its key and value; `Native` otherwise.
 
         Raises: TopologyError if step does not fit; also from a recursion around a block whose limit is an error.
         """

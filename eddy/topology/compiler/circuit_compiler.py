@@ -107,7 +107,7 @@ class _PlanCompiler:
         self._guarding.guard(node, self._scope.steps, start)
 
     def part(self, node: Node) -> Circuit:
-        """Compile one step as if its inputs came from outside."""
+        """Compile one step as a circuit of its own, whose inputs are the steps that it reads."""
         scope = self._scope
         for source in self.scopes.reads(node):
             if source not in scope.slots:
@@ -305,7 +305,7 @@ class _PlanCompiler:
         return self.world.max_row_bytes
 
     def lookup(self, node: Node, name: str) -> Any:
-        """The state that a join reads for `node`; `name` is that of a new state."""
+        """The state that a join reads for `node`; a new state is called `name`."""
         if node.kind == "table":
             return self.table_of(node, name)
         bound = self.waves_around(node)
@@ -375,7 +375,7 @@ def check_reads(plan: Plan) -> None:
 
 
 def sink_serdes(plan: Plan, topic_partitions: Mapping[str, int]) -> dict[Node, tuple[Serde[Any], Serde[Any]]]:
-    """The serdes of each sink: the given ones, or those of its input, or `Plain`."""
+    """The serdes of each sink: the given ones, or else the serde of its input's keys, or `Plain`."""
     placements = place(plan, topic_partitions)
     found: dict[Node, tuple[Serde[Any], Serde[Any]]] = {}
     for sink in plan.sinks():

@@ -1,7 +1,7 @@
 """Which steps set rows aside: exchanges, and those after an exchange, a loop, a constant or rows that expire.
 
-A row there may come of many records, of another worker's, or of none, so that no record can be left out in its place.
-Steps that rows reach straight from a source leave the record out instead (docs/adr/0006).
+A row there may be made of many records, of another worker's, or of none, so that no record can be left out in its
+place. Between a source and these steps the record is left out instead (docs/adr/0006).
 """
 
 from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ def after_exchange(plan: Plan) -> set[Node]:
 
 
 def unmerged(plan: Plan) -> frozenset[str]:
-    """The exchanges whose rows come of one record of a stream each, and have its timestamp: by name."""
+    """The exchanges whose rows are each made of one record of a stream, and have its timestamp: by name."""
     single: set[Node] = set()
     for node in plan.nodes:
         passes = node.keeps_records and single.issuperset(node.inputs)

@@ -190,7 +190,7 @@ class LoopCompiler:
         return LimitBarrier([name for name, _ in found], errors, held, inside)
 
     def _numbered(self, name: str, kind: str, variables: Sequence[Node], depth: int = 0) -> StateSpec:
-        """The identity of a state with rows of several bindings, co-partitioned with those of the first."""
+        """The identity of a state with rows of several bindings, co-partitioned with the first binding's rows."""
         key, value = (_by_number([getattr(v, part) or Native for v in variables]) for part in ("key", "value"))
         return self._outside.spec(variables[0], name, kind, with_time(value, depth) if depth else value).with_key(key)
 

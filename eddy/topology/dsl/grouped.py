@@ -51,7 +51,7 @@ class _Grouped(Generic[K, V]):
         """The `n` greatest values of each group by `by(value)`, the greatest first, in a store called `name`.
 
         Without `by` the values themselves are compared; of values that are equal by it, the one with the greater bytes
-        comes first. A value that is there twice is named twice. Values of None are left out.
+        is first. A value that is there twice is named twice. Values of None are left out.
         Cost: O(log n) for each change of a group with n values.
         """
         check_whole(f"top_k '{check_name(name, 'step')}'", 1, optional=False, n=n)

@@ -24,8 +24,8 @@ class Bindings:
     """The results of a block: a relation for each binding, by name or in order, and `errors`.
 
     `errors` holds rows (binding, (key, value)) that the block's last iteration changed; it is empty if the block has no
-    `limit`, or one with `on_limit="return"`. In an outermost block it also holds those of the blocks inside, in any
-    iteration: rows ("block.binding", (key, value)).
+    `limit`, or one with `on_limit="return"`. In an outermost block it also holds the errors of the blocks inside, in
+    any iteration: rows ("block.binding", (key, value)).
     """
 
     def __init__(self, relations: Mapping[str, Relation[Any, Any]], errors: Relation[Any, Any]) -> None:

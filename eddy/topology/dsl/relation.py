@@ -107,7 +107,7 @@ class Relation(Generic[K, V]):
         """The rows `merge(key, value, other's value)`, a pair (key, value), of all matches by key.
 
         Weights multiply, so that retracting a row retracts every row made from it. With `keeps_key` the pair has to
-        have the matched key, so that rows stay in their partition; another key is then a DataError.
+        have the matched key, so that rows remain in their partition; another key is then a DataError.
         """
         if not isinstance(other, Relation | KTable):
             raise TopologyError(
@@ -146,7 +146,7 @@ class Relation(Generic[K, V]):
         return self._weight_function(both, "minus", name)
 
     def group_by_key(self, key: Serde[K] | None = None, value: Serde[V] | None = None) -> KGroupedTable[K, V]:
-        """Group by the rows' keys; the serdes are those of the groups' keys and values."""
+        """Group by the rows' keys; `key` and `value` are the serdes of the groups' keys and values."""
         return KGroupedTable(self._builder, self._node, key, value)
 
     def group_by(

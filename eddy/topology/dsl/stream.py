@@ -1,4 +1,4 @@
-"""KStream: facts that happened. Names and meaning are those of Kafka Streams, in snake_case."""
+"""KStream: facts that happened. Names and their meaning follow Kafka Streams, in snake_case."""
 
 import warnings
 from collections.abc import Callable, Iterable
@@ -53,7 +53,7 @@ class KStream(Generic[K, V]):
     def map_values(
         self, function: Callable[[V], V2], name: str | None = None, value: Serde[V2] | None = None
     ) -> "KStream[K, V2]":
-        """Replace each value by `function(value)`; the key stays, so nothing moves."""
+        """Replace each value by `function(value)`; the key is kept, so that records remain in their partition."""
         return self._transform("map-values", function, name, None, value)
 
     def flat_map(
@@ -104,7 +104,7 @@ class KStream(Generic[K, V]):
         return KStream(self._builder, node)
 
     def split(self, **branches: Callable[[K, V], Any]) -> "dict[str, KStream[K, V]]":
-        """One stream for each predicate, by name: a record goes to the first one whose predicate is true, or to none.
+        """One stream for each predicate, by name: a record is in the first one whose predicate is true, or in none.
 
         A last branch `default=lambda key, value: True` gets all other records.
         """
@@ -180,7 +180,7 @@ class KStream(Generic[K, V]):
         return KTable(self._builder, node)
 
     def group_by_key(self, key: Serde[K] | None = None, value: Serde[V] | None = None) -> KGroupedStream[K, V]:
-        """Group by the records' keys; the serdes are those of the groups' keys and values."""
+        """Group by the records' keys; `key` and `value` are the serdes of the groups' keys and values."""
         return KGroupedStream(self._builder, self._node, key, value)
 
     def group_by(
@@ -226,7 +226,7 @@ class KStream(Generic[K, V]):
             include_seeds: emit the input records too; False follows the letter of the KIP.
             max_depth: how often op is applied to a record at most; deeper records are not expanded.
             limit: the same as a guard against endless recursion, with `on_limit` as its policy.
-            on_limit: `error` raises LoopLimitError for the record that came in, whose error policy then applies, and
+            on_limit: `error` raises LoopLimitError for the input record, whose error policy then applies, and
                 nothing is emitted for it; `return` and `dead-letter` stop at depth `limit` as `max_depth` does, and
                 report the records that were cut.
 

@@ -52,7 +52,7 @@ class States(Protocol):
         """The table with the rows of an input: its own, or else one of this name that is made for it."""
 
     def lookup(self, node: Node, name: str) -> Any:
-        """The state with the rows of an input of a join; `name` is that of a state that is made for it."""
+        """The state with the rows of an input of a join; a state that is made for it is called `name`."""
 
     def gate(self, node: Node) -> Gate:
         """The gate that sends the rows of a node to their owners."""
@@ -132,7 +132,7 @@ class LoopBody(_Place, Protocol):
 
 
 class Spark(Protocol):
-    """The forms that a step can have on Spark. Each computes a step's rows from those of its inputs, and its states."""
+    """The forms that a step can have on Spark. Each computes a step's rows from its inputs' rows, and its states."""
 
     def records(self, source: Node) -> None:
         """The records of a topic."""

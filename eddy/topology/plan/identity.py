@@ -71,8 +71,8 @@ def check_identity(
 ) -> None:
     """Refuse a plan that would orphan or misread the states of an earlier one.
 
-    With `accept`, sources and states may come and go; those that keep their names have to stay the same. States in
-    `optional` may be new.
+    With `accept`, sources and states may be added and removed; one whose name is in both plans has to be the same in
+    both. States in `optional` may be new.
     Raises: PlanChangedError with the difference.
     """
     new = [line for line in new if line in old or not _is_state(line, optional)]

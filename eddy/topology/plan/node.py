@@ -45,7 +45,7 @@ class StateKept(NamedTuple):
 
 
 class Arrival(NamedTuple):
-    """A result that the order of arrival decides. With `mixed` only if records of a key come from several partitions.
+    """A result that the order of arrival decides. `mixed`: only if several partitions have records of the same key.
 
     `folds`: it is a fold by a function of the author's, who may say that the order does not matter.
     """
@@ -303,7 +303,7 @@ class Node:
         return None
 
     def rows_from(self, *inputs: Bag) -> Weighted | None:
-        """Its rows, given those of its inputs; None if only its operator can tell.
+        """Its rows, given its inputs' rows; None if only its operator can tell.
 
         It computes from all rows, without deltas or states: a second opinion on the answer of the operator.
         """

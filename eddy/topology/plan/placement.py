@@ -2,7 +2,7 @@
 
 Steps by key need all rows of a key at one owner, so their inputs are *co-partitioned*: equal partition counts, and keys
 encoded to the same bytes. Sources define both; a step that keeps keys inherits them from its input; an exchange adopts
-those of the collections it is joined with.
+the partition count and the encoding of the collections it is joined with.
 """
 
 from collections.abc import Mapping

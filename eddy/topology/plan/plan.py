@@ -58,7 +58,7 @@ __all__ = [
 
 
 class NameTakenError(TopologyError):
-    """The name of a step, or of one of its states, is that of another. `step` is the name of the step."""
+    """The name of a step, or of one of its states, is already taken. `step` is the name of the step."""
 
     def __init__(self, message: str, step: str) -> None:
         super().__init__(message)
@@ -120,7 +120,7 @@ class Plan:
         return [node] if node.is_collection else [step for step in self.nodes if node in step.inputs]
 
     def needs_keys(self, node: Exchange) -> bool:
-        """Whether records without a key end at an exchange: at one of a stream, unless a left join comes after it,
+        """Whether records without a key end at an exchange: at one of a stream, unless a left join follows it,
         which takes them (KIP-962).
         """
         if node.kind != "stream" or node.any_key:

@@ -69,7 +69,7 @@ class Loop(Node):
         raise NotImplementedError(type(self).__name__)
 
     def traced_as(self) -> list[list[Node]]:
-        """By binding, the steps of which any trace has the rows of the binding; that of the first one is read.
+        """By binding, the steps whose traces each have the binding's rows; the first step's trace is read.
 
         A trace of the result lacks the seed, and a trace of X the last iteration.
         """
@@ -219,7 +219,7 @@ class Block(Loop):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Binding(Node):
-    """One of the collections of a block: `inputs` is the block. The last one is that of its errors."""
+    """One of the collections of a block: `inputs` is the block. The last one has the block's errors."""
 
     index: int
 

@@ -89,7 +89,7 @@ class Reduce(_Reduction):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Aggregate(_Reduction):
-    """A fold by key; with a subtractor it can retract rows. `commutes`: in any order it comes to the same."""
+    """A fold by key; with a subtractor it can retract rows. `commutes`: any order gives the same result."""
 
     derived = ("rows", "made")
 

@@ -13,7 +13,9 @@ __all__ = ["Scopes"]
 
 
 class Scopes:
-    """The loops of a plan: `around` gives the innermost loop of a step, `body` and `externals` those of a loop."""
+    """The loops of a plan: `around` gives the innermost loop of a step; `body` the steps inside a loop, `externals` the
+    steps outside that the loop reads.
+    """
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -43,7 +45,7 @@ class Scopes:
         return found
 
     def reads(self, node: Node) -> Iterable[Node]:
-        """The inputs of a step; for a loop those of all steps inside it."""
+        """The inputs of a step; for a loop also the steps outside that its body reads."""
         return (*node.inputs, *self.externals.get(node, ()))
 
     def limits(self, loop: Loop) -> list[Node]:
@@ -51,7 +53,7 @@ class Scopes:
         return [node for node in self.deep(self.body[loop]) if node.error_limit is not None]
 
     def withheld(self, loop: Loop) -> list[tuple[str, Node]]:
-        """The names in the errors of an outermost loop: its bindings, then those of `limits`, with their labels."""
+        """The names in the errors of an outermost loop: its bindings, then those in `limits`, with their labels."""
         inside = [(f"{block.label}.{v.label}", v) for block in self.limits(loop) for v in block.variables]
         return [*((variable.label, variable) for variable in loop.variables), *inside]
 

@@ -12,7 +12,7 @@ Node = Any
 
 
 class Slots:
-    """Steps over slots: those of the circuit, or those of one loop's body."""
+    """Steps over slots: the circuit's steps, or the steps of one loop's body."""
 
     def __init__(self) -> None:
         self.steps: list[Step] = []

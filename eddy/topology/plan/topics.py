@@ -57,7 +57,7 @@ class Source(_OfTopic):
         return f"Source: {self.name} (topics: [{self.topic}]{store})"
 
     def partition_count(self, topic_partitions: Mapping[str, int]) -> int | None:
-        """That of its topic."""
+        """The partition count of its topic."""
         return topic_partitions[self.topic]
 
     @property
@@ -115,9 +115,9 @@ class Constant(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Exchange(Node):
-    """Rows go to the owner of their key, through a topic. `partitions` None: as the others need it.
+    """Sends rows to the owner of their key, through a topic. `partitions` None: as the others need it.
 
-    `any_key`: all go to one owner, so that a record of a stream needs no key to find it.
+    `any_key`: all rows are sent to one owner, so that a record of a stream needs no key to find it.
     """
 
     keeps_records = True

@@ -1,6 +1,6 @@
-"""Aggregates: the type of their results, and the functions that compute a group's from its rows.
+"""Aggregates: the type of their results, and the functions that compute a group's result from its rows.
 
-Rows come as a bag: each value with its weight. Nulls are left out, as SQL wants it; of none, count is 0
+Rows are given as a bag: each value with its weight. Nulls are left out, as SQL wants it; of none, count is 0
 and all others are null. Sums of floating numbers are rounded once, so that their order does not matter.
 """
 
@@ -48,7 +48,7 @@ def group_function(
 ) -> Callable[[Any, Mapping[Any, int]], list[tuple[Any, ...]]]:
     """The function for `Relation.reduce`: from a group's key and bag of arguments to its row.
 
-    `types` are those of the arguments, in the order of the aggregates.
+    `types` are the arguments' types, in the order of the aggregates.
     """
     if len(aggregates) == 1 and (least := _least(aggregates[0].function, types[0])) is not None:
         return least
@@ -141,7 +141,7 @@ def _average(type: Type) -> Callable[[Sequence[tuple[Any, int]]], Any]:
 
 
 def _order(type: Type) -> Callable[[Any], Any] | None:
-    """The sort key of values: NaN comes last."""
+    """The sort key of values: NaN is the greatest."""
     return (lambda value: (value != value, value)) if type.floating else None
 
 

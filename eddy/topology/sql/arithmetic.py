@@ -71,12 +71,12 @@ def float_equal(one: float, other: float) -> bool:
 
 
 def float_less(one: float, other: float) -> bool:
-    """Whether the first comes before the second; NaN comes last."""
+    """Whether the first is less than the second; NaN is the greatest."""
     return one < other or (other != other and one == one)
 
 
 def float_less_equal(one: float, other: float) -> bool:
-    """Whether the second does not come before the first."""
+    """Whether the second is not less than the first."""
     return not float_less(other, one)
 
 

@@ -101,7 +101,7 @@ def is_cheap(expr: Expr) -> bool:
 
 
 def rows_of(parameters: str, columns: Sequence[str], *shape: Sequence[Expr] | None) -> Callable[..., Any]:
-    """A function of `parameters` that returns a tuple for each of `shape`; None stands for `row` itself.
+    """A function of `parameters` that returns a tuple for each of `shape`, and `row` itself for None.
 
     `columns` has the Python for each column. One shape gives the tuple itself, two a pair of tuples.
     """

@@ -3,8 +3,8 @@
     step(A + B) = step(A) + step(B)
 
 PostgreSQL runs the step over the rows of the last iteration. Only for a linear step is the result the least
-X = seed + step(X), which eddy keeps right as rows come and go. The check follows every path from the recursive table to
-the step's rows, through queries, common table expressions and joins.
+X = seed + step(X), which eddy keeps right as rows are added and removed. The check follows every path from the
+recursive table to the step's rows, through queries, common table expressions and joins.
 """
 
 from collections.abc import Callable

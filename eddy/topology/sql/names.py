@@ -35,7 +35,7 @@ def step_name(*parts: str) -> str:
 
 
 class StepNames:
-    """Hands out names of steps, each once. `mark` and `reset` forget those of steps that were removed again."""
+    """Hands out names of steps, each once. `mark` and `reset` forget the names of steps that were removed again."""
 
     def __init__(self, avoided: frozenset[str] = frozenset()) -> None:
         self._avoided = avoided

@@ -3,7 +3,7 @@
     WITH MUTUALLY RECURSIVE [(RETURN AT | ERROR AT RECURSION LIMIT n)] name (column type, …) AS (query), … query
 
 The clause is read from tokens. Each of its queries is parsed from the whole text with blanks in place of all text
-before the query, so that positions are those of the whole text. For a block inside a query the parser gets WITH
+before the query, so that positions refer to the whole text. For a block inside a query the parser gets WITH
 RECURSIVE, blanks for the rest of the clause, and the queries; the declarations are then attached to the parser's
 result.
 """

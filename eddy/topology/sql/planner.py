@@ -1,6 +1,6 @@
 """The planner: pushes conditions down to the rows that they test, and turns products into joins.
 
-The answer stays the same; joins and states get smaller. An outer join becomes the union of the inner join and of the
+The answer does not change; joins and states get smaller. An outer join becomes the union of the inner join and of the
 unmatched rows.
 """
 
@@ -36,7 +36,7 @@ __all__ = ["Planner"]
 
 
 class Planner:
-    """Plans the nodes of one statement; shared nodes stay shared."""
+    """Plans the nodes of one statement; shared nodes remain shared."""
 
     def __init__(self) -> None:
         self._shared: dict[int, Node] = {}
@@ -127,7 +127,7 @@ class Planner:
         return _filtered(Union(columns=node.columns, name=node.name, inputs=tuple(parts)), above)
 
     def _product(self, node: Product, conditions: Sequence[Expr]) -> Node:
-        """A chain of joins in the order of the inputs; inputs linked by a condition come first."""
+        """A chain of joins in the order of the inputs; inputs linked by a condition are joined first."""
         starts, width = [], 0
         for found in node.inputs:
             starts.append(width)

@@ -37,7 +37,7 @@ class QueryBinder(QueryBinding):
     def query(self, node: exp.Expr, path: str, environment: QueryContext, order: Sequence[exp.Expr] = ()) -> Node:
         """The rows of a query. `path` begins the names of its stateful steps.
 
-        The expressions of `order` are appended as columns to those of a SELECT.
+        The expressions of `order` are appended to the columns of a SELECT.
         """
         environment = self.with_clause(node, path, environment)
         if isinstance(node, exp.Select):
@@ -343,7 +343,7 @@ def _of_no_rows(expr: Expr, group: Node) -> Expr:
 
 
 def _name(part: exp.Expr) -> str:
-    """The name of a SELECT column: that of its alias, its column or its function."""
+    """The name of a SELECT column: its alias, or the name of its column or function."""
     if isinstance(part, exp.Alias):
         return folded(part.args["alias"])
     while isinstance(part, exp.Paren | exp.Cast):

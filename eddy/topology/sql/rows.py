@@ -1,6 +1,6 @@
 """Rows of SQL as bytes: one serde for each list of column types.
 
-A row is a tuple, and None stands for no row. As MessagePack a numeric is its text and a timestamp its own
+A row is a tuple, and None means no row. As MessagePack a numeric is its text and a timestamp its own
 form, which only the types of the columns tell apart.
 """
 

@@ -72,7 +72,7 @@ class StatementCompiler:
 
     @property
     def errors(self) -> list[tuple[algebra.Block, Rows]]:
-        """The errors of each outermost block: its own and those of the blocks inside it."""
+        """The errors of each outermost block, which include the errors of the blocks inside it."""
         plan = self._builder.plan
         inside, there = Scopes(plan).around, set(plan.nodes)
         return [(block, rows) for block, rows in self._errors if rows._node in there and rows._node not in inside]
@@ -148,7 +148,7 @@ class StatementCompiler:
         return found if nulls or not key or all(_never_null(expr) for expr in key) else found.filter(_without_null)
 
     def _semi(self, node: algebra.Semi, key: Exprs, value: Exprs) -> Rows:
-        """Semi: the join with each key once. Anti: all rows, less those of the semi join."""
+        """Semi: the join with each key once. Anti: all rows, less the semi join's rows."""
         name = self._names.take(node.name, "match")
         needed = sorted({i for expr in (*key, *value, *node.left_key) for i in columns_of(expr)})
         base = algebra.Project(

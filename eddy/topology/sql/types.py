@@ -51,7 +51,7 @@ _NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A type; `precision` and `scale` are those of numeric(p, s)."""
+    """A type; `precision` and `scale` are p and s of numeric(p, s)."""
 
     kind: str
     precision: int | None = None

@@ -37,7 +37,7 @@ class _Arguments(dict[str, Any]):
         return super().__getitem__(name)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """As that of a dict."""
+        """As `get` of a dict; the name counts as read."""
         self.read.add(name)
         return super().get(name, default)
 
@@ -104,12 +104,12 @@ def whole_number(node: exp.Expr | None) -> int | None:
 
 
 def has(node: exp.Expr, *names: str) -> bool:
-    """Whether a node has a value for one of these arguments, which stay unread."""
+    """Whether a node has a value for one of these arguments, which remain unread."""
     return any(_says_something(peek(node, name)) for name in names)
 
 
 def peek(node: exp.Expr, name: str) -> Any:
-    """The value of an argument, which stays unread."""
+    """The value of an argument, which remains unread."""
     return dict.get(node.args, name)
 
 
@@ -118,7 +118,7 @@ def _says_something(value: Any) -> bool:
 
 
 def _words(node: exp.Expr, name: str, parts: list[exp.Expr]) -> str:
-    """The part in SQL's words; a flag in those of its name and of the node that has it."""
+    """The part in SQL's words; for a flag, its name and the node that has it."""
     word = _WORDS.get(name, name.strip("_").replace("_", " ").upper())
     written = ", ".join(filter(None, (_written(part) for part in parts)))
     if not parts:

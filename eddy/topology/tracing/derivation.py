@@ -1,7 +1,7 @@
 """The rows that a row is made of, step by step back to the rows of source tables.
 
 A row of a loop is followed by way of the loop's variable to the rows of the same loop that it was made of, in the order
-of their iterations, so that a way that ends in a seed comes first. A row is explained once; from then on it is
+of their iterations, so that a way that ends in a seed is first. A row is explained once; from then on it is
 *repeated*, which also ends the ways round a cycle.
 """
 
@@ -43,7 +43,7 @@ class Derivation(msgspec.Struct, omit_defaults=True):
 
 
 def derive(plan: Plan, evaluation: Evaluation, node: Node, row: Row, limit: int = 500) -> Derivation:
-    """The derivation of a row, of at most about `limit` rows; those nearest to the row come first."""
+    """The derivation of a row, of at most about `limit` rows: the rows nearest to it."""
     ways = _Ways(plan, evaluation)
     root = ways.shown(node, row)
     seen = {(node, identity(row))}
@@ -92,7 +92,7 @@ class _Ways:
         return self._evaluation.iteration(node, row) if node.variables else 0
 
     def _origin(self, node: Node, row: Row) -> Input:
-        """The step that a row comes from, past those that pass it on."""
+        """The step that made a row, past the steps that only pass it on."""
         while True:
             if node in self._loops:
                 node = self._loops[node].result_of(node)

@@ -3,7 +3,7 @@
     X = seed + op(X)     linear: F(0) = seed, F(n+1) = op(F(n)), X = Σ F(n)
                          else X(n+1) = seed + op(X(n)), until nothing changes
 
-The rows of the steps inside a loop are those of X as a whole, so that they explain each row of it. It does not evaluate
+The steps inside a loop have the rows for X as a whole, so that these explain each row of X. It does not evaluate
 facts (streams), which no table tells, nor recursions with algorithms of their own.
 """
 

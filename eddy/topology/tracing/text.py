@@ -12,7 +12,7 @@ _MAX_CHARS = 160
 
 
 def text_of(derivation: Derivation) -> str:
-    """Lines of text. Rows of one join are marked by ⋈, further ways to make the same row stand below one another."""
+    """Lines of text. Rows of one join are marked by ⋈; further ways to make the same row follow below them."""
     lines: list[str] = []
     todo: list[tuple[Derivation | int, int, str]] = [(derivation, 0, "")]
     while todo:

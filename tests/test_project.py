@@ -164,6 +164,27 @@ def test_docstrings_name_things(word: str, most: float) -> None:
     assert sum(found.values()) <= allowed, f"'{word}' in docstrings: {found}"
 
 
+@pytest.mark.parametrize(
+    ("pattern", "most"),
+    [
+        (r"(?:that|those) of", 0.3),
+        (
+            r"go|goes|going|gone|went|come|comes|coming|came|stay|stays|stayed|stand|stands|stood|leave|leaves|leaving",
+            1.0,
+        ),
+    ],
+)
+def test_docstrings_repeat_nouns_and_use_the_verbs_of_the_field(pattern: str, most: float) -> None:
+    """At most so many in 1,000 words: "that of" has a noun, and rows are sent, stored or removed."""
+    words, found = 0, {}
+    for source in SOURCES:
+        text = " ".join(docstrings_of(source))
+        words += len(re.findall(r"[A-Za-z']+", text))
+        if count := len(re.findall(rf"\b(?:{pattern})\b", text, re.IGNORECASE)):
+            found[source] = count
+    assert sum(found.values()) <= most * words / 1_000, f"in docstrings: {found}"
+
+
 def test_public_names_are_documented() -> None:
     def documented(name: str) -> bool:
         thing = getattr(eddy, name)

@@ -14,8 +14,8 @@ _MOST = 10_000
 class AwaitedCuts:
     """Cuts in their order, each with the time at which it was read.
 
-    `partitions` are those of the tables; `sources` the topics whose offsets are among a cut's inputs. A cut counts if
-    it is not before `floor`, the ends of the log at the time of the last catching up.
+    `partitions` are the tables' partitions; `sources` the topics whose offsets are among a cut's inputs. A cut counts
+    if it is not before `floor`, the ends of the log at the time of the last catching up.
     """
 
     def __init__(self, partitions: Iterable[TopicPartition], sources: Set[str], clock: Callable[[], float]) -> None:

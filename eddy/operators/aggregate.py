@@ -4,7 +4,7 @@
     aggregate  fold `adder` over inserted rows, `subtractor` over retracted rows
 
 Invariant: a group is in the table while it has rows, unless its function returned None for it; so an aggregate over
-retractable rows counts them in a second table. Subtracting comes before adding, as in Kafka Streams.
+retractable rows counts them in a second table. It subtracts before it adds, as Kafka Streams does.
 
 Rows without a key, and facts without a value, are in no group. A group's row has the headers of its last record in the
 epoch.
@@ -105,7 +105,7 @@ class Aggregate(Keyed):
         self._initial, self._adder, self._subtractor = initial, adder, subtractor
 
     def states(self) -> Sequence[State]:
-        """The table of aggregates, and that of their row counts."""
+        """The table of aggregates, and the table of their row counts."""
         return (self.table,) if self.counts is None else (self.table, self.counts)
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
@@ -158,7 +158,7 @@ class Aggregate(Keyed):
         return old if kept is None else literal_eval(kept.body)
 
     def _shown(self, aside: Aside, key: Any, value: Any) -> Any:
-        """The value that the table gets, None where it cannot write it: the group goes on in `aside`."""
+        """The value that the table gets, None where it cannot write it: `aside` then keeps the value."""
         error = None if value is None else refused(self.table.spec, (key, value))
         if error is None:
             aside.release(key)
@@ -176,8 +176,8 @@ class Aggregate(Keyed):
     def failures(self, *inputs: Batch) -> Mapping[int, Exception]:
         """Fold again, without each row that fails.
 
-        If several rows come from one record, only the first failure is certain: without that record, all of whose rows
-        are rejected, the next rows may not fail.
+        If several rows derive from one record, only the first failure is certain: without that record, all of whose
+        rows are rejected, the next rows may not fail.
         """
         (batch,) = inputs
         keys = list(dict.fromkeys(key for key in keys_of(batch.rows) if key is not None))

@@ -1,6 +1,6 @@
 """The circuit: a compiled plan. One object an operator, in topological order, stepped once an epoch.
 
-`step` takes a batch for each source and leaves batches in the sinks and in the outboxes of the exchanges. Then
+`step` takes a batch for each source and puts batches into the sinks and the outboxes of the exchanges. Then
 `changes` returns the changed rows of the states; and after the transaction `commit` ends the epoch, or `rollback`
 undoes it: sinks and outboxes emptied, states restored.
 
@@ -204,7 +204,7 @@ class Circuit:
 
     def due(self, context: Context = OUTSIDE) -> bool:
         """Whether an epoch of this context has something to do without any input: constants to be sent, tries that are
-        owed, or a moment that has come.
+        owed, or a moment that has arrived.
         """
         return any(self._wakes(operator, context) for operator in self._wakers)
 

@@ -18,8 +18,8 @@ class Context(NamedTuple):
 
     `iteration`: the loop's iteration, 0 outside of loops; in nested time a tuple of them in a loop within a loop.
     `divisible`: the caller can try again with a part of the input where the whole is too much work.
-    `event_time`: after the epoch's records, for the sources that an operator `reads`; they never go back.
-    `tick`: the epoch's wall-clock time in milliseconds since 1970, if an operator reads it. It never goes back.
+    `event_time`: after the epoch's records, for the sources that an operator `reads`; they never decrease.
+    `tick`: the epoch's wall-clock time in milliseconds since 1970, if an operator reads it. It never decreases.
     `timestamps`: where times of rows are numbers of records, from 1, the timestamps of these records.
 
     Steps inside of loops get no times.

@@ -1,4 +1,4 @@
-"""What recursions without an end have in common: their errors, a state that comes back, and the text of a path."""
+"""What recursions without an end have in common: their errors, a state that recurs, and the text of a path."""
 
 from collections.abc import Iterable, Sequence
 

@@ -1,10 +1,10 @@
-"""The exchange: rows go to the worker that owns their key.
+"""The exchange: rows are sent to the worker that owns their key.
 
-A worker is one circuit over all the partitions it owns, so most rows stay in memory. Only rows of keys that another
+A worker is one circuit over all the partitions it owns, so most rows remain in memory. Only rows of keys that another
 worker owns are sent, through a topic, and enter that worker's circuit at the same step. They are deltas with weights,
 so their order across partitions does not matter.
 
-Invariant: rows from one partition to another keep their order, whichever workers own the two and whether they stay in
+Invariant: rows from one partition to another keep their order, whichever workers own the two and whether they remain in
 memory or use the topic. So the last value of a key is the last, and no retraction precedes its row. Therefore rows of
 owned partitions use the topic, too, while earlier rows of their partition are still in it: the partition is *draining*.
 """
@@ -146,7 +146,7 @@ class Gate:
         return bool(ownership.draining and self.draining) or not ownership.all_of(self.partitions)
 
     def own(self, batch: Batch, iteration: int = 0) -> Batch:
-        """The rows that continue here; the others go to the outbox."""
+        """The rows that continue here; the others are put into the outbox."""
         if not batch.rows or not self.shared:
             return batch
         homes = self.homes(batch)
@@ -174,11 +174,11 @@ class Gate:
 
     @property
     def term(self) -> int:
-        """That of the ownership."""
+        """The term of the ownership."""
         return self._ownership.term
 
     def mine(self, rows: list[Row]) -> list[Row]:
-        """Those of the rows whose partitions this worker owns."""
+        """The rows whose partitions this worker owns."""
         owns, count = self._ownership.owns, self.partitions
         if self._ownership.all_of(count):
             return rows
@@ -236,11 +236,11 @@ class Exchange(Keyed):
         return concat((self.later.pop(context.iteration, EMPTY), own))
 
     def explore(self, *inputs: Batch) -> Batch:
-        """The rows that go on, whoever owns them."""
+        """The rows that continue, whoever owns them."""
         return keyed(inputs[0]) if self._needs_keys else inputs[0]
 
     def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
-        """Set the rows aside that would leave, and that the topic cannot hold."""
+        """Set the rows aside that would be sent, and that the topic cannot hold."""
         batch, received = inputs
         batch = aside.without_kept(batch)
         if self.gate.shared and aside.care.on:

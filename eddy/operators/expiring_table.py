@@ -5,7 +5,7 @@
     row of a key       = the value of its last record, while clock < deadline
 
 So the rows are a function of the last record of each key and of the clocks, however the input was cut into epochs.
-Clocks never go back, and a later record of a key decides alone, also one with an earlier timestamp.
+Clocks never decrease, and a later record of a key decides alone, also one with an earlier timestamp.
 """
 
 from collections.abc import Callable, Collection, Sequence

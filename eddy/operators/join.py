@@ -110,9 +110,9 @@ class Join(Operator):
         return self._right
 
     def explore(self, left: Batch, right: Bags | None = None, aside: Aside | None = None) -> Batch:  # type: ignore[override]
-        """The matches of rows on the left with the rows on the right, or with those of `right`, where it is given.
+        """The matches of rows on the left with the rows on the right, or with `right`'s rows, where it is given.
 
-        Pairs that are set aside, and those on which `merge` raises, make no row.
+        Pairs that are set aside, and pairs on which `merge` raises, make no row.
         """
 
         outside, kept = self._right if right is None else right, aside is not None and bool(aside.kept)

@@ -4,7 +4,7 @@
     with_values    the rows that have a value
     with_both      the rows that have both
 
-The rule is that of Kafka Streams (`KStreamAggregate`, `KTableSource`, KIP-962). It depends only on the row, so a row
+Kafka Streams has the same rule (`KStreamAggregate`, `KTableSource`, KIP-962). It depends only on the row, so a row
 that was dropped when inserted is dropped when retracted: the filtered delta is the delta of the filtered rows.
 
 A join of relations drops nothing: a row without a key matches nothing there, and is not kept.
@@ -42,13 +42,13 @@ class Keyed(Operator):
         return self._counted(batch, keyed(batch))
 
     def with_values(self, batch: Batch) -> Batch:
-        """The rows that have a value. Cost: that of `keyed`."""
+        """The rows that have a value. Cost: as `keyed`."""
         if not [None for _, value in batch.rows if value is None]:
             return batch
         return self._counted(batch, batch.select([value is not None for _, value in batch.rows]))
 
     def with_both(self, batch: Batch) -> Batch:
-        """The rows that have a key and a value. Cost: that of `keyed`."""
+        """The rows that have a key and a value. Cost: as `keyed`."""
         if not [None for key, value in batch.rows if key is None or value is None]:
             return batch
         return self._counted(batch, batch.select([key is not None and value is not None for key, value in batch.rows]))

@@ -121,7 +121,7 @@ class Operator:
         """The rows of the first input, by index, for which the author's function fails, each with its error.
 
         Called after `step` has raised on the same inputs, before anything is rolled back; changes no state. Times of
-        rows are numbers of records here: rows with one number come of one record.
+        rows are numbers of records here: rows with one number derive from one record.
         """
         return {}
 

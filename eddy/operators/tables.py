@@ -64,7 +64,7 @@ class Upsert(Keyed):
 
 
 def by_key(batch: Batch, column: list[Any] | None) -> dict[Any, Any] | None:
-    """The times or headers of a batch by key: of several rows those of the last one."""
+    """The times or headers of a batch by key: of several rows the last one's."""
     return None if column is None else dict(zip(keys_of(batch.rows), column, strict=True))
 
 
@@ -77,7 +77,7 @@ def replacement(
 ) -> Batch:
     """The delta of a table in which the values `olds` of the keys of `news` are replaced; None is no value.
 
-    Retractions come before the rows that replace them; an unchanged value makes no row. `time_of` and `headers_of` are
+    Retractions precede the rows that replace them; an unchanged value makes no row. `time_of` and `headers_of` are
     each key's own, if it has them.
     """
     deletes: list[Row] = []

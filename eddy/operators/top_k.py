@@ -64,8 +64,8 @@ def order_of(value: Any) -> tuple[int, Any]:
 class Selection:
     """The first `n` values in the order of `by`, as a tuple; or, with `n` None, the first value itself.
 
-    `serde` is that of the values: its bytes decide between values that are equal by `by`. As a function it is that of
-    all values of a key.
+    `serde` encodes the values: its bytes decide between values that are equal by `by`. Called as a function, a
+    selection takes all values of a key.
     """
 
     name: str

@@ -5,7 +5,7 @@
 The first keys are read by a short scan, so a calendar is as large as its store. Only the entries changed in the current
 epoch, and the first moment of each partition, are in memory.
 
-Invariant: the entries are those of the store, without `_gone`, with `_come`.
+Invariant: the entries are the store's, without `_gone`, with `_come`.
 """
 
 from collections import defaultdict
@@ -73,7 +73,7 @@ class Calendar(Generic[K]):
     def due(self, partition: int, moment: int, most: int) -> list[tuple[int, K]]:
         """Up to `most` of the first entries up to `moment`, both as of the last commit, that the epoch has not removed.
 
-        Cost: that of the entries found and of those that the epoch has removed.
+        Cost: proportional to the entries found and the entries that the epoch has removed.
         """
         gone = self._gone.get(partition, ())
         rows = [row for row in self._scan(partition, moment, most + len(gone)) if row not in gone][:most]
@@ -120,7 +120,7 @@ class Calendar(Generic[K]):
         self.rollback()
 
     def _follow(self, partition: int, first: int | None) -> None:
-        """Keep the first moment of a partition over a commit, or forget it where its entry may have gone."""
+        """Keep the first moment of a partition over a commit, or forget it where its entry may be removed."""
         come, gone = self._come.get(partition), self._gone.get(partition)
         if gone and first is not None and _moment(min(gone)) <= first:
             del self._firsts[partition]

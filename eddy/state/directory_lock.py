@@ -2,7 +2,7 @@
 
 RocksDB locks the file LOCK of a directory with a record lock (fcntl), but reads other files before that, and without it
 when it opens read-only. Files that another process is writing then look damaged. So a directory is locked here before
-it is checked, and stays locked as long as RocksDB has it open.
+it is checked, and remains locked as long as RocksDB has it open.
 
 A process loses a record lock when it closes *any* descriptor of the file (POSIX, fcntl). So this process
 never opens LOCK while it holds it: a set of the directories that it holds is checked instead.

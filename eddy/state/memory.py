@@ -1,10 +1,10 @@
-"""A store in memory: a dictionary, and its keys in order; gone when it is closed.
+"""A store in memory: a dictionary, and its keys in order; lost when it is closed.
 
-New keys are put into their order by the first scan that follows, so that rows that come in large numbers are sorted
+New keys are put into their order by the first scan that follows, so that many rows written together are sorted
 once.
 
 For state that is small or cheap to restore, and for tests. It implements the same protocol as `RocksDBStore`, with the
-same test suite (`tests/state/test_store.py`). It is unbounded: everything written stays in memory.
+same test suite (`tests/state/test_store.py`). It is unbounded: everything written remains in memory.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -75,7 +75,7 @@ class MemoryStore:
         self._open_rows()
 
     def close(self) -> None:
-        """Let go of every row; the store cannot be used again."""
+        """Release every row; the store cannot be used again."""
         self._rows = None
         self._order.clear()
         self._new.clear()

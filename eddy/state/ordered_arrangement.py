@@ -1,6 +1,6 @@
 """An arrangement whose values are sorted within each key.
 
-The rows, in memory and in the store, are those of an arrangement. A key with several values also has a sorted list of
+The rows, in memory and in the store, are as in an arrangement. A key with several values also has a sorted list of
 their positions, in memory only, made when its order is first asked for.
 
 Invariant: a sorted list has exactly one entry for each value, other than None, of its key's bag.
@@ -33,7 +33,7 @@ class OrderedArrangement(Arrangement[K, V], Generic[K, V]):
         """Add the weights of `delta`, as an arrangement does.
 
         Cost: a call of `position` for each row, and O(log n) if its key has n values. Where a value has another
-        position than when it came, as 5 and 5.0 can have, the order of its key is made anew.
+        position than when it was inserted, as 5 and 5.0 can have, the order of its key is made anew.
         Raises: any exception of `position`, before anything is changed.
         """
         positions = {row: self._position(row[1]) for row in delta if row[1] is not None}
@@ -52,7 +52,7 @@ class OrderedArrangement(Arrangement[K, V], Generic[K, V]):
     def in_order(self, key: K, descending: bool) -> Iterator[tuple[V, int]]:
         """Yield the values of a key, other than None, with their weights.
 
-        Cost: O(n log n) the first time for a key of n values; then only that of the values taken.
+        Cost: O(n log n) the first time for a key of n values; then O(1) for each value taken.
         """
         bag = self.get(key)
         if type(bag) is not dict:

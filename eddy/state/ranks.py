@@ -5,7 +5,7 @@ reach it. An operator changes them in place, and records in `notes(root)` each c
 change.
 
 Invariant: `_notes` holds the previous values of all cells changed in the current epoch. A node without cells is in
-`emptied` and stays in memory, as an empty dict, until the epoch ends; so the store is not read for it.
+`emptied` and is kept in memory, as an empty dict, until the epoch ends; so the store is not read for it.
 """
 
 from collections.abc import Iterator, Set

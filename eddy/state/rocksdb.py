@@ -55,7 +55,7 @@ class RocksDBStore:
     `cache_bytes` bounds the block cache, which all stores of the process that name the same
     figure share; the memtables of a store take an eighth of it more.
 
-    After a refused write RocksDB may refuse all later ones, even if the cause is gone. So the handle is dropped, and
+    After a refused write RocksDB may refuse all later ones, even if the cause is removed. So the handle is dropped, and
     the next use opens the directory again from its write-ahead log.
 
     Raises: StateInUseError if another process has the directory open; StateError if it cannot be opened for other
@@ -86,7 +86,7 @@ class RocksDBStore:
         return scan
 
     def scan_many(self, prefixes: Sequence[bytes]) -> list[list[tuple[bytes, bytes]]]:
-        """The pairs of each prefix, by one iterator that goes forwards. Cost: 6 µs each and 0.7 µs a row."""
+        """The pairs of each prefix, by one iterator that moves forwards. Cost: 6 µs each and 0.7 µs a row."""
         found: dict[bytes, list[tuple[bytes, bytes]]] = {}
         until = ReadOptions()  # has to live as long as the iterator does
         until.set_iterate_upper_bound(RESERVED)
@@ -263,7 +263,7 @@ class _Scan(Iterator[tuple[bytes, bytes]]):
 class RocksDBSnapshot:
     """The pairs with a prefix as they are at one moment, until it is closed, or the store is.
 
-    It is an iterator, which sees no later writes wherever it goes. Those of rocksdict's own snapshots do see them.
+    It is an iterator, which sees no later writes wherever it moves. Iterators of rocksdict's own snapshots see them.
     """
 
     __slots__ = ("__weakref__", "_path", "_rows", "_until")
@@ -297,7 +297,7 @@ class RocksDBSnapshot:
         return found
 
     def release(self) -> None:
-        """Let go of it: it would keep former rows, and the database open."""
+        """Release it: it would keep former rows, and the database open."""
         self._rows = None
 
     close = release
@@ -365,7 +365,7 @@ def _claim(db: Rdict, owner: bytes) -> None:
 
 
 def _owner_in(path: Path, options: Options) -> bytes | None:
-    """The owner written in `path`; None if a crash came before it was written.
+    """The owner written in `path`; None if a crash happened before it was written.
 
     Read-only: takes no lock, and finds a missing or damaged file before anything is written.
     """

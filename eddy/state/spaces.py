@@ -1,9 +1,9 @@
-"""Spaces: ordered maps of bytes that come and go, all in one store that nobody needs after this process.
+"""Spaces: short-lived ordered maps of bytes, all in one store that nobody needs after this process.
 
     <number, 6 bytes big-endian> <key of the space>
 
-The store is opened for the first space, and goes with its files when the last one does. For any thread: a lock is held
-for each call, since a store is for one thread at a time.
+The store is opened for the first space, and removed with its files when the last one is dropped. For any thread:
+a lock is held for each call, since a store is for one thread at a time.
 
 Invariant: a space that is forgotten without `drop`, because the making of its owner failed, is dropped by the next
 `make`.
@@ -153,7 +153,7 @@ class SpaceSnapshot:
             return _between(self._snapshot, self._prefix, start, stop, limit)
 
     def drop(self) -> None:
-        """Let go of it."""
+        """Release it."""
         with self._spaces._lock:
             self._snapshot.close()
 

@@ -33,7 +33,7 @@ class Changes:
 class StateSpec:
     """The identity of one state. `changelog` is None where a compacted source topic restores it.
 
-    `optional`: an application whose states an earlier release wrote without this one may go on; it begins empty.
+    `optional`: an application whose states an earlier release wrote without this one may continue; it begins empty.
     `max_row_bytes`: a larger row is refused; None for any size.
     """
 

@@ -1,6 +1,6 @@
 """A store maps bytes to bytes in key order. It is the lowest layer and knows nothing of types.
 
-All writes go through `write`, one atomic batch an epoch, so a store always holds some commit: after a crash an older
+All writes use `write`, one atomic batch an epoch, so a store always holds some commit: after a crash an older
 one, never half of one.
 """
 
@@ -11,7 +11,7 @@ __all__ = ["Store", "StoreSnapshot"]
 
 
 class StoreSnapshot(Protocol):
-    """Pairs of a store at one moment. For another thread than that of the store."""
+    """Pairs of a store at one moment. For another thread than the store's."""
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """As `Store.get_many`."""
@@ -20,7 +20,7 @@ class StoreSnapshot(Protocol):
         """As `Store.scan_between`."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Release it."""
 
 
 @runtime_checkable

@@ -81,7 +81,7 @@ def _remove_files(path: Path) -> None:
     """Remove a locked directory.
 
     LOCK is removed last: without it another process could begin a store there. Before it the file by which the
-    directory is known as eddy's: what a crash leaves can be removed later.
+    directory is known as eddy's: files that remain after a crash can be removed later.
     """
     for entry in path.iterdir():
         if entry.is_dir() and not entry.is_symlink():

@@ -26,7 +26,7 @@ History = tuple[tuple[Any, int], ...]
 
 
 class Trace(Cache[K, dict[Any, History]], Generic[K, V]):
-    """Histories by key and value. The value serde of `spec` is that of pairs (time, value)."""
+    """Histories by key and value. The value serde of `spec` encodes pairs (time, value)."""
 
     def __init__(self, spec: StateSpec, store: Store | None = None) -> None:
         self._undo: list[tuple[Sequence[tuple[K, V]], Sequence[int], Any]] = []

@@ -32,7 +32,7 @@ class Guarded(Operator):
         return self.operator.explore(batch, *others)
 
     def states(self) -> Sequence[Any]:
-        """Those of the operator."""
+        """The operator's states."""
         return self.operator.states()
 
     @property

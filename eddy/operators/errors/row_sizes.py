@@ -4,7 +4,7 @@ A row is too large if its key and value, as they are written, take more than `ma
 
 Most rows are never looked at here. A state that writes one that is too large refuses it, and the recursion repeats the
 epoch *carefully*, looking at each row of each wave. Rows that grow from wave to wave are noticed before they fill the
-memory: some rows of every eighth wave are encoded, and those of every wave once they are wide.
+memory: some rows of every eighth wave are encoded, and some of every wave once rows are wide.
 """
 
 from collections.abc import Callable, Sequence

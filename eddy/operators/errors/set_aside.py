@@ -1,9 +1,9 @@
-"""Rows that a step after an exchange cannot process: set aside with their weights, while all others go on.
+"""Rows that a step after an exchange cannot process: set aside with their weights, while all others are processed.
 
     A = Σ of the weights of the rows that the step could not take      out = step(in - A)
 
 A row is set aside at the step whose function fails on it, so A is a function of the rows that reach the step: it does
-not matter which worker made them, in which epochs, or whether they came through a topic. A retraction finds its row in
+not matter which worker made them, in which epochs, or whether a topic carried them. A retraction finds its row in
 A and cancels it there, also where the function has been mended since. Facts are never taken back: they are reported,
 and nothing is kept of them.
 
@@ -75,7 +75,7 @@ class Located(NamedTuple):
 class Found(NamedTuple):
     """A row that an epoch has set aside, or the key whose value it withholds.
 
-    `time` is that of the row, 0 where it was merged from several. `remembered` is False for facts.
+    `time` is the row's time, 0 where it was merged from several. `remembered` is False for facts.
     """
 
     identity: bytes
@@ -91,7 +91,7 @@ class Aside:
     """The rows that one step has set aside, and the keys that it withholds.
 
     `home` is the partition of a key: where no owned partition is its home, any owned one. `key` and `value` are the
-    serdes of the rows that come in.
+    serdes of the step's input rows.
     """
 
     step: str
@@ -144,11 +144,11 @@ class Aside:
         self._add(row, weight, reason_in(self.step, error), time, not self.facts)
 
     def again(self, row: Row, weight: int) -> None:
-        """A row that equals one set aside comes or goes."""
+        """A row that equals one set aside is inserted or retracted."""
         self._add(row, weight, self.reason_of(row), 0, not self.facts)
 
     def report(self, row: Row, weight: int, error: Exception, time: int = 0) -> None:
-        """Leave a row out of which nothing has to be remembered. Raises: as `take`."""
+        """Reject a row of which nothing has to be remembered. Raises: as `take`."""
         if not self.care.on:
             raise error
         self._add(row, weight, reason_in(self.step, error), time, False)
@@ -236,7 +236,7 @@ class Aside:
         self.found, self._held = [], {}
 
     def recall(self, memories: Iterable[tuple[Located, KeptRow]]) -> None:
-        """Replace all entries by those of the metadata, for the owned partitions."""
+        """Replace all entries by the metadata's entries, for the owned partitions."""
         self.rollback()
         self.kept = {where.identity: kept for where, kept in memories}
 
@@ -257,7 +257,7 @@ def written(value: Any, serde: Serde[Any]) -> bytes:
 
 
 def unwritten(spec: StateSpec, rows: Sequence[Row]) -> dict[int, Exception]:
-    """The rows that a state cannot write, by index, each with its error. Cost: that of writing them."""
+    """The rows that a state cannot write, by index, each with its error. Cost: encodes them once."""
     try:
         list(map(hash, keys_of(rows) if spec.kind == "table" else rows))
         spec.key.identify_many([row[0] for row in rows if row[0] is not None])
@@ -310,7 +310,7 @@ def only_written(aside: Aside, batch: Batch, spec: StateSpec) -> Batch:
 
 
 def netted(aside: Aside, batch: Batch) -> Batch:
-    """The batch with each row once, rows that come and go left out: of equal rows the first, with all their weights."""
+    """The batch with each row once, without rows whose weights cancel: of equal rows the first, with their sum."""
     weights: dict[bytes, int] = {}
     names = list(map(aside.identity, batch.rows))
     for name, weight in zip(names, batch.weights, strict=True):

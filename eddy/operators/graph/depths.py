@@ -39,7 +39,7 @@ _NO_CELLS: dict[Any, Any] = {}
 
 
 class Depths:
-    """Keeps `ranks` what `links` and the roots make them. Depths go up to `max_depth`; beyond `limit` they are told."""
+    """Keeps `ranks` what `links` and the roots make them. Depths end at `max_depth`; beyond `limit` they are told."""
 
     def __init__(
         self,

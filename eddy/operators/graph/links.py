@@ -72,7 +72,7 @@ class Links:
         """Load the data for `cost` and `order` into memory."""
 
     def order(self, node: Any, child: Any) -> Any:
-        """The order of a child among those of `node`."""
+        """The order of a child among the children of `node`."""
         return None
 
 
@@ -213,7 +213,7 @@ def presence(rows: Adjacency, delta: ZSet) -> tuple[list[Row], list[Row]]:
 
 
 def best_tie(link: Row, bag: Any) -> tuple[Any, Any] | None:
-    """The least cost of a link's ties, and the least order at that cost; None stands for the child."""
+    """The least cost of a link's ties, and the least order at that cost; None means the child."""
     if bag is None:
         return None
     if type(bag) is tuple:

@@ -1,6 +1,6 @@
 """Reachability from roots by ranked supports: the reached nodes with their depths and parents.
 
-Rows (key, root) and (node, edge) in, rows (key, Reached) out, for each key those of each of its roots. Keys with a
+Rows (key, root) and (node, edge) in, rows (key, Reached) out, for each key the rows of each of its roots. Keys with a
 common root share its reached nodes.
 
 If cycles are errors, a root that reaches one has one additional row, which names the cycle; its other rows do not
@@ -9,7 +9,7 @@ change. That row is a function of the current links, so it disappears with the c
 A root that reaches a node beyond the limit, or too many nodes, has no row until it does not; its depths are kept all
 the same, so that this is a function of the links that are there.
 
-Does not tell paths apart: a row a path is linear, and goes by waves.
+Does not tell paths apart: a row a path is linear, and runs by waves.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -157,7 +157,7 @@ class Ranked(Operator):
                 told.old += [(key, reached(root, node, cell)) for node, cell in olds.items()]
 
     def _tell_withheld(self, told: "_Delta", root: Any, moved: "_Moved", was: bool, is_now: bool) -> None:
-        """Of a root that was beyond a bound or is: all its rows come, all go, or nothing is told."""
+        """Of a root that was beyond a bound or is: all its rows are inserted, all are retracted, or nothing is told."""
         keys = self._keys_of(root)
         if not is_now:
             cells = self._cells_of(root)

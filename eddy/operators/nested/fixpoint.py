@@ -43,7 +43,7 @@ _LARGEST_WEIGHT = 1 << 4_096
 
 
 class NestedBody:
-    """The compiled definitions: the first slots are the bindings, the next ones come from outside."""
+    """The compiled definitions: the first slots are the bindings, the next ones the inputs from outside."""
 
     def __init__(self, steps: Sequence[Step], slots: int, bindings: int, results: Sequence[int]) -> None:
         self.steps = steps
@@ -133,7 +133,7 @@ class Take(Operator):
 
 
 class Fixpoint(NestedOperator):
-    """Deltas from outside in, the deltas of all bindings out, and last those of the limit's errors.
+    """Deltas from outside in, the deltas of all bindings out, and last the deltas of the limit's errors.
 
     If `seeded`, it is a recursion of one binding, whose first input is the seed. `depth` is the number of loops around
     its body: 1 for an outermost loop, whose times are numbers. `limit` makes rows of the errors of a loop inside
@@ -166,7 +166,7 @@ class Fixpoint(NestedOperator):
         self._ahead: RunAhead | None = None
 
     def states(self) -> Sequence[State]:
-        """The states inside, and those of the loop itself."""
+        """The states inside, and the loop's own states."""
         return [*self.body.states(), *self.own_states()]
 
     def own_states(self) -> Sequence[State]:
@@ -206,7 +206,7 @@ class Fixpoint(NestedOperator):
     def run_iterations(
         self, inputs: Sequence[Batch], prefix: tuple[int, ...] = ()
     ) -> tuple[list[ZSet], list[tuple[int, Batch]]]:
-        """Run iterations until nothing waits, `prefix` being those of the enclosing loops.
+        """Run iterations until nothing waits; `prefix` holds the iterations of the enclosing loops.
 
         Returns the bindings' deltas, and the changes beyond the last iteration.
 
@@ -280,7 +280,7 @@ class Fixpoint(NestedOperator):
             raise self._error(index, made, f"after {iteration} iterations it holds what it held before")
 
     def _look_ahead(self, ahead: RunAhead, iteration: int, made: list[Batch], total: ZSet) -> None:
-        """Raises: EndlessError where the limit will be met; nothing is told while rows go, or some wait for later."""
+        """Raises: EndlessError where the limit will be met; nothing is told while rows are retracted or wait."""
         if min(made[0].weights) < 0 or iteration <= (self._deepest or 0) or any(self.body.waiting()):
             return
         rows, why = ahead.look(made[0].rows, self._iterations - iteration, self._known(total), self.sizes[0])
@@ -357,7 +357,7 @@ class Fixpoint(NestedOperator):
         )
 
     def _note_cut(self, over: Sequence[tuple[int, Batch]]) -> None:
-        """What an answer that stops at its limit had to leave out."""
+        """Note the rows that an answer omits because it stops at its limit."""
         if self.bound.max_depth is None and self.bound.on_limit != "rows":
             positive = [batch.select([weight > 0 for weight in batch.weights]) for _, batch in over]
             self.cut += [batch for batch in positive if batch.rows]

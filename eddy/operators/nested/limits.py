@@ -85,8 +85,8 @@ def numbered(batches: Iterable[tuple[int, Batch]]) -> ZSet:
 class LimitBarrier:
     """Two arrangements of rows, with the number of the binding in both key and value.
 
-    `bindings` are the loop's, then those of the blocks inside whose errors count, each with the number of its first.
-    `deltas` holds what an earlier release held back since the error came; nothing is added to it.
+    `bindings` are the loop's, then the bindings of the blocks inside whose errors count, each with the number of its
+    first. `deltas` holds the rows that an earlier release withheld since the error; nothing is added to it.
     """
 
     def __init__(

@@ -98,7 +98,7 @@ class _Pairs:
 
 
 class _Join(NestedOperator):
-    """Common parts of the two joins: current matches are returned, those of later iterations wait.
+    """Common parts of the two joins: current matches are returned, matches of later iterations wait.
 
     A join of many rows with many checks the bounds while it runs, since one step may exceed the epoch's rows.
     """

@@ -1,6 +1,6 @@
 """An outermost loop by nested time, and its treatment of bounds (docs/adr/0029-bounds.md).
 
-    states inside   those of the input up to the last epoch that ended
+    states inside   made from the input up to the last epoch that ended
     queue           the sum of the later input
     downstream      the rows of the bindings; none while a bound is met
 
@@ -10,7 +10,7 @@ then on all is as if no bound had been met.
 
 A loop that keeps all keys is one loop for each key, so each key is queued and withheld separately.
 
-Queued input on which the author's function raises stays queued, too: it has no record any more that could be left out.
+Queued input on which the author's function raises remains queued, too: it has no record any more to be left out.
 
 Invariant: the rows downstream are a function of the input, however it was cut into epochs, except for owed tries: a
 unit whose last try ran out of rows or seconds, or was postponed, is tried again when there is no input.
@@ -44,7 +44,7 @@ _ROWS_A_BUDGET = 50_000  # so many queued rows are worth an epoch's budget
 
 
 class Outermost(Fixpoint):
-    """Deltas from outside in; the deltas of the bindings out, and last those of a block's errors."""
+    """Deltas from outside in; the deltas of the bindings out, and last the deltas of a block's errors."""
 
     queue: Queue
     given: Given
@@ -271,7 +271,7 @@ class Outermost(Fixpoint):
             self._wait, self._most = 0, self._most and 2 * self._most
 
     def _leave(self, worked: "_Worked", time: int) -> Batch:
-        """Notes, and what goes downstream."""
+        """Write notes, and return the rows for downstream."""
         totals, queued, failed = worked.totals, worked.queued, worked.failed
         if not failed:
             self._note_cut(worked.over)

@@ -8,10 +8,10 @@ note of it. Its rows are summed up, so they are bounded by the data.
               (number of inputs, unit)     (number of inputs, the note)     ->  1
     given     the bindings' rows as of the last input that was processed, summed over all iterations
 
-Most bindings' rows are in a trace inside the loop: that of the reduction that makes the binding, or of a step that
+Most bindings' rows are in a trace inside the loop: the trace of the reduction that makes the binding, or of a step that
 reads it. The rows of other bindings are stored in an arrangement of the loop, with the number of the binding.
 In an application that first ran without this arrangement, it has only later rows. If the loop meets a bound there, its
-older rows stay downstream, and they are correct again when the data is mended.
+older rows remain downstream, and they are correct again when the data is mended.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -75,7 +75,7 @@ class Queue:
                 yield unit, Note(*note)
 
     def note(self, notes: Mapping[Unit, Note | None]) -> None:
-        """Write notes, and forget those of units that are None."""
+        """Write notes, and forget the notes of units that are None."""
         known, delta = dict(self.notes()), {}
         for unit, note in notes.items():
             old = known.pop(unit, None)
@@ -143,7 +143,7 @@ class Given:
                 self._arrangement.integrate(delta)
 
     def known(self, index: int, rows: Sequence[Row]) -> list[bool]:
-        """Which of some rows one binding has; those of the current epoch count if they are in a trace."""
+        """Which of some rows one binding has; rows of the current epoch count if they are in a trace."""
         trace = self._traces[index]
         if trace is not None:
             cells = trace.get_many([key for key, _ in rows])

@@ -3,7 +3,7 @@
     new(n + 1) = op(new(n)) - all rows so far          until no row is new, or the limit is met
 
 Where each step makes its rows of single rows and takes none back, rows that are new in an iteration are those that op
-makes of the rows that were new in the one before, and sets tell in which iteration the last one comes. This costs a
+makes of the rows that were new in the one before, and sets tell in which iteration the last one is made. This costs a
 fraction of an iteration with its traces, weights and states.
 
 Source: Bancilhon and Ramakrishnan, "An amateur's introduction to recursive query processing strategies", SIGMOD 1986,

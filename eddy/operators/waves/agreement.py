@@ -16,7 +16,7 @@ its way. What has to be agreed on is in states, so that no failure loses it. An 
 borrowed, and its successor begins a review.
 
 Cost: for E keys outside that others own, R reached rows and S suspects and stops some 2 E + R entries, once while rows
-outside stay as they are, and S entries for each review; some hundreds of them are in a message. As many rounds as
+outside do not change, and S entries for each review; some hundreds of them are in a message. As many rounds as
 owners follow one another on a path.
 """
 
@@ -53,7 +53,7 @@ __all__ = ["Agreement"]
 
 
 class Taken:
-    """What the messages of an epoch ask of a worker: rows to suspect, rows to stop at, and rows that go on."""
+    """The requests of an epoch's messages to a worker: rows to suspect, rows to stop at, and rows that continue."""
 
     def __init__(self) -> None:
         self.suspects: list[Row] = []
@@ -62,7 +62,7 @@ class Taken:
 
 
 class _Review:
-    """What a worker has told and heard of a review, which comes through each of its partitions."""
+    """The rows that a worker has told and received in a review, whose messages arrive in each of its partitions."""
 
     def __init__(self, anew: bool, told: set[Row]) -> None:
         self.anew, self.told = anew, told
@@ -95,7 +95,7 @@ class Agreement:
         self.forget()
 
     def forget(self) -> None:
-        """The memory is lost, or that of an epoch which was undone."""
+        """Forget everything: the memory is lost, or belongs to an epoch which was undone."""
         self._reviews: dict[int, _Review] = {}
         self._lent: dict[Any, int] = {}
         self._news, self._reported = News.OWNERS, News.NONE
@@ -114,7 +114,7 @@ class Agreement:
     # Messages in
 
     def split(self, received: Batch, externals: list[Batch]) -> tuple[Batch, list[Message | None]]:
-        """Take the messages out of the received rows, also out of those of exchanges inside op, in `externals`."""
+        """Take the messages out of the received rows, and out of the rows of exchanges inside op, in `externals`."""
         received, messages = self._post.opened(received)
         for slot in self._body.received:
             externals[slot - 1], more = self._post.opened(externals[slot - 1])

@@ -55,7 +55,7 @@ class _Loans:
         self._asked_for: set[Asked] = set()
 
     def take(self, join: int, loans: Sequence[Loan]) -> None:
-        """What was borrowed has come; a large bag in parts."""
+        """Take the borrowed rows that have arrived; a large bag arrives in parts."""
         spec = self._lookups[join][0].spec
         for key, values, more in loans:
             asked = join, spec.key.decode(key)
@@ -280,9 +280,9 @@ class Arbiter:
             self._post.send_rows(closings, Stop)
 
     def _finish(self, search: _ReviewSearch, found: Survey, closings: list[Row], message: str, chase: bool) -> None:
-        """`chase`: ahead of rows that have gone paths are endless; insertions and retractions may chase one another.
+        """`chase`: paths ahead of retracted rows are endless; insertions and retractions may chase one another.
 
-        Then waves stop everywhere, where they meet, and the next review lets go.
+        Then waves stop everywhere, where they meet, and the next review releases the rows.
         """
         self._search = None
         if self._news > News.SUSPECTS and self._discarded < _MOST_DISCARDED:

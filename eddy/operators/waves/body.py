@@ -42,7 +42,7 @@ class Lookups(Protocol):
 
 
 class Body:
-    """The compiled `op`: slot 0 is X, the next ones come from outside, `result` is the slot of op's result.
+    """The compiled `op`: slot 0 is X, the next ones are inputs from outside, `result` is the slot of op's result.
 
     Operators that separate rows by depth may have rows waiting for one.
     """
@@ -154,7 +154,7 @@ class Body:
         return dict(zip(keys, state.get_many(list(keys)), strict=True))
 
     def gate_before(self, join: int, loop: Gate) -> Gate:
-        """The gate that decides who owns a join's keys; `loop` is that of the recursion."""
+        """The gate that decides who owns a join's keys; `loop` is the recursion's gate."""
         return self.lookups[join][1] or loop
 
     @property
@@ -190,7 +190,7 @@ class OwnRows:
         self._body, self._loop = body, loop
 
     def over(self, join: int, keys: Sequence[Any]) -> Bags:
-        """The bags of those of the keys that it owns."""
+        """The bags of the keys that it owns."""
         rows = [(key, None) for key in keys]
         mine = [key for key, _ in self._body.gate_before(join, self._loop).mine(rows)]
         return _OwnBags(self._body.bags(join, mine))
@@ -208,7 +208,7 @@ class _OwnBags:
 def trace(
     body: Body, row: Row, part: Callable[[Row], Any] = itemgetter(0), longest: int = 1_000
 ) -> tuple[list[Any], bool]:
-    """Follow one row through the loop: the keys, or other parts, on its way, and whether a row came again."""
+    """Follow one row through the loop: the keys, or other parts, on its way, and whether a row recurs."""
     seen: dict[Any, int] = {}
     path: list[Any] = []
     while row not in seen and len(path) < longest:

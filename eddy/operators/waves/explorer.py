@@ -1,6 +1,6 @@
 """op, one row at a time: which rows it makes of a row, and which rows outside it meets.
 
-A path that goes around meets the same rows outside again and again. `Round` follows it with these alone, so that each
+A path of stale steps meets the same rows outside again and again. `Round` follows it with these alone, so that each
 step costs the same, however many other rows outside have the same keys.
 """
 
@@ -74,14 +74,14 @@ class _OneEach:
 
 
 class Round:
-    """The rows outside by which a path has gone around, to follow it on."""
+    """The rows outside by which a path made its last steps, to follow it further."""
 
     def __init__(self, explorer: Explorer, path: Sequence[Row]) -> None:
         self._explorer = explorer
         self._chosen = dict(self._choices(path))
 
     def _choices(self, path: Sequence[Row]) -> Iterator[tuple[Asked, Any]]:
-        """For each key that the path has met the value outside by which it went on; the latest counts."""
+        """For each key that the path has met, the value outside by which it continued; the latest counts."""
         for row, child in pairwise(path):
             met = self._explorer(row).met
             if len(met) == 1:

@@ -37,8 +37,8 @@ class FactWaves(LinearRecursion):
     def step(self, context: Context, *inputs: Batch) -> Batch:
         """Run waves, merging equal records of one wave, until none is left or the budget is spent.
 
-        Records that came through the loop's topic go first. Where those have no end they are cut at the limit and
-        reported: what began them is committed, and nobody else takes them out of the topic.
+        Records from the loop's topic are processed first. Where they have no end they are cut at the limit and
+        reported: the records that began them are committed, and nobody else takes them out of the topic.
 
         Raises: LoopLimitError where the epoch's own records have no end, so that the one to blame is found.
         """

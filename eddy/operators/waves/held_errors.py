@@ -1,9 +1,9 @@
-"""The errors of a recursion: its name with the message of what it holds, as rows that go when there is nothing.
+"""The errors of a recursion as rows: its name with the message of what it holds, retracted when it holds nothing.
 
     held()    what the recursion holds, by partition
     state     partition → the message whose row is downstream
 
-The difference of the two goes downstream. The state has a partition's message in that partition, so that it moves to
+The difference of the two is emitted. The state has a partition's message in that partition, so that it moves to
 another worker together with what the recursion holds there.
 """
 
@@ -23,7 +23,7 @@ _LONGEST = 10_000
 
 
 class HeldErrors(Operator):
-    """The deltas of a recursion and of its inputs in, those of its errors out: rows (its name, message).
+    """The deltas of a recursion and of its inputs in, the deltas of its errors out: rows (its name, message).
 
     `told` holds rows (partition, message), each in its partition. Runs after the recursion in each epoch.
     """

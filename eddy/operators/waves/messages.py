@@ -52,8 +52,8 @@ class Review(Message):
 class Begin(Message):
     """To all partitions: a review begins.
 
-    `anew`: all reached rows will be told, not those alone that come and go. `since`: what was lent for reviews of lower
-    numbers is needed no more.
+    `anew`: all reached rows will be told, not only the changes. `since`: loans for reviews of lower numbers are needed
+    no more.
     """
 
     number: int
@@ -64,7 +64,7 @@ class Begin(Message):
 class Holds(Message):
     """To the arbiter: the suspects of a worker, and its stops at which something waits.
 
-    `passed` are suspects that are not in X any more. `partitions` come with the last rows.
+    `passed` are suspects that are not in X any more. The last rows carry `partitions`.
     """
 
     number: int
@@ -130,7 +130,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class Post:
-    """Sends messages through the gates of a recursion, and takes them out of the rows that have come."""
+    """Sends messages through the gates of a recursion, and takes them out of the received rows."""
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate

@@ -1,4 +1,4 @@
-"""A recursion's rows without a finite answer: how they are found, and when they are let go.
+"""A recursion's rows without a finite answer: how they are found, and when they are released.
 
     during the waves    at iteration 64, 128, … a search ahead of the frontier; waves stop at a row of each cycle, and
                         everywhere if a path is endless. Among several owners rows are suspected from 16 on
@@ -91,7 +91,7 @@ class Quarantine:
     # An epoch
 
     def begin(self, received: Batch, externals: list[Batch]) -> Batch:
-        """Begin an epoch; take the messages of other workers out of the rows that have come. Returns these rows."""
+        """Begin an epoch; take the messages of other workers out of the received rows. Returns these rows."""
         self._read()
         self._alone = self._agreement.alone
         self._withheld.begin()
@@ -101,7 +101,7 @@ class Quarantine:
 
     @property
     def limit(self) -> int:
-        """That of the bound."""
+        """The limit of the bound."""
         return self._bound.limit
 
     def run(self, arrived: dict[int, Batch], inputs: Sequence[Batch], run: RunWaves) -> Total:
@@ -130,7 +130,7 @@ class Quarantine:
         return total
 
     def _take_messages(self, arrived: Mapping[int, Batch], total: Total) -> Batch:
-        """Take in the messages of this epoch. Returns the rows that are let go, and those that are retracted from X."""
+        """Take in the messages of this epoch. Returns the released rows, and the retractions from X."""
         taken = self._agreement.take(self._messages)
         self._suspect(taken.suspects)
         backs = (self._stop(taken.stops, total), *self._stop_arrived(arrived, total))
@@ -171,7 +171,7 @@ class Quarantine:
     # During the waves
 
     def admit(self, made: Batch) -> Batch:
-        """The rows that go on; those at stops wait there."""
+        """The rows that continue; rows at stops wait there."""
         stops = self._withheld.stops
         if not stops or stops.keys().isdisjoint(made.rows):
             return made
@@ -181,9 +181,9 @@ class Quarantine:
         return made.select([row not in stops for row in made.rows])
 
     def _stop_arrived(self, arrived: Mapping[int, Batch], total: Total) -> list[Batch]:
-        """Among several workers: stop at rows that have come, where it is not known why they do not end.
+        """Among several workers: stop at arrived rows, where it is not known why they do not end.
 
-        While the recursion is held as a whole these are all that have come far. Returns the retractions from X.
+        While the recursion is held as a whole these are all rows of late iterations. Returns the retractions from X.
         """
         if self._alone:
             return []
@@ -205,7 +205,7 @@ class Quarantine:
         )
 
     def without_heavy(self, wave: Wave, total: Total) -> Batch:
-        """The rows of a wave that go on; among several workers the waves stop at those of unusual weight."""
+        """The rows of a wave that continue; among several workers the waves stop at rows of unusual weight."""
         heavy = [] if self._alone else self._heavy(wave.made)
         return self._stop_at(heavy, wave, total) if heavy else wave.made
 
@@ -217,7 +217,7 @@ class Quarantine:
         return WaveWatch(self, self._sizes, total, rows, searched, not self._alone)
 
     def search(self, wave: Wave, budget: int | None, total: Total) -> tuple[bool, Batch]:
-        """Search ahead of a wave. Returns whether the waves will end, and the rows that go on; see `WaveWatch`."""
+        """Search ahead of a wave. Returns whether the waves will end, and the rows that continue; see `WaveWatch`."""
         ahead = wave.made.rows if self._alone else wave.frontier.rows
         found = survey(self._explorer(self._going_on), ahead, self._bound.limit, budget, self._sizes.refused)
         if not self._alone:
@@ -257,7 +257,7 @@ class Quarantine:
         return batch.select([not self._sizes.refused(row) for row in batch.rows])
 
     def _stop_at(self, rows: Iterable[Row], wave: Wave, total: Total) -> Batch:
-        """Stop at some rows; what was made of them is taken back. Returns the rows of the wave that go on."""
+        """Stop at some rows; the rows made of them are retracted. Returns the rows of the wave that continue."""
         backs = self._stop(rows, total)
         for other, batch in list(wave.waiting.items()):
             wave.waiting[other] = self.admit(batch)
@@ -302,7 +302,7 @@ class Quarantine:
         return Explorer(self._body, None if self._alone else self._own, keeps)
 
     def _going_on(self, rows: list[Row]) -> list[Row]:
-        """Of some rows those of this worker that are no stops."""
+        """The rows that belong to this worker and are no stops."""
         rows = rows if self._alone else self._gate.mine(rows)
         stops = self._withheld.stops
         return [row for row in rows if row not in stops] if stops else rows
@@ -331,9 +331,9 @@ class Quarantine:
         """Remove rows that only support one another.
 
         In one epoch, a row may lose its only path from the seed, and op may begin to derive it from one of its own
-        results: then retraction and insertion cancel, the waves end, and the rows of the cycle would stay for ever. So
-        cycles in X are searched for, also ahead of heads that have gone again. At one row of each, arriving rows wait,
-        and op's results for it are retracted. If no path from the seed leads to the cycle, no row is left waiting.
+        results: then retraction and insertion cancel, the waves end, and the rows of the cycle would remain for ever.
+        So cycles in X are searched for, also ahead of heads that are retracted again. At one row of each, arriving rows
+        wait, and op's results for it are retracted. If no path from the seed leads to the cycle, no row still waits.
         """
         explore, stops = self._explorer(self._going_on), self._withheld.stops
         ahead = [row for row in heads if row not in stops]

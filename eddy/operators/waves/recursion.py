@@ -13,8 +13,8 @@ Two forms, which differ in what they remember and emit:
                joins it; without one X is arranged, and a `Quarantine` holds what has no finite answer
     FactWaves  a KStream (`operators/waves/fact_waves.py`); facts are never taken back, so nothing is arranged
 
-A row's *iteration* is the number of applications of op that led to it. Frontiers go by rising iteration, so rows
-that come from other workers in the middle of a path are counted by their own iteration.
+A row's *iteration* is the number of applications of op that led to it. Frontiers are processed by rising iteration, so
+rows that other workers send in the middle of a path are counted by their own iteration.
 
 Invariant: while the waves run, the arrangements of X and of what op makes of it are those before
 the epoch; they take the epoch's rows in together, at rest.
@@ -53,7 +53,7 @@ _SHARE = 16
 
 
 class LinearRecursion(Operator):
-    """The common parts of `Waves` and `FactWaves`: the seed and the feedback go through the gate to their owners."""
+    """The common parts of `Waves` and `FactWaves`: the gate sends the seed and the feedback to their owners."""
 
     def __init__(self, name: str, body: Body, gate: Gate, bound: Bound, budget: Budget, sizes: RowSizes) -> None:
         self.name, self.body, self.gate, self.bound, self.budget = name, body, gate, bound, budget
@@ -64,7 +64,7 @@ class LinearRecursion(Operator):
         self.overdue: list[Row] = []
 
     def states(self) -> Sequence[State]:
-        """The recursion's own states, and those of the body."""
+        """The recursion's own states, and the body's states."""
         return [*self.own_states(), *self.body.states()]
 
     def own_states(self) -> Sequence[State]:
@@ -178,7 +178,7 @@ class Waves(LinearRecursion):
         return None if self.quarantine is None else self.quarantine.wakes_at()
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
-        """Run waves until no row is left or the budget is spent; what is left then leaves.
+        """Run waves until no row is left or the budget is spent; the remaining rows are sent through the topic.
 
         Cost: a step for each distinct row of each frontier.
         Raises: LoopLimitError where nothing can be held, and rows have no end.
@@ -230,7 +230,7 @@ class Waves(LinearRecursion):
     def look_at(self, made: Batch, iteration: int, total: Total) -> tuple[Batch, float]:
         """Look whether waves can end that nothing holds.
 
-        Returns the rows that go on, and the iteration of the next look. Raises: LoopLimitError.
+        Returns the rows that continue, and the iteration of the next look. Raises: LoopLimitError.
         """
         self._check_sizes(made, iteration)
         if self.bound.by_depth:
@@ -244,8 +244,8 @@ class Waves(LinearRecursion):
     def _go_on_through_the_topic(self, made: Batch, came_back: bool) -> None:
         """Rows over the limit: an error that undoes the epoch, unless some of them are of earlier ones.
 
-        What earlier epochs have committed cannot be undone. It keeps coming back, through the topic, so
-        that mending the data still reaches it, and is reported.
+        Rows that earlier epochs have committed cannot be undone. They are reported, and sent through the topic again
+        and again, so that mending the data still reaches them.
         """
         if not came_back:
             raise self._over_limit(made.rows[0])
@@ -264,7 +264,7 @@ class Waves(LinearRecursion):
         return Batch.of(leaves, time)
 
     def _arrived(self, seed: Batch, received: Batch) -> dict[int, Batch]:
-        """The first frontiers, by iteration: the seed, and what came through the loop's topic."""
+        """The first frontiers, by iteration: the seed, and the rows from the loop's topic."""
         own = self.gate.own(seed)
         if not received.rows:
             return {0: own.consolidated(self.name)}
@@ -286,10 +286,10 @@ class Looks:
             self.next = 0
 
     def look(self, frontier: Batch, made: Batch, iteration: int, waiting: dict[int, Batch]) -> Batch:
-        """Look at a wave. Returns the rows that go on."""
+        """Look at a wave. Returns the rows that continue."""
         made, self.next = self._waves.look_at(made, iteration, self._total)
         return made
 
     def spilling(self, frontier: Batch, rest: Batch, iteration: int, waiting: dict[int, Batch]) -> Batch:
-        """Of the rows that go on in a later epoch those that may: all."""
+        """The rows that may continue in a later epoch: all."""
         return rest

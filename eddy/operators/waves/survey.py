@@ -1,15 +1,15 @@
 """What lies ahead of some rows, where op is applied again and again: cycles, and rows that never end.
 
     step       from a row to a row that op makes of it
-    cycle      steps that come back to a row
+    cycle      steps that return to a row
     endless    more than `limit` stale steps on one path
     stale      all rows outside that the step has met were met on the path before
 
 The rows outside are finitely many, and a path down a tree meets each once, however deep it is. A path with more steps
 than there are rows outside has stale ones, and a path without an end has ever more of them. A step that meets no rows
-outside, such as that of a countdown, is stale by a sixteenth. A row that cannot be written ends a path, too.
+outside, such as a countdown's, is stale by a sixteenth. A row that cannot be written ends a path, too.
 
-Rows are followed depth first. Children whose key is on the path come first, since a path that is stale goes on there.
+Rows are followed depth first. Children whose key is on the path are first, since a path that is stale continues there.
 
 Source: Tarjan, "Depth-first search and linear graph algorithms", SIAM J. Comput. 1, 1972, for the components.
 """
@@ -80,7 +80,7 @@ def survey(
 ) -> Survey:
     """Search ahead of `starts`, until a path is endless, or `budget` rows were explored.
 
-    `beyond`: an endless path is left after a few stale steps, and the search goes on for cycles beside it.
+    `beyond`: an endless path is abandoned after a few stale steps, and the search continues for cycles beside it.
     `limit`: stale steps from which a path is endless; None to look for cycles only. `refused` says why a row cannot be
     written, empty if it can.
     """
@@ -160,7 +160,7 @@ class _Search:
         return True
 
     def _close(self, row: Row) -> None:
-        """The path comes back to a row of its own."""
+        """The path returns to a row of its own."""
         found = self._found
         found.closings.append(row)
         if not found.closing_path:
@@ -204,7 +204,7 @@ class _Search:
         return stale < _ROUND or not self._is_endless(frame, self._most)
 
     def _is_endless(self, frame: _Frame, most: int) -> bool:
-        """Whether a path that has gone around for a while is endless."""
+        """Whether a path with many stale steps is endless."""
         found, path = self._found, list(self._path)
         if frame.stale > most:
             found.endless = Endless(path)
@@ -214,7 +214,7 @@ class _Search:
         return found.endless is not None
 
     def _around_again(self, path: list[Row], left: int) -> Endless | None:
-        """Follow the path as it went around before."""
+        """Follow the path by the rows outside of its last steps."""
         assert isinstance(self._explore, Explorer)
         why: list[str] = []
         seen = set(path)

@@ -10,7 +10,7 @@ _BUFFERED = 1_000
 class Total:
     """The sum of the frontiers, and the same with each row's iteration where that is to be remembered.
 
-    `came_back`: some rows had come through the loop before the epoch.
+    `came_back`: some rows had passed through the loop before the epoch.
 
     Frontiers are merged many at a time: most of them are small.
     """

@@ -3,7 +3,7 @@
 each eighth wave      some rows are written; each wave, once some are wide
 iteration 64, 128, …  a search ahead, of no more than a share of the rows that the waves have had
 at many rows          a search of a few rows: where paths fork, rows without an end fill the memory in few waves
-before rows leave     for a later epoch: a search of some rows
+before rows are sent  for a later epoch: a search of some rows
 """
 
 import math
@@ -39,16 +39,16 @@ class Held(Protocol):
 
     @property
     def limit(self) -> int:
-        """How often a path may come around."""
+        """The number of stale steps that a path may have."""
 
     def without_heavy(self, wave: Wave, total: Total) -> Batch:
-        """The rows that go on, without those of unusual weight."""
+        """The rows that continue, without rows of unusual weight."""
 
     def hold_whole(self, wave: Wave, total: Total) -> Batch:
         """Stop at every row."""
 
     def search(self, wave: Wave, budget: int | None, total: Total) -> tuple[bool, Batch]:
-        """Search ahead. Returns whether the waves will end, and the rows that go on."""
+        """Search ahead. Returns whether the waves will end, and the rows that continue."""
 
 
 class WaveWatch:
@@ -67,7 +67,7 @@ class WaveWatch:
         self.crowd: float = max(_CROWD, _GROWN * rows)
 
     def look(self, frontier: Batch, made: Batch, iteration: int, waiting: dict[int, Batch]) -> Batch:
-        """Look at a wave in which `frontier` has made `made`; others wait. Returns the rows that go on."""
+        """Look at a wave in which `frontier` has made `made`; others wait. Returns the rows that continue."""
         quarantine, sizes, total = self._quarantine, self._sizes, self._total
         if self._always:
             made = quarantine.without_heavy(Wave(iteration, frontier, made, waiting), total)
@@ -87,7 +87,7 @@ class WaveWatch:
         return made
 
     def spilling(self, frontier: Batch, rest: Batch, iteration: int, waiting: dict[int, Batch]) -> Batch:
-        """Of the rows that go on in a later epoch those that may: no weight on a cycle grows epoch by epoch."""
+        """The rows that may continue in a later epoch, so that no weight on a cycle grows epoch by epoch."""
         if self._always or not rest.rows:
             return rest
         budget = max(FIRST_LOOK, min(self._total.count, _SPILLED))

@@ -107,7 +107,7 @@ class Withheld:
         self._moves, self._marks, self.changes = {}, {}, 0
 
     def _owned(self, state: Arrangement[Any, Any]) -> dict[Row, int]:
-        """The rows of this worker's partitions: the store may still have those of partitions that others own."""
+        """The rows of this worker's partitions: the store may still have rows of partitions that others own."""
         rows = dict(state.items())
         mine = self._mine(list(rows))
         return rows if len(mine) == len(rows) else {row: rows[row] for row in mine}
@@ -269,5 +269,5 @@ class Withheld:
 
 
 def _reaches(mark: int) -> bool:
-    """Whether a mark is that of a reached row; earlier versions have numbers above 0."""
+    """Whether a mark belongs to a reached row; earlier versions have numbers above 0."""
     return mark > 0 and mark % _FLAG > 0

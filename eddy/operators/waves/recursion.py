@@ -274,7 +274,7 @@ class Waves(LinearRecursion):
 
 
 class Looks:
-    """The looks during a run of waves without quarantine; see `Watch`."""
+    """The looks during a run of waves without quarantine; see `WaveWatch`."""
 
     crowd = math.inf
 

@@ -19,7 +19,10 @@ import eddy
 from eddy import TopologyError
 from tests.topology.programs import S
 
-pytestmark = pytest.mark.filterwarnings("ignore:coroutine")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:coroutine"),
+    pytest.mark.filterwarnings("ignore:KStream.branch is called split:DeprecationWarning"),
+]
 
 
 def arguments(count: int) -> Callable[..., Any]:

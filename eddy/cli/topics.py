@@ -102,7 +102,7 @@ def _topics(log: Log, uses: Mapping[str, str] | None = None) -> list[_Topic]:
 
 
 def _with_offsets(log: Log, specs: Mapping[str, TopicSpec]) -> tuple[Mapping[str, TopicSpec], dict[str, int]]:
-    """Of some topics those that are still there, and the number of offsets of each."""
+    """The topics that still exist, and the number of offsets of each."""
     partitions = [TopicPartition(name, p) for name, spec in specs.items() for p in range(spec.partitions)]
     try:
         begins, ends = log.begin_offsets(partitions), log.end_offsets(partitions)

@@ -5,13 +5,10 @@ from collections.abc import Iterable, Sequence
 from eddy.errors import LoopLimitError
 from eddy.operators.batch import Batch, Row, ZSet, merge_into
 
-__all__ = ["FIRST_LOOK", "GLANCE", "EndlessError", "Repetition", "path_text"]
+__all__ = ["FIRST_LOOK", "EndlessError", "Repetition", "path_text"]
 
 FIRST_LOOK = 64
 """The iteration of the first search."""
-
-GLANCE = 8
-"""Some rows of every eighth iteration are written: numbers that are squared soon fill the memory."""
 
 
 class EndlessError(LoopLimitError):

@@ -13,7 +13,6 @@ A cut counts only once the notes of records left out are read that were written 
 record that was taken in already makes its table be read anew.
 """
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -30,9 +29,9 @@ from eddy.tables.served_rows import ServedRows
 from eddy.tables.stored import ReadingStart, Stored, fingerprint, taken_in
 from eddy.tables.version import Offsets, Version
 
-__all__ = ["FRESH_S", "BeginAgainError", "ReaderFigures", "ReaderParts", "Reading"]
+__all__ = ["BeginAgainError", "ReaderFigures", "ReaderParts", "Reading"]
 
-FRESH_S = 10.0
+_FRESH_S = 10.0
 """Records that were written so long ago may have been compacted since."""
 _POLL_RECORDS, _POLL_BYTES = 50_000, 16 << 20
 _LOOK_S = 2.0
@@ -71,7 +70,7 @@ class ReaderParts(NamedTuple):
     intakes: Mapping[str, Intake]
     figures: ReaderFigures
     max_wait_s: float
-    clock: Callable[[], float] = time.monotonic
+    clock: Callable[[], float]
 
 
 class Reading:
@@ -98,7 +97,7 @@ class Reading:
     @property
     def is_stale(self) -> bool:
         """Whether this process was stopped for a while, so that topics may have been compacted meanwhile."""
-        return self.parts.clock() - self._stepped_at > FRESH_S
+        return self.parts.clock() - self._stepped_at > _FRESH_S
 
     def step(self, timeout_s: float) -> None:
         """Read on, waiting up to `timeout_s` for a record. Raises: ConnectorError; BeginAgainError."""
@@ -130,7 +129,7 @@ class Reading:
         now = self.parts.clock()
         if now - self._asked_at < _LOOK_S:
             return
-        late = now - self._asked_at > FRESH_S / 2 or self._has_fallen_back()
+        late = now - self._asked_at > _FRESH_S / 2 or self._has_fallen_back()
         self._asked, self._asked_at = self.parts.log.end_offsets(self._tables), now
         if late and self._phase is not ReadingPhase.CATCHING_UP:
             self._phase, self._ends = entered(self._phase, ReadingEvent.FELL_BACK), self._asked
@@ -207,7 +206,7 @@ class Reading:
         assert at is not None
         self._read_notes()
         self.inputs = cut.inputs
-        exact = self.parts.clock() - since <= FRESH_S
+        exact = self.parts.clock() - since <= _FRESH_S
         current = self.parts.rows.version
         if not (current.exact and current.inputs == cut.inputs and at == self._positions):
             self._apply(at, self._version(exact=exact))

@@ -20,7 +20,7 @@ OVERHEAD = 1_024
 """Room for what a log adds to a row: headers, weights, the frame of a record."""
 
 GLANCE = 8
-"""Some rows of every eighth wave are encoded."""
+"""Some rows of every eighth wave or iteration are encoded: numbers that are squared soon fill the memory."""
 
 _WIDE = 4_096
 _HUGE = 16

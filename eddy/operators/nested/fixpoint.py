@@ -25,8 +25,8 @@ from operator import attrgetter
 from eddy.operators.batch import EMPTY, Batch, Row, ZSet, merge_into
 from eddy.operators.bound import Bound, columns_of
 from eddy.operators.context import Context
-from eddy.operators.endless import FIRST_LOOK, GLANCE, EndlessError, Repetition
-from eddy.operators.errors.row_sizes import RowSizes
+from eddy.operators.endless import FIRST_LOOK, EndlessError, Repetition
+from eddy.operators.errors.row_sizes import GLANCE, RowSizes
 from eddy.operators.exchange import Budget
 from eddy.operators.nested.limits import InnerLimit
 from eddy.operators.nested.operators import NestedLookupJoin, NestedOperator, Time

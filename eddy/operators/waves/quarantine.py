@@ -185,8 +185,6 @@ class Quarantine:
 
         While the recursion is held as a whole these are all rows of late iterations. Returns the retractions from X.
         """
-        if self._alone:
-            return []
         far = [] if not self._withheld.whole else [iteration for iteration in arrived if iteration >= _FIRST_ASKED]
         return [
             self._stop(batch.rows if iteration in far else self._heavy(batch), total)
@@ -205,8 +203,8 @@ class Quarantine:
         )
 
     def without_heavy(self, wave: Wave, total: Total) -> Batch:
-        """The rows of a wave that continue; among several workers the waves stop at rows of unusual weight."""
-        heavy = [] if self._alone else self._heavy(wave.made)
+        """The rows of a wave that continue, among several workers: the waves stop at rows of unusual weight."""
+        heavy = self._heavy(wave.made)
         return self._stop_at(heavy, wave, total) if heavy else wave.made
 
     def watch(self, waiting: dict[int, Batch], total: Total) -> WaveWatch:

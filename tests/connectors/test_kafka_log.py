@@ -230,6 +230,22 @@ class TestProducers:
         assert values_of(log, name("topic")) == [b"x"] * count
         log.close()
 
+    def test_one_that_aborts_at_once_after_commits_goes_on(self, log: Log, name: Name) -> None:
+        out, partitions = name("out"), range(40)
+        log.create_topics([TopicSpec(out, len(partitions))])
+        producer = log.producer(name("id"))
+        for turn in range(40):  # the end of a commit reaches many partitions while the next transaction has begun
+            column = [b"%d" % turn] * len(partitions)
+            producer.begin()
+            producer.send(out, partitions, column, column, [1_000] * len(partitions))
+            if turn % 2:
+                time.sleep(turn % 4 * 0.003)  # the partitions are requested, and refused until the commit has ended
+                producer.abort()
+            else:
+                producer.commit({}, None)
+        producer.close()
+        assert [values_of(log, out, at) for at in partitions] == [[b"%d" % turn for turn in range(0, 40, 2)]] * 40
+
     def test_one_is_refused_in_a_forked_process(self, log: Log, topic: str, name: Name) -> None:
         """The client's threads stay behind in the parent: a call would wait for ever."""
         producer = log.producer(name("id"))

@@ -5,7 +5,7 @@ a call requests its offset, and the order within the partition gives the offsets
 
 If the end of a transaction took long, or the network failed meanwhile, a delayed request may end the *next* transaction
 (Kafka before KIP-890's second part, which librdkafka does not implement). A new producer fences such a request, so one
-is made before the next `begin`.
+is made before the next `begin`; also after an abort that threw records away, which leaves gaps in their sequences.
 Source: Jepsen, "Bufstream 0.1.0", 2024, §3; librdkafka issue 5423.
 """
 
@@ -102,7 +102,7 @@ class KafkaProducer:
             self._client.poll(0)
 
     def begin(self) -> None:
-        """As `Producer.begin`. Makes a new client if the network has failed since the last one was made."""
+        """As `Producer.begin`. Makes a new client if requests of an ended transaction may be under way."""
         if self._done:
             raise FencedError(f"{self._where}: fenced; another worker has taken over. Make another: log.producer(…)")
         if self._open:
@@ -111,7 +111,7 @@ class KafkaProducer:
             raise ConnectorError(f"{self._where}: used in a forked process; a client of its own is needed there")
         self._listen()
         if self._suspicious:
-            _log.info("%s: made anew, since the network has failed", self._where)
+            _log.info("%s: made anew, since requests of an ended transaction may be under way", self._where)
             self._close_client()
             self._client = self._made()
             self._suspicious = False  # not earlier: if none could be made, the next call retries
@@ -287,16 +287,38 @@ class KafkaProducer:
     def _abort(self, patience_s: float) -> None:
         if not self._open:
             return
+        failed = self._reports.failed is not None
         self._close_transaction()
         if self._stuck:
             raise ConnectorError(f"{self._where}: it does not answer any more; a new one is needed", retriable=True)
         started = time.monotonic()
+        self._suspicious |= failed or self._records_under_way()
         try:
-            self._insist(self._client.abort_transaction, "abort", patience_s)
+            self._insist(self._abort_transaction, "abort", patience_s)
         except ConnectorError as error:
             self._stuck = error.retriable  # closing would abort again, and wait as long as there is no answer
             raise
         if time.monotonic() - started > _SUSPICIOUS_S:
+            self._suspicious = True
+
+    def _records_under_way(self) -> bool:
+        """Wait a moment for the records under way. Whether some are left: the abort throws them away.
+
+        The next transaction of this client would then begin with a gap in the sequence of their partitions.
+        """
+        if self._suspicious:
+            return True
+        with contextlib.suppress(KafkaException, RuntimeError, SystemError):
+            return self._client.flush(SLICE_S) > 0
+        return True
+
+    def _abort_transaction(self, wait_s: float) -> None:
+        """Abort. The coordinator knows of no transaction yet if it has not taken the first of its partitions."""
+        try:
+            self._client.abort_transaction(wait_s)
+        except KafkaException as exception:
+            if the_error(exception).code() != KafkaError.INVALID_TXN_STATE:
+                raise
             self._suspicious = True
 
     def close(self) -> None:

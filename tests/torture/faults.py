@@ -8,7 +8,12 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+import confluent_kafka
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka.admin import AdminClient
+
 from eddy.connectors.broker import Broker
+from eddy.connectors.log import TopicPartition
 from tests.simulation.world import BEFORE_COMMIT, STEPS
 from tests.torture.child import STOP
 from tests.torture.damage import DAMAGES, keep_copy
@@ -179,6 +184,43 @@ def damage_state(rig: Rig, times: int, broker: Broker | None) -> None:
     rig.wait_for_all()
 
 
+def change_positions(rig: Rig, times: int, broker: Broker | None) -> None:
+    """While nobody runs, the group is deleted, or set to the beginning or the end of its partitions."""
+    for turn in range(times):
+        both(rig)
+        rig.wait_for_progress()
+        for member in list(rig.slots):
+            rig.signal(member, signal.SIGTERM)
+            if (status := rig.bury(member)) not in STOPPED:
+                raise Failure(f"{member} was told to stop, and ended with status {status}")
+        rig.wait_for(lambda: not rig.members(), "the group is empty")
+        name = list(POSITIONS)[turn % len(POSITIONS)]
+        POSITIONS[name](rig)
+        rig.faults[f"group {name}"] += 1
+        both(rig)
+        rig.wait_for_all()
+
+
+def _delete_group(rig: Rig) -> None:
+    rig.log.delete_group(rig.application)
+
+
+def _set_positions(rig: Rig, offsets: Mapping[TopicPartition, int]) -> None:
+    """As an operator's tool would."""
+    moved = [confluent_kafka.TopicPartition(*where, offset) for where, offset in offsets.items()]
+    client = AdminClient({"bootstrap.servers": rig.bootstrap, "log_level": 0})
+    request = ConsumerGroupTopicPartitions(rig.application, moved)
+    (changed,) = client.alter_consumer_group_offsets([request]).values()
+    changed.result()
+
+
+POSITIONS: Mapping[str, Callable[[Rig], None]] = {
+    "deleted": _delete_group,
+    "at the beginning": lambda rig: _set_positions(rig, dict.fromkeys(rig.witness.inputs, 0)),
+    "at the end": lambda rig: _set_positions(rig, rig.log.end_offsets(list(rig.witness.inputs))),
+}
+
+
 @dataclass(frozen=True)
 class Fault:
     """`times` is how often it is done in one scenario of the full form; `config` goes over the rig's."""
@@ -197,4 +239,5 @@ FAULTS = {
     "storm": Fault(storm, 20),
     "purge": Fault(kill_at_random, 10, {"purge_interval_s": 0.3}),
     "state": Fault(damage_state, 4),
+    "positions": Fault(change_positions, 3),
 }

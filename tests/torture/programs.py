@@ -4,11 +4,14 @@
     countdown     facts: n → n - 1 down to 0, so n + 1 of them for each root; and how many by root
     orders        facts re-keyed through a repartition and counted, beside a table that changes
     nearest       a recursion by nested time: least distances through cycles, with links that come and go
+    circles       descendants where some nodes are put below their own ones: what cycles reach is held
+    growing       the same with rows that grow at each step: any cycle holds everything
 
 Their oracles are the simulation's. Every topic has three partitions, so that rows cross between workers.
 """
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -96,11 +99,59 @@ def nearest_event(rng: random.Random) -> Event:
     return "links", f"l{rng.randrange(2 * NODES)}", link
 
 
+def circles(of_run: Callable[[str], str]) -> eddy.Topology:
+    """Rows (ancestor, 1), counted; cycles in the data are held."""
+    return _held(of_run, "circles", lambda _, one, parent: (parent, one))
+
+
+def growing(of_run: Callable[[str], str]) -> eddy.Topology:
+    """Rows (ancestor, distance), counted; around a cycle the distance grows without an end."""
+    return _held(of_run, "growing", lambda _, distance, parent: (parent, distance + 1))
+
+
+def _held(
+    of_run: Callable[[str], str], name: str, upwards: Callable[[str, int, str], tuple[str, int]]
+) -> eddy.Topology:
+    topology = eddy.Topology(of_run(name))
+    parents = topology.table(of_run("nodes"), key=eddy.String, value=eddy.String, name="nodes")
+    above = parents.to_relation().map(lambda _, parent: (parent, 1), key=eddy.String, value=eddy.Int64)
+    found = above.recursively(lambda rows: rows.join(parents, upwards), name="ancestors")
+    counted = found.group_by_key().count("descendants")
+    counted.to(of_run("descendants"), value=eddy.Int64)
+    return topology
+
+
+def circles_event(rng: random.Random) -> Event:
+    """A node is put below one of a lower number, at times below any, or deleted."""
+    node = rng.randrange(1, NODES)
+    below = rng.randrange(NODES if rng.random() < 0.1 else node)
+    return "nodes", f"n{node}", None if rng.random() < 0.1 else f"n{below}"
+
+
+def growing_expect(inputs: Inputs) -> Expected:
+    """As without cycles, or nothing."""
+    parents: dict[str, str] = inputs["nodes"]
+    counts: Counter[str] = Counter()
+    ancestors: Counter[tuple[str, int]] = Counter()
+    for node in parents:
+        distance, above = 1, parents[node]
+        while above is not None:
+            if distance > len(parents):
+                return Expected({"descendants": {}}, {"nodes": parents, "descendants": {}}, holds=True)
+            counts[above] += 1
+            ancestors[above, distance] += 1
+            distance, above = distance + 1, parents.get(above)
+    states = {"nodes": parents, "ancestors": dict(ancestors), "descendants": dict(counts)}
+    return Expected({"descendants": dict(counts)}, states)
+
+
 _PROGRAMS: dict[str, tuple[Build, Callable[[random.Random], Event], Callable[[Inputs], Expected]]] = {
     "descendants": (descendants, descendants_event, programs.family_expect),
     "countdown": (countdown, countdown_event, programs.countdown_expect),
     "orders": (orders, programs.orders_event, programs.orders_expect),
     "nearest": (nearest, nearest_event, programs.nearest_expect),
+    "circles": (circles, circles_event, programs.circles_expect),
+    "growing": (growing, circles_event, growing_expect),
 }
 NAMES = list(_PROGRAMS)
 

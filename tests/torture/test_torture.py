@@ -23,7 +23,16 @@ from tests.torture.programs import NAMES, PARTITIONS, program_of
 from tests.torture.scenario import Outcome, torture
 from tests.waiting import WaitTimeoutError
 
-TIMES = {"kill at steps": 10, "kill at random": 4, "stop": 2, "pause": 2, "storm": 6, "purge": 3, "state": 4}
+TIMES = {
+    "kill at steps": 10,
+    "kill at random": 4,
+    "stop": 2,
+    "pause": 2,
+    "storm": 6,
+    "purge": 3,
+    "state": 4,
+    "positions": 3,
+}
 """How often each kind of fault is done; `broker` is done to a broker of its own."""
 PROGRAMS = dict(zip(FAULTS, cycle([*NAMES[DAY % len(NAMES) :], *NAMES[: DAY % len(NAMES)]]), strict=False))
 """Each fault's program today."""

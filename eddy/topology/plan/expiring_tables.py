@@ -8,7 +8,7 @@ decides, so rows still have to be where it is.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, ClassVar, get_args
+from typing import Any, get_args
 
 from eddy.errors import TopologyError
 from eddy.operators import expiring_table
@@ -19,7 +19,7 @@ from eddy.state.calendar import MOST_MS, Calendar
 from eddy.state.table import Table
 from eddy.topology.arguments import check_choice
 from eddy.topology.plan.compilers import Spark, States
-from eddy.topology.plan.node import MIXED, Arrival, Node, StateKept
+from eddy.topology.plan.node import MIXED, TABLE, Arrival, Node, StateKept
 
 __all__ = ["ExpiringTable", "check_expiry"]
 
@@ -34,12 +34,10 @@ class ExpiringTable(Node):
     keeps_last = True
     crosses = True
     keeps = (
-        StateKept("", "table", "results"),
+        TABLE,
         StateKept("deadlines", "table", "others"),
         StateKept("calendar", "calendar", "others"),
     )
-    derived: ClassVar[tuple[str, ...]] = ("deadlines", "calendar")
-    has_table = True
     does = "expiring table"
 
     after: timedelta

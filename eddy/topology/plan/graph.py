@@ -34,7 +34,6 @@ class Reachable(Node):
     """
 
     drawn_as = "recursion"
-    derived = ("roots", "out", "in", "edges", "ties", "sizes", "cycles", "beyond")
 
     node: Serde[Any]
     expand: Callable[[Any, Any], Any] | None = None

@@ -15,7 +15,7 @@ from eddy.serde import Serde
 from eddy.topology.plan.bags import Bag, Way, Weighted
 from eddy.topology.plan.compilers import CircuitBuilder, LoopBody, Spark, States
 
-__all__ = ["MIXED", "NO_PLACE", "NUMBERED", "Arrival", "Form", "Grouping", "Kind", "Node", "Rows", "StateKept"]
+__all__ = ["MIXED", "NO_PLACE", "NUMBERED", "TABLE", "Arrival", "Form", "Grouping", "Kind", "Node", "Rows", "StateKept"]
 
 MIXED = "the records of a key come from more than one partition, so that nothing tells which came first"
 NO_PLACE = (
@@ -42,6 +42,10 @@ class StateKept(NamedTuple):
     def name_of(self, step: str) -> str:
         """Its name, where the step has this one."""
         return f"{step}-{self.suffix}" if self.suffix else step
+
+
+TABLE = StateKept("", "table", "results")
+"""The table of a step's rows, under its name."""
 
 
 class Arrival(NamedTuple):
@@ -230,12 +234,19 @@ class Node:
 
     # States
 
-    derived: ClassVar[tuple[str, ...]] = ()
-    """Suffixes of the step's name that name its additional states."""
     keeps: ClassVar[tuple[StateKept, ...]] = ()
     """The states of its operator outside of loops by nested time."""
-    has_table = False
-    """Whether the first of these is a table of its rows."""
+
+    @property
+    def has_table(self) -> bool:
+        """Whether one of these is a table of its rows."""
+        return TABLE in self.keeps
+
+    @property
+    def derived(self) -> tuple[str, ...]:
+        """Suffixes of the step's name that name additional states, outside of loops by nested time or inside."""
+        made = () if self.grouping is None else ("made",)
+        return (*(kept.suffix for kept in self.keeps if kept.suffix), *made)
 
     @property
     def looks_up(self) -> tuple[tuple["Node", str], ...]:

@@ -142,7 +142,7 @@ class Recursion(Loop):
         return "waves, since op is linear"
 
     @property
-    def derived(self) -> tuple[str, ...]:  # type: ignore[override]
+    def derived(self) -> tuple[str, ...]:
         """States of its own: of what is held, and of what waits."""
         if self.nested:
             return ("queued", "given")

@@ -16,7 +16,7 @@ from eddy.state.ordered_arrangement import OrderedArrangement
 from eddy.state.table import Table
 from eddy.topology.plan.bags import Bag, Way, Weighted, groups
 from eddy.topology.plan.compilers import Spark, States
-from eddy.topology.plan.node import MIXED, Arrival, Grouping, Node, StateKept
+from eddy.topology.plan.node import MIXED, TABLE, Arrival, Grouping, Node, StateKept
 
 __all__ = ["Aggregate", "Count", "OneRow", "Reduce", "TopK", "WeightFunction"]
 
@@ -25,7 +25,6 @@ __all__ = ["Aggregate", "Count", "OneRow", "Reduce", "TopK", "WeightFunction"]
 class _Reduction(Node):
     linear = False
     drops = True
-    derived: ClassVar[tuple[str, ...]] = ("made",)
     explained_by_key: ClassVar[bool] = True
 
     def rows_from(self, *inputs: Bag) -> Weighted:
@@ -46,8 +45,7 @@ class _Reduction(Node):
 class Count(_Reduction):
     """The number of rows by key."""
 
-    has_table = True
-    keeps = (StateKept("", "table", "results"),)
+    keeps = (TABLE,)
 
     @property
     def grouping(self) -> Grouping:
@@ -91,19 +89,16 @@ class Reduce(_Reduction):
 class Aggregate(_Reduction):
     """A fold by key; with a subtractor it can retract rows. `commutes`: any order gives the same result."""
 
-    derived = ("rows", "made")
-
     initial: Callable[[], Any]
     adder: Callable[[Any, Any, Any], Any]
     subtractor: Callable[[Any, Any, Any], Any] | None = None
     commutes: bool = False
-    has_table = True
 
     @property
     def keeps(self) -> tuple[StateKept, ...]:  # type: ignore[override]
         """The table, and the numbers of rows where rows are retracted."""
         rows = StateKept("rows", "table", "others")
-        return (StateKept("", "table", "results"), *(() if self.subtractor is None else (rows,)))
+        return (TABLE, *(() if self.subtractor is None else (rows,)))
 
     @property
     def folds(self) -> bool:  # type: ignore[override]
@@ -196,13 +191,11 @@ class WeightFunction(_Reduction):
 class TopK(_Reduction):
     """The first values of each key in an order, in a table."""
 
-    derived = ("rows", "made")
     keeps = (
-        StateKept("", "table", "results"),
+        TABLE,
         StateKept("rows", "arrangement", "inputs"),
     )
 
-    has_table = True
     does = "selection"
 
     selection: Selection
@@ -223,12 +216,10 @@ class TopK(_Reduction):
 class OneRow(_Reduction):
     """The row of each key that has exactly one, as a table."""
 
-    derived = ("several", "made")
     keeps = (
-        StateKept("", "table", "results"),
+        TABLE,
         StateKept("several", "arrangement", "others"),
     )
-    has_table = True
     does = "only row"
 
     @property

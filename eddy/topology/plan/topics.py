@@ -10,7 +10,7 @@ from eddy.operators.keyed import WithKeys
 from eddy.operators.operator import Operator
 from eddy.topology.plan.bags import Bag, Weighted
 from eddy.topology.plan.compilers import CircuitBuilder, LoopBody, Spark, States
-from eddy.topology.plan.node import Node, StateKept
+from eddy.topology.plan.node import TABLE, Node, StateKept
 
 __all__ = ["Constant", "Exchange", "Sink", "Source"]
 
@@ -61,14 +61,9 @@ class Source(_OfTopic):
         return topic_partitions[self.topic]
 
     @property
-    def has_table(self) -> bool:  # type: ignore[override]
-        """If it is read as a table."""
-        return self.kind == "table"
-
-    @property
     def keeps(self) -> tuple[StateKept, ...]:  # type: ignore[override]
-        """Its table."""
-        return (StateKept("", "table", "results"),) if self.has_table else ()
+        """Its table, if it is read as one."""
+        return (TABLE,) if self.kind == "table" else ()
 
     def build(self, circuit: CircuitBuilder) -> int:
         """The records, or the changes of the table that they make."""

@@ -8,7 +8,7 @@ from eddy.operators import stateless, tables
 from eddy.operators.operator import Operator
 from eddy.topology.plan.bags import Bag, Row, Way, Weighted
 from eddy.topology.plan.compilers import CircuitBuilder, LoopBody, Spark, States
-from eddy.topology.plan.node import MIXED, NO_PLACE, Arrival, Node, StateKept
+from eddy.topology.plan.node import MIXED, NO_PLACE, TABLE, Arrival, Node
 
 __all__ = ["REKEYING", "Latest", "Merge", "Transform", "Upsert", "Verb"]
 
@@ -174,8 +174,7 @@ class Upsert(Node):
 
     linear = False
     keeps_last = True
-    keeps = (StateKept("", "table", "results"),)
-    has_table = True
+    keeps = (TABLE,)
 
     @property
     def arrival(self) -> Arrival:

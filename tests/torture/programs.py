@@ -13,6 +13,7 @@ Their oracles are the simulation's. Every topic has three partitions, so that ro
 import random
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import eddy
@@ -174,6 +175,6 @@ def program_of(name: str, run: str) -> Program:
     def expect(inputs: Inputs) -> Expected:
         plain: dict[str, Any] = {topic.removesuffix(f"-{run}"): rows for topic, rows in inputs.items()}
         found = foresee(plain)
-        return Expected({of_run(topic): rows for topic, rows in found.sinks.items()}, found.states)
+        return replace(found, sinks={of_run(topic): rows for topic, rows in found.sinks.items()})
 
     return Program(name, lambda: build(of_run), {}, event, expect)

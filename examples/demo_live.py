@@ -7,7 +7,6 @@ on the next one.
 """
 
 import itertools
-import json
 import random
 import sys
 import time
@@ -52,17 +51,11 @@ class Job:
         eddy.create_topics(topology, log)
         stack.enter_context(eddy.run(topology, log))
         self.server = stack.enter_context(served(endpoint_of(str(port)), topology, log, queries=asked))
-        self._producer = log.producer(None)
-        stack.callback(self._producer.close)
+        self._log = log
 
     def write(self, topic: str, rows: dict) -> dict:
         """Write rows in one transaction; None removes one. Returns the offsets after them, for views to wait for."""
-        self._producer.begin()
-        values = [None if row is None else json.dumps(row).encode() for row in rows.values()]
-        self._producer.send(topic, 0, [key.encode() for key in rows], values, [0] * len(rows))
-        ends = self._producer.flush()
-        self._producer.commit({}, None)
-        return {tp.topic: [end] for tp, end in ends.items()}
+        return self._log.write(topic, rows, value=eddy.Json())
 
 
 def grow(job: Job) -> tuple[dict, dict]:

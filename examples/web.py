@@ -5,7 +5,6 @@ GET  /tree/ann?at_least=VERSION                reads two tables at one version
 GET  /tables/v1/tables/descendants             all tables, as eddy serve has them
 """
 
-import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator
@@ -16,7 +15,6 @@ from starlette.responses import JSONResponse
 from starlette.routing import Mount, Route
 
 import eddy
-from eddy.connectors.local import LocalLog
 from eddy.serve import tables_app
 
 topology = eddy.Topology("web")
@@ -32,24 +30,10 @@ parents = topology.table("web-nodes", key=eddy.String, value=eddy.String, name="
 tables = Mount("/tables", Starlette())
 
 
-def write(log: LocalLog, node: str, parent: str) -> dict[str, dict[int, int]]:
-    """Write one record; return where its partition then ends."""
-    producer = log.producer(None)
-    try:
-        producer.begin()
-        producer.send("web-nodes", 0, [node.encode()], [parent.encode()], [0])
-        ends = producer.flush()
-        producer.commit({}, None)
-    finally:
-        producer.close()
-    return {partition.topic: {partition.partition: end} for partition, end in ends.items()}
-
-
 async def add(request: Request) -> JSONResponse:
     given = await request.json()
     state = request.app.state
-    async with state.writing:
-        written = await asyncio.to_thread(write, state.log, given["node"], given["parent"])
+    written = await state.log.write_async("web-nodes", {given["node"]: given["parent"]})
     version = await state.views.wait_async(written)
     return JSONResponse({"version": version.token}, 201)
 
@@ -68,7 +52,7 @@ async def lifespan(app: Starlette) -> AsyncIterator[None]:
     eddy.create_topics(topology, log)
     with contextlib.closing(log), eddy.run(topology, log):
         async with eddy.views(topology, log) as views:
-            app.state.log, app.state.views, app.state.writing = log, views, asyncio.Lock()
+            app.state.log, app.state.views = log, views
             tables.app = tables_app(views)
             yield
 

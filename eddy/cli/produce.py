@@ -16,8 +16,9 @@ from eddy.cli.logs import Target, create_missing, log_options, opened
 from eddy.cli.options import empty_of, empty_option, key_type_option, value_type_option
 from eddy.cli.records import FORMATS, Fields, FileRecord
 from eddy.connectors.log import Log
+from eddy.connectors.writing import RowWriter, Transactions
 from eddy.errors import ConfigurationError, DataError
-from eddy.partitioner import partition_of
+from eddy.serde import Bytes
 
 __all__ = ["command"]
 
@@ -33,37 +34,15 @@ _SUFFIXES = {
 }
 
 
-class _Writer:
-    """Writes records in transactions of `room`; `written` counts the committed ones."""
+class _Writer(RowWriter):
+    """Writes records of bytes, and counts the tombstones."""
 
-    def __init__(self, log: Log, topic: str, partitions: int, room: int) -> None:
-        self._producer = log.producer(None)
-        self._topic, self._partitions, self._room = topic, partitions, room
-        self._waiting: list[FileRecord] = []
-        self.written = self.tombstones = 0
+    tombstones = 0
 
-    def add(self, record: FileRecord) -> None:
-        """Add a record, and commit if the transaction is full."""
-        self._waiting.append(record)
-        if len(self._waiting) >= self._room:
-            self.commit()
-
-    def commit(self) -> None:
-        """Write the added records."""
-        if not self._waiting:
-            return
-        homes: dict[int, list[FileRecord]] = {}
-        for index, record in enumerate(self._waiting, self.written):
-            home = index % self._partitions if record.key is None else partition_of(record.key, self._partitions)
-            homes.setdefault(home, []).append(record)
-        self._producer.begin()
-        for home, records in homes.items():
-            keys, values, timestamps = zip(*records, strict=True)
-            self._producer.send(self._topic, home, keys, values, timestamps)
-        self._producer.commit({}, None)
-        self.written += len(self._waiting)
-        self.tombstones += sum(record.value is None for record in self._waiting)
-        self._waiting.clear()
+    def put(self, record: FileRecord) -> None:
+        """Add a record."""
+        self.add(*record)
+        self.tombstones += record.value is None
 
 
 @click.command("produce", short_help="Write records from files into a topic.")
@@ -129,11 +108,11 @@ def command(
     if missing := [file for file, _ in forms if file != "-" and not pathlib.Path(file).is_file()]:
         raise click.UsageError(f"{missing[0]}: no such file.")
     with opened(target, create=True) as log:
-        count = _partitions(log, topic, partitions, create or not target.kafka)
+        _check_partitions(log, topic, partitions, create or not target.kafka)
         typed = any(file == "-" for file, _ in forms) and sys.stdin.isatty()
         if typed:
             click.echo("reading from the terminal, each line at once; end with Ctrl-D", err=True)
-        writer = _Writer(log, topic, count, 1 if typed else _TRANSACTION_RECORDS)
+        writer = _Writer(Transactions(log), topic, Bytes, Bytes, 1 if typed else _TRANSACTION_RECORDS)
         bad = sum(_produce(file, form, fields, writer, skip_bad) for file, form in forms)
         writer.commit()
     left_out = f", {bad:,} bad lines left out" if bad else ""
@@ -142,12 +121,12 @@ def command(
     )
 
 
-def _partitions(log: Log, topic: str, wanted: int | None, create: bool) -> int:
-    """The partition count of the topic, which is created if it is missing and `create` is set."""
+def _check_partitions(log: Log, topic: str, wanted: int | None, create: bool) -> None:
+    """Create the topic if it is missing and `create` is set; compare its partition count to the one asked for."""
     if create and create_missing(log, [topic], wanted or 1):
         plural = "" if (wanted or 1) == 1 else "s"
         click.echo(f"topic '{topic}' did not exist: made with {wanted or 1} partition{plural}", err=True)
-        return wanted or 1
+        return
     spec = log.topics([topic]).get(topic)
     if spec is None:
         raise ConfigurationError(
@@ -156,7 +135,6 @@ def _partitions(log: Log, topic: str, wanted: int | None, create: bool) -> int:
         )
     if wanted not in (None, spec.partitions):
         raise click.UsageError(f"--partitions {wanted}: topic '{topic}' exists, with {spec.partitions} partitions.")
-    return spec.partitions
 
 
 def _format_of(file: str) -> str:
@@ -181,7 +159,7 @@ def _produce(file: str, form: str, fields: Fields, writer: _Writer, skip_bad: bo
                     raise DataError(f"line {number}: {error}") from error
                 bad += 1
                 continue
-            writer.add(record)
+            writer.put(record)
     return bad
 
 

@@ -40,13 +40,7 @@ class EmbeddedJob:
 
     def write(self, records: Records) -> None:
         """Produce records to the topic of concepts, in one transaction."""
-        producer = self.log.producer(None)
-        producer.begin()
-        values = [None if concept is None else CONCEPT.encode(concept) for _, concept in records]
-        now = [time.time_ns() // 1_000_000] * len(records)
-        producer.send("concepts", 0, [node.encode() for node, _ in records], values, now)
-        producer.commit({}, None)
-        producer.close()
+        self.log.write("concepts", records, value=CONCEPT)
 
     def run(self) -> float:
         """Run to quiescence and read what came out; return the seconds that the run took."""

@@ -12,6 +12,7 @@ import tempfile
 import time
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from concepts import Concepts, Records, animals_and_furniture, load, shuffled
@@ -23,7 +24,9 @@ import eddy
 from eddy.cli.exits import exit_status
 from eddy.connectors.broker import Broker, kafka_version
 from eddy.connectors.broker.jars import kept_folder
-from eddy.connectors.log import Log
+
+if TYPE_CHECKING:
+    from eddy.connectors.kafka import KafkaLog
 
 PIECES = 40
 PIECES_WAITING = 5
@@ -66,7 +69,7 @@ def restart(worker: WorkerProcess) -> None:
     console.print(f"[green]✓[/] worker {worker.member} {what}")
 
 
-def tell(log: Log, workers: list[WorkerProcess], concepts: Concepts) -> None:
+def tell(log: "KafkaLog", workers: list[WorkerProcess], concepts: Concepts) -> None:
     """All that happens, once there is a broker."""
     make_topics(log)
     began = time.perf_counter()
@@ -87,7 +90,6 @@ def tell(log: Log, workers: list[WorkerProcess], concepts: Concepts) -> None:
     check(job, concepts)
     move(job, concepts)
     remove(job, concepts)
-    job.producer.close()
     statuses = [worker.stop() for worker in workers]
     console.print(f"both workers stopped by SIGTERM, with statuses {statuses[0]} and {statuses[1]}")
 

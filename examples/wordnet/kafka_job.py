@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from concepts import Records
 from processes import WorkerProcess
@@ -11,8 +12,10 @@ from topology import Concept, Size, topology
 import eddy
 from eddy.cli.application import find
 from eddy.connectors.log import Log, TopicPartition, TopicSpec
-from eddy.partitioner import partition_of
 from eddy.runtime.quiescence import lags, quiescent
+
+if TYPE_CHECKING:
+    from eddy.connectors.kafka import KafkaLog
 
 __all__ = ["PARTITIONS", "PROGRAM", "KafkaJob", "make_topics", "wait", "wait_until_ready"]
 
@@ -32,10 +35,9 @@ def make_topics(log: Log) -> None:
 class KafkaJob:
     """The topology on Kafka, run by workers that are processes, and what its output says by now."""
 
-    def __init__(self, log: Log, workers: list[WorkerProcess]) -> None:
+    def __init__(self, log: "KafkaLog", workers: list[WorkerProcess]) -> None:
         self.log, self.workers = log, workers
         self.sizes: dict[str, Size] = {}
-        self.producer = log.producer(None)
         self._application = find(topology, log)
         self._read = {TopicPartition("sizes", partition): 0 for partition in range(PARTITIONS)}
         self._began = 0.0
@@ -43,15 +45,7 @@ class KafkaJob:
     def write(self, records: Records) -> None:
         """Produce records to the topic of concepts, in one transaction, each to its key's partition."""
         self._began = time.perf_counter()
-        homes: dict[int, Records] = {}
-        for record in records:
-            homes.setdefault(partition_of(record[0].encode(), PARTITIONS), []).append(record)
-        self.producer.begin()
-        for partition, rows in homes.items():
-            values = [None if concept is None else CONCEPT.encode(concept) for _, concept in rows]
-            now = [time.time_ns() // 1_000_000] * len(rows)
-            self.producer.send("concepts", partition, [node.encode() for node, _ in rows], values, now)
-        self.producer.commit({}, None)
+        self.log.write("concepts", records, value=CONCEPT)
 
     def run(self) -> float:
         """Wait for quiescence and read what came out; return the seconds since the last `write` began."""

@@ -32,6 +32,7 @@ from eddy.connectors.kafka.reader import KafkaReader
 from eddy.connectors.kafka.settings import KafkaSettings
 from eddy.connectors.kafka.trouble import ClusterTrouble
 from eddy.connectors.log import Position, Records, TopicPartition, TopicSpec, never
+from eddy.connectors.writing import WritableLog
 from eddy.errors import ConfigurationError
 
 __all__ = ["KafkaLog"]
@@ -71,7 +72,7 @@ _PRODUCER: dict[str, object] = {
 }
 
 
-class KafkaLog:
+class KafkaLog(WritableLog):
     """A `Log` on a Kafka cluster. Not for several threads."""
 
     def __init__(self, settings: KafkaSettings) -> None:
@@ -250,6 +251,7 @@ class KafkaLog:
 
     def close(self) -> None:
         """As `Log.close`."""
+        self._end_writes()
         for consumer in self._consumers:
             consumer.close()
         self._reader.close()

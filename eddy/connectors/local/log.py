@@ -25,6 +25,7 @@ from eddy.connectors.local.producer import LocalProducer
 from eddy.connectors.local.storage import Storage
 from eddy.connectors.log import Position, Records, TopicPartition, TopicSpec, never
 from eddy.connectors.record_limits import DEFAULT_MAX_BYTES
+from eddy.connectors.writing import WritableLog
 from eddy.errors import ConnectorError
 from eddy.partitioner import partition_of
 
@@ -33,7 +34,7 @@ __all__ = ["LocalLog"]
 _LONGEST_TOPIC_NAME = 249
 
 
-class LocalLog:
+class LocalLog(WritableLog):
     """A `Log` in the directory `path`, which is made if it does not exist; in memory if it is None.
 
     `clock` and `sleep` time the waits of polls; a given `sleep` has to advance `clock`.
@@ -246,6 +247,7 @@ class LocalLog:
         """As `Log.close`; a process that ran a group compacts first. The second call does nothing."""
         if not self._closed:
             self._closed = True
+            self._end_writes()
             try:
                 self._compact_what_grew()
             finally:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from eddy.runtime.worker import Worker
     from eddy.serde import Bytes, Float64, Int64, Json, Native, Plain, Serde, String, Struct
     from eddy.tables.version import Version
-    from eddy.topology.dsl.grouped import KGroupedStream, KGroupedTable
+    from eddy.topology.dsl.grouped import CogroupedKStream, KGroupedStream, KGroupedTable
     from eddy.topology.dsl.relation import RecursiveRelation, Relation, RelationTable
     from eddy.topology.dsl.stream import KStream
     from eddy.topology.dsl.table import KTable
@@ -61,6 +61,7 @@ __all__ = [
     "Bytes",
     "Child",
     "Claims",
+    "CogroupedKStream",
     "Config",
     "ConfigurationError",
     "ConnectorError",
@@ -151,7 +152,7 @@ _HOMES = {
     "eddy.live.server.live_view": ("LiveView", "Patch"),
     "eddy.tables.version": ("Version",),
     "eddy.program.views": ("Views", "views"),
-    "eddy.topology.dsl.grouped": ("KGroupedStream", "KGroupedTable"),
+    "eddy.topology.dsl.grouped": ("CogroupedKStream", "KGroupedStream", "KGroupedTable"),
     "eddy.live.query.explain": ("QueryPlan",),
     "eddy.live.query.named": ("Claims", "Queries"),
     "eddy.live.query.query": ("LiveTable", "Query", "live_table", "query_from_json"),

@@ -4,6 +4,7 @@
 Each check raises TopologyError.
 """
 
+import contextlib
 import functools
 import inspect
 import re
@@ -31,6 +32,7 @@ __all__ = [
     "check_whole",
     "name_or",
     "renamed_choice",
+    "takes_key",
 ]
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
@@ -49,10 +51,11 @@ def name_or(name: Any, default: str) -> str:
     return check_name(default if name is None else name, "step")
 
 
-def check_function(where: str, function: Any, *parameters: str, what: str = "") -> Any:
+def check_function(where: str, function: Any, *parameters: str, what: str = "", hint: str = "") -> Any:
     """Check that an argument is a function that can be called with these positional arguments. Returns the function.
 
-    A function without a known signature, such as some written in C, passes. `what` names the argument.
+    A function without a known signature, such as some written in C, passes. `what` names the argument, `hint` another
+    form that is accepted.
     """
     prefix = f"{what}=" if what else ""
     if not callable(function):
@@ -69,17 +72,38 @@ def check_function(where: str, function: Any, *parameters: str, what: str = "") 
         signature = inspect.signature(written, follow_wrapped=False)
     except (ValueError, TypeError):
         return function
-    try:
-        signature.bind(*parameters)
-    except TypeError:
+    if not _binds(signature, parameters):
         takes = f"({', '.join(map(_parameter, signature.parameters.values()))})"
         called = f"({', '.join(parameters)})" if parameters else "() without arguments"
         raise TopologyError(
             f"{where}: {prefix}{_named(written)} takes {takes} and is called with {called}; a function of "
             f"{len(parameters)} argument{'s'[: len(parameters) != 1]} is needed. "
-            f"Write: lambda{''.join(_listed(parameters))}: …"
-        ) from None
+            f"Write: lambda{_listed(parameters)}: …{hint}"
+        )
     return function
+
+
+def takes_key(where: str, function: Any, *parameters: str, what: str = "") -> bool:
+    """Check a function as `check_function` does, or with the key before its arguments if its first one is named `key`.
+
+    Returns whether it takes the key.
+    """
+    with contextlib.suppress(ValueError, TypeError):
+        signature = inspect.signature(function)
+        first = next(iter(signature.parameters), "")
+        if first == "key" and not _binds(signature, parameters) and _binds(signature, ("key", *parameters)):
+            check_function(where, function, "key", *parameters, what=what)
+            return True
+    check_function(where, function, *parameters, what=what, hint=f", or lambda {', '.join(('key', *parameters))}: …")
+    return False
+
+
+def _binds(signature: inspect.Signature, parameters: tuple[str, ...]) -> bool:
+    try:
+        signature.bind(*parameters)
+    except TypeError:
+        return False
+    return True
 
 
 def _listed(parameters: tuple[str, ...]) -> str:

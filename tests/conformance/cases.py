@@ -75,6 +75,39 @@ def stream_table_joins(t: eddy.Topology) -> None:
     clicks.left_join(users, lambda click, user: f"{user} {click}", value=S).to("left")
 
 
+@case(
+    [of("users", ("ann", "Ann")), of("clicks", ("ann", "1"), ("bob", "2"))],
+    values=[("ann", "ann:1"), ("bob", "bob:2")],
+    spread=[("ann", "ann"), ("ann", "1"), ("bob", "bob"), ("bob", "2")],
+    inner=[("ann", "ann: Ann 1")],
+    left=[("ann", "ann: Ann 1"), ("bob", "bob: None 2")],
+    table={"ann": "ann=Ann"},
+    outer={"ann": "ann: Ann 3", "bob": "bob: None 4"},
+)
+def functions_that_take_the_key(t: eddy.Topology) -> None:
+    clicks, users = t.stream("clicks", S, S), t.table("users", S, S)
+    clicks.map_values(lambda key, value: f"{key}:{value}", value=S).to("values")
+    clicks.flat_map_values(lambda key, value: [key, value], value=S).to("spread")
+    clicks.join(users, lambda key, click, user: f"{key}: {user} {click}", value=S).to("inner")
+    clicks.left_join(users, lambda key, click, user: f"{key}: {user} {click}", value=S).to("left")
+    users.map_values(lambda key, value: f"{key}={value}", value=S).to("table")
+    counts = clicks.map_values(lambda value: int(value) + 2, value=N).group_by_key().reduce(plus, "sums")
+    users.outer_join(counts, lambda key, user, sum: f"{key}: {user} {sum}", "o", S).to("outer")
+
+
+@case(
+    [of("paid", ("a", 5), ("b", 1)) + of("refunds", ("x", "a2")), of("refunds", ("y", "b1"), ("z", None)),
+     of("paid", ("a", 1))],
+    balance={"a": 4, "b": 0},
+)  # fmt: skip
+def cogroup_of_two_streams(t: eddy.Topology) -> None:
+    paid = t.stream("paid", S, N).group_by_key()
+    refunds = t.stream("refunds", S, S).filter(lambda key, value: value is not None)
+    by_payer = refunds.group_by(lambda key, value: value[0], key=S)
+    both = paid.cogroup(lambda key, amount, total: total + amount)
+    both.cogroup(by_payer, lambda key, refund, total: total - int(refund[1:])).aggregate(int, "sums", N).to("balance")
+
+
 @case([of("in", ("a", "1"), ("b", "1")), of("in", ("a", "2"), ("b", None))], out={"a": "2"})
 def stream_to_table(t: eddy.Topology) -> None:
     t.stream("in", S, S).to_table("latest").to("out")
@@ -108,6 +141,24 @@ def table_table_joins(t: eddy.Topology) -> None:
     left.join(right, lambda one, other: f"{one}{other}", "i", S).to("inner_join")
     left.left_join(right, lambda one, other: f"{one}{other}", "l", S).to("left_join")
     left.outer_join(right, lambda one, other: f"{one}{other}", "o", S).to("outer_join")
+
+
+@case(
+    [
+        of("orders", ("1", "ann"), ("2", "bob"), ("3", ""), ("4", "ann")) + of("customers", ("ann", "Ann")),
+        of("orders", ("1", "bob"), ("4", None)) + of("customers", ("bob", "Bob"), ("cid", "Cid")),
+        of("customers", ("ann", None), ("bob", "Bobby")) + of("orders", ("5", "cid"), ("6", "ann")),
+    ],
+    named={"1": "bob Bobby", "2": "bob Bobby", "5": "cid Cid"},
+    all={"1": "1 Bobby", "2": "2 Bobby", "3": "3 None", "5": "5 Cid", "6": "6 None"},
+)
+def joins_by_a_foreign_key(t: eddy.Topology) -> None:
+    orders, customers = t.table("orders", S, S), t.table("customers", S, S)
+    orders.foreign_key_join(customers, lambda by: by or None, "{} {}".format, "named", S).to("named")
+    found = orders.foreign_key_left_join(
+        customers, lambda key, by: by or None, lambda key, by, customer: f"{key} {customer}", "all", S
+    )
+    found.to("all")
 
 
 @case(

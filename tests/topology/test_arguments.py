@@ -154,6 +154,15 @@ CALLS = [
         Call("table", verb, {"other": TABLE, "joiner": JOINER}, {"name": "name", "value": "serde"})
         for verb in ("join", "left_join", "outer_join")
     ),
+    *(
+        Call(
+            "table",
+            verb,
+            {"other": TABLE, "foreign_key": (arguments(1), F1), "joiner": JOINER},
+            {"name": "name", "value": "serde"},
+        )
+        for verb in ("foreign_key_join", "foreign_key_left_join")
+    ),
     Call(
         "table",
         "tree_totals",
@@ -188,6 +197,9 @@ CALLS = [
     Call("relation", "to_table", {"name": ("n", "name")}),
     Call("grouped_stream", "reduce", {"reducer": (arguments(2), F2), "name": ("n", "name")}),
     Call("grouped_stream", "aggregate", {**FOLD, "aggregator": (arguments(3), F3)}, {"value": "serde"}),
+    Call("grouped_stream", "cogroup", {"aggregator": (arguments(3), F3)}),
+    Call("cogrouped", "cogroup", {"grouped": ("grouped_stream", "collection"), "aggregator": (arguments(3), F3)}),
+    Call("cogrouped", "aggregate", FOLD, {"value": "serde"}),
     Call("grouped_table", "count", {"name": ("n", "name")}),
     Call(
         "grouped_table",
@@ -209,6 +221,7 @@ CLASSES = {
     "relation": eddy.Relation,
     "grouped_stream": eddy.KGroupedStream,
     "grouped_table": eddy.KGroupedTable,
+    "cogrouped": eddy.CogroupedKStream,
 }
 
 
@@ -224,6 +237,7 @@ def collections() -> dict[str, Any]:
         "relation": relation,
         "grouped_stream": stream.group_by_key(),
         "grouped_table": relation.group_by_key(),
+        "cogrouped": stream.group_by_key().cogroup(lambda key, value, total: total),
         "view": topology.sql("SELECT value FROM t", {"t": table}, name="view", key="value"),
     }
 
@@ -280,11 +294,11 @@ class TestArity:
         return eddy.Topology("app").stream("in", key=S, value=S)
 
     def test_the_message_names_file_and_line(self) -> None:
-        wrong: Any = lambda key, value: value  # noqa: E731
+        wrong: Any = lambda one, value: value  # noqa: E731
         line = wrong.__code__.co_firstlineno
         said = (
-            rf"map_values after 'in': <lambda> of \S*test_arguments\.py:{line} takes \(key, value\) and is called with "
-            r"\(value\); a function of 1 argument is needed\. Write: lambda value: …"
+            rf"map_values after 'in': <lambda> of \S*test_arguments\.py:{line} takes \(one, value\) and is called with "
+            r"\(value\); a function of 1 argument is needed\. Write: lambda value: …, or lambda key, value: …"
         )
         with pytest.raises(TopologyError, match=said):
             self.stream().map_values(wrong)

@@ -7,6 +7,7 @@ import pytest
 
 import eddy
 from eddy import TopologyTestDriver
+from eddy.errors import TopologyError
 from tests.topology.programs import S
 
 N = eddy.Int64
@@ -108,3 +109,28 @@ def test_an_aggregate_of_a_table_needs_a_subtractor() -> None:
         grouped.reduce(lambda total, n: total + n, None, "x")
     with pytest.raises(eddy.TopologyError, match=r"aggregate 'x': rows of a table go away, and 7 cannot take them"):
         grouped.aggregate(int, lambda key, n, total: total + n, 7, "x")
+
+
+class TestCogroup:
+    def test_what_is_no_grouped_stream_is_named(self) -> None:
+        topology = eddy.Topology("sums")
+        grouped = topology.stream("a").group_by_key()
+        with pytest.raises(TopologyError, match=r"cogroup: KStream is no KGroupedStream.*group_by_key\(\)"):
+            grouped.cogroup(lambda key, value, total: total).cogroup(topology.stream("b"), lambda key, value, total: 0)  # type: ignore[arg-type]
+        with pytest.raises(TopologyError, match=r"cogroup: aggregator=.* is called with \(key, value, aggregate\)"):
+            grouped.cogroup(lambda value: value)  # type: ignore[misc]
+
+    def test_records_without_a_value_are_in_no_group_and_none_deletes_one(self) -> None:
+        topology = eddy.Topology("sums")
+        one = topology.stream("one", key=eddy.String, value=eddy.Int64).group_by_key()
+        two = topology.stream("two", key=eddy.String, value=eddy.String).group_by_key()
+        both = one.cogroup(lambda key, value, total: total + value)
+        both.cogroup(two, lambda key, value, total: None if value == "end" else total + len(value)).aggregate(
+            int, "sums", eddy.Int64
+        )
+        with eddy.TopologyTestDriver(topology) as driver:
+            driver.input("one").pipe_all([("a", 5), ("b", None), ("c", 1)])
+            driver.input("two").pipe_all([("a", "xyz"), ("c", "end")])
+            assert driver.store("sums").all() == {"a": 8}
+            driver.input("two").pipe("c", "z")
+            assert driver.store("sums").all() == {"a": 8, "c": 1}

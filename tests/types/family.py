@@ -12,6 +12,10 @@ def program() -> None:
     assert_type(parents, eddy.KTable[str, str])
 
     updates = parents.to_relation().map(lambda node, parent: (parent, 1))
+    assert_type(parents.map_values(len), eddy.KTable[str, int])
+    assert_type(parents.map_values(lambda key, parent: (key, parent)), eddy.KTable[str, tuple[str, str]])
+    assert_type(parents.join(parents, lambda one, other: one + other), eddy.KTable[str, str])
+    assert_type(parents.left_join(parents, lambda key, one, other: len(key + one)), eddy.KTable[str, int])
     assert_type(updates, eddy.Relation[str, int])
 
     ancestors = updates.recursively(
@@ -38,7 +42,7 @@ def program() -> None:
     assert_type(words.group_by(lambda key, value: len(value)).count("lengths"), eddy.KTable[int, int])
     assert_type(words.split(all=lambda key, value: True), dict[str, eddy.KStream[str, bytes]])
     words.filter(lambda key, value: value.upper() + key)  # type: ignore[operator]
-    words.join(words, lambda one, other: one)  # type: ignore[arg-type]
+    words.join(words, lambda one, other: one)  # type: ignore[call-overload]
 
     sizes = words.group_by_key().aggregate(lambda: 0, lambda key, value, size: size + len(value), "sizes")
     assert_type(sizes, eddy.KTable[str, int])

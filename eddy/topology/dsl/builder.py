@@ -6,10 +6,10 @@ from typing import Any, TypeVar, cast
 
 from eddy.errors import TopologyError
 from eddy.serde import Serde
-from eddy.topology.arguments import check_function, check_name, check_serdes, name_or
+from eddy.topology.arguments import check_function, check_name, check_serdes, name_or, takes_key
 from eddy.topology.plan.plan import REKEYING, Exchange, Kind, Node, Plan, Transform
 
-__all__ = ["Builder", "same_topology", "serdes"]
+__all__ = ["Builder", "pair", "same_topology", "serdes"]
 
 N = TypeVar("N", bound=Node)
 _VALUE_VERBS = frozenset({"map-values", "flat-map-values"})
@@ -63,14 +63,16 @@ class Builder:
     ) -> Transform:
         """Add a transformation: it keeps the serdes of the parts that it does not change."""
         where = f"{verb.replace('-', '_')} after '{source.label}'"
-        if function is not None:
-            check_function(where, function, *(["value"] if verb in _VALUE_VERBS else ["key", "value"]))
         check_serdes(where, key=key, value=value)
-        rekeys = verb in REKEYING
+        rekeys, word, keeps_key = verb in REKEYING, verb, False
+        if verb in _VALUE_VERBS and takes_key(where, function, "value"):
+            verb, function, keeps_key = *_of_the_pair(verb, function, source.kind), True
+        elif function is not None and verb not in _VALUE_VERBS:
+            check_function(where, function, "key", "value")
         keeps_value = verb in {"filter", "filter-not", "peek", "select-key", "negate"}
         return self.anonymous(
             Transform,
-            verb,
+            word,
             kind or source.kind,
             name,
             label=name or source.label,
@@ -80,7 +82,16 @@ class Builder:
             key=key if rekeys else source.key,
             value=source.value if keeps_value else value,
             rekeyed=source.rekeyed or rekeys,
+            keeps_key=keeps_key,
         )
+
+    def joined(self, pairs: Node, joiner: Any, value: Serde[Any] | None) -> Transform:
+        """The rows of a join that makes pairs of values, with `joiner(key, value, other)`."""
+
+        def of_pair(key: Any, value: Any) -> Any:
+            return joiner(key, *value)
+
+        return self.transform(pairs, "map-values", of_pair, None, value=value)
 
     def by_key(self, source: Node, name: str, key: Serde[Any] | None = None, value: Serde[Any] | None = None) -> Node:
         """`source` with its rows at the owners of their keys: itself, or an exchange with these serdes."""
@@ -123,6 +134,29 @@ class Builder:
             value=value or source.value,
             **fields,
         )
+
+
+def _of_the_pair(verb: str, function: Any, kind: Kind) -> tuple[str, Any]:
+    """The verb on pairs, and its function, that replace values by `function(key, value)` and keep the keys."""
+
+    def mapped(key: Any, value: Any) -> tuple[Any, Any]:
+        return key, function(key, value)
+
+    def present(key: Any, value: Any) -> list[tuple[Any, Any]]:
+        made = function(key, value)
+        return [] if made is None else [(key, made)]
+
+    def spread(key: Any, value: Any) -> list[tuple[Any, Any]]:
+        return [(key, made) for made in function(key, value)]
+
+    if verb == "flat-map-values":
+        return "flat-map", spread
+    return ("flat-map", present) if kind == "table" else ("map", mapped)
+
+
+def pair(value: Any, other: Any) -> tuple[Any, Any]:
+    """The joiner of a join whose values are combined in the next step."""
+    return value, other
 
 
 def serdes(node: Node) -> dict[str, Any]:

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from eddy.errors import TopologyError
 from eddy.operators.top_k import Selection
 from eddy.serde import Int64, Native, Serde, Tuple
-from eddy.topology.arguments import check_function, check_name, check_serdes, check_whole
-from eddy.topology.dsl.builder import Builder
+from eddy.topology.arguments import check_function, check_kind, check_name, check_serdes, check_whole
+from eddy.topology.dsl.builder import Builder, same_topology
 from eddy.topology.plan import plan
 
 if TYPE_CHECKING:
     from eddy.topology.dsl.table import KTable
 
-__all__ = ["KGroupedStream", "KGroupedTable"]
+__all__ = ["CogroupedKStream", "KGroupedStream", "KGroupedTable"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -124,6 +124,55 @@ class KGroupedStream(_Grouped[K, V]):
         check_function(f"aggregate '{name}'", initializer, what="initializer")
         check_function(f"aggregate '{name}'", aggregator, "key", "value", "aggregate", what="aggregator")
         return self._aggregate(name, value, initial=initializer, adder=aggregator)
+
+    def cogroup(self, aggregator: Callable[[K, V, A], A]) -> "CogroupedKStream[K, A]":
+        """Begin an aggregate of several grouped streams with this one, whose records `aggregator` folds.
+
+        `aggregator(key, value, aggregate)` is as in `aggregate`.
+        """
+        made: CogroupedKStream[K, A] = CogroupedKStream(self._builder)
+        return made.cogroup(self, aggregator)
+
+
+class CogroupedKStream(Generic[K, A]):
+    """Grouped streams of equal keys, each with the function that folds its records into one aggregate."""
+
+    def __init__(self, builder: Builder) -> None:
+        self._builder = builder
+        self._parts: list[tuple[KGroupedStream[Any, Any], Callable[[Any, Any, Any], Any]]] = []
+
+    def cogroup(self, grouped: KGroupedStream[K, V], aggregator: Callable[[K, V, A], A]) -> "CogroupedKStream[K, A]":
+        """Add a grouped stream. `aggregator(key, value, aggregate)` folds its records. Returns this object."""
+        check_kind("cogroup", KGroupedStream, [grouped], "A stream becomes one by .group_by_key()")
+        same_topology("cogroup", self._builder, [grouped._builder])
+        check_function("cogroup", aggregator, "key", "value", "aggregate", what="aggregator")
+        self._parts.append((grouped, aggregator))
+        return self
+
+    def aggregate(self, initializer: Callable[[], A], name: str, value: Serde[A] | None = None) -> "KTable[K, A]":
+        """Fold the records of all streams, starting with `initializer()`, in a store called `name`.
+
+        None deletes the group; its next record starts it again.
+        """
+        check_function(f"cogroup '{check_name(name, 'step')}'", initializer, what="initializer")
+        aggregators = [aggregator for _, aggregator in self._parts]
+        marked = [
+            self._builder.transform(grouped._source(f"{name}-{place}"), "map-values", _marked(place), None)
+            for place, (grouped, _) in enumerate(self._parts)
+        ]
+        key = next((grouped._key for grouped, _ in self._parts if grouped._key), None)
+        merged = self._builder.anonymous(plan.Merge, "merge", "stream", None, label=name, inputs=tuple(marked), key=key)
+
+        def adder(key: Any, pair: tuple[int, Any], aggregate: Any) -> Any:
+            place, record = pair
+            return aggregators[place](key, record, aggregate)
+
+        return KGroupedStream[K, Any](self._builder, merged)._aggregate(name, value, initial=initializer, adder=adder)
+
+
+def _marked(place: int) -> Callable[[Any], tuple[int, Any] | None]:
+    """The values of a stream with its place among the others; without a value a record is in no group."""
+    return lambda value: None if value is None else (place, value)
 
 
 class KGroupedTable(_Grouped[K, V]):

@@ -1,7 +1,7 @@
 """Relation: a bag of rows (key, value) that are true now, with weights that can be retracted."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar, overload
 
 from eddy.errors import DataError, TopologyError
 from eddy.operators.bound import Bound
@@ -56,10 +56,18 @@ class Relation(Generic[K, V]):
         """Replace each row by `function(key, value)`, a pair (key, value)."""
         return self._transform("map", function, name, key, value)
 
+    @overload
     def map_values(
         self, function: Callable[[V], V2], name: str | None = None, value: Serde[V2] | None = None
-    ) -> "Relation[K, V2]":
-        """Replace each value by `function(value)`."""
+    ) -> "Relation[K, V2]": ...
+
+    @overload
+    def map_values(
+        self, function: Callable[[K, V], V2], name: str | None = None, value: Serde[V2] | None = None
+    ) -> "Relation[K, V2]": ...
+
+    def map_values(self, function: Callable[..., Any], name: str | None = None, value: Serde[Any] | None = None) -> Any:
+        """Replace each value by `function(value)`; by `function(key, value)` if its first parameter is named `key`."""
         return self._transform("map-values", function, name, None, value)
 
     def flat_map(
@@ -72,10 +80,20 @@ class Relation(Generic[K, V]):
         """Replace each row by the pairs of `function(key, value)`, any number of them."""
         return self._transform("flat-map", function, name, key, value)
 
+    @overload
     def flat_map_values(
         self, function: Callable[[V], Iterable[V2]], name: str | None = None, value: Serde[V2] | None = None
-    ) -> "Relation[K, V2]":
-        """Replace each row by one for each value of `function(value)`, under the same key."""
+    ) -> "Relation[K, V2]": ...
+
+    @overload
+    def flat_map_values(
+        self, function: Callable[[K, V], Iterable[V2]], name: str | None = None, value: Serde[V2] | None = None
+    ) -> "Relation[K, V2]": ...
+
+    def flat_map_values(
+        self, function: Callable[..., Any], name: str | None = None, value: Serde[Any] | None = None
+    ) -> Any:
+        """Replace each row by one for each value of `function(value)`, under the same key; as `map_values`."""
         return self._transform("flat-map-values", function, name, None, value)
 
     def peek(self, function: Callable[[K, V], object], name: str | None = None) -> "Relation[K, V]":

@@ -3,14 +3,22 @@
 import warnings
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar, overload
 
 from eddy.errors import TopologyError
 from eddy.operators.bound import Bound
 from eddy.operators.expiring_table import ExpiryClock
 from eddy.serde import Serde
-from eddy.topology.arguments import check_flag, check_function, check_kind, check_serdes, check_whole, name_or
-from eddy.topology.dsl.builder import Builder, same_topology, serdes
+from eddy.topology.arguments import (
+    check_flag,
+    check_function,
+    check_kind,
+    check_serdes,
+    check_whole,
+    name_or,
+    takes_key,
+)
+from eddy.topology.dsl.builder import Builder, pair, same_topology, serdes
 from eddy.topology.dsl.grouped import KGroupedStream
 from eddy.topology.dsl.recursion_builder import close_recursion
 from eddy.topology.dsl.table import KTable, add_sink
@@ -50,10 +58,21 @@ class KStream(Generic[K, V]):
         """Replace each record by `function(key, value)`, a pair (key, value)."""
         return self._transform("map", function, name, key, value)
 
+    @overload
     def map_values(
         self, function: Callable[[V], V2], name: str | None = None, value: Serde[V2] | None = None
-    ) -> "KStream[K, V2]":
-        """Replace each value by `function(value)`; the key is kept, so that records remain in their partition."""
+    ) -> "KStream[K, V2]": ...
+
+    @overload
+    def map_values(
+        self, function: Callable[[K, V], V2], name: str | None = None, value: Serde[V2] | None = None
+    ) -> "KStream[K, V2]": ...
+
+    def map_values(self, function: Callable[..., Any], name: str | None = None, value: Serde[Any] | None = None) -> Any:
+        """Replace each value by `function(value)`; the key is kept, so that records remain in their partition.
+
+        A function whose first parameter is named `key` is called with `function(key, value)`.
+        """
         return self._transform("map-values", function, name, None, value)
 
     def flat_map(
@@ -66,10 +85,20 @@ class KStream(Generic[K, V]):
         """Replace each record by the pairs of `function(key, value)`, any number of them."""
         return self._transform("flat-map", function, name, key, value)
 
+    @overload
     def flat_map_values(
         self, function: Callable[[V], Iterable[V2]], name: str | None = None, value: Serde[V2] | None = None
-    ) -> "KStream[K, V2]":
-        """Replace each record by one for each value of `function(value)`, under the same key."""
+    ) -> "KStream[K, V2]": ...
+
+    @overload
+    def flat_map_values(
+        self, function: Callable[[K, V], Iterable[V2]], name: str | None = None, value: Serde[V2] | None = None
+    ) -> "KStream[K, V2]": ...
+
+    def flat_map_values(
+        self, function: Callable[..., Any], name: str | None = None, value: Serde[Any] | None = None
+    ) -> Any:
+        """Replace each record by one for each value of `function(value)`, under the same key; as `map_values`."""
         return self._transform("flat-map-values", function, name, None, value)
 
     def select_key(
@@ -189,24 +218,63 @@ class KStream(Generic[K, V]):
         """Group by `function(key, value)`."""
         return self.select_key(function, None, key).group_by_key(None, value)
 
+    @overload
     def join(
         self,
         table: KTable[K, W],
         joiner: Callable[[V, W], V2],
         name: str | None = None,
         value: Serde[V2] | None = None,
-    ) -> "KStream[K, V2]":
-        """Join each record with the table's value of its key, as of the epoch; drop those without one."""
+    ) -> "KStream[K, V2]": ...
+
+    @overload
+    def join(
+        self,
+        table: KTable[K, W],
+        joiner: Callable[[K, V, W], V2],
+        name: str | None = None,
+        value: Serde[V2] | None = None,
+    ) -> "KStream[K, V2]": ...
+
+    def join(
+        self,
+        table: KTable[K, W],
+        joiner: Callable[..., Any],
+        name: str | None = None,
+        value: Serde[Any] | None = None,
+    ) -> Any:
+        """Join each record with the table's value of its key, as of the epoch; drop those without one.
+
+        `joiner` is called with the two values, and before them with the key if its first parameter is named `key`.
+        """
         return self._join(table, joiner, name, value, left=False)
 
+    @overload
     def left_join(
         self,
         table: KTable[K, W],
         joiner: Callable[[V, W | None], V2],
         name: str | None = None,
         value: Serde[V2] | None = None,
-    ) -> "KStream[K, V2]":
-        """Join each record with the table's value of its key, or with None."""
+    ) -> "KStream[K, V2]": ...
+
+    @overload
+    def left_join(
+        self,
+        table: KTable[K, W],
+        joiner: Callable[[K, V, W | None], V2],
+        name: str | None = None,
+        value: Serde[V2] | None = None,
+    ) -> "KStream[K, V2]": ...
+
+    def left_join(
+        self,
+        table: KTable[K, W],
+        joiner: Callable[..., Any],
+        name: str | None = None,
+        value: Serde[Any] | None = None,
+    ) -> Any:
+        """Join each record with the table's value of its key, or with None; as `join`."""
         return self._join(table, joiner, name, value, left=True)
 
     def recursively(
@@ -252,7 +320,7 @@ class KStream(Generic[K, V]):
             )
         same_topology("join", self._builder, [table._builder])
         name = name_or(name, f"{self._node.label}-{table._node.label}-{'left-join' if left else 'join'}")
-        check_function(f"join '{name}'", joiner, "value", "other")
+        with_key = takes_key(f"join '{name}'", joiner, "value", "other")
         source = self._builder.by_key(self._node, name)
         source, right = self._builder.met((source, table._node), [f"{name}-left", f"{name}-right"])
         node = self._builder.add(
@@ -261,11 +329,11 @@ class KStream(Generic[K, V]):
             kind="stream",
             inputs=(source, right),
             key=source.key,
-            value=value,
-            joiner=joiner,
+            value=None if with_key else value,
+            joiner=pair if with_key else joiner,
             left=left,
         )
-        return KStream(self._builder, node)
+        return KStream(self._builder, self._builder.joined(node, joiner, value) if with_key else node)
 
     def _transform(
         self,

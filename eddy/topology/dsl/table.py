@@ -1,12 +1,13 @@
 """KTable: the latest value of each key. A change of a table is a retracted row and an inserted row."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from eddy.errors import TopologyError
 from eddy.serde import Serde
-from eddy.topology.arguments import check_fits, check_function, check_name, check_serdes, name_or
-from eddy.topology.dsl.builder import Builder, same_topology, serdes
+from eddy.topology.arguments import check_fits, check_name, check_serdes, name_or, takes_key
+from eddy.topology.dsl.builder import Builder, pair, same_topology, serdes
+from eddy.topology.dsl.foreign_keys import foreign_key_join
 from eddy.topology.plan import plan
 
 if TYPE_CHECKING:
@@ -38,10 +39,18 @@ class KTable(Generic[K, V]):
         """Drop the keys whose value satisfies `predicate(key, value)`."""
         return self._transform("filter-not", predicate, name)
 
+    @overload
     def map_values(
         self, function: Callable[[V], V2], name: str | None = None, value: Serde[V2] | None = None
-    ) -> "KTable[K, V2]":
-        """Replace each value by `function(value)`."""
+    ) -> "KTable[K, V2]": ...
+
+    @overload
+    def map_values(
+        self, function: Callable[[K, V], V2], name: str | None = None, value: Serde[V2] | None = None
+    ) -> "KTable[K, V2]": ...
+
+    def map_values(self, function: Callable[..., Any], name: str | None = None, value: Serde[Any] | None = None) -> Any:
+        """Replace each value by `function(value)`; by `function(key, value)` if its first parameter is named `key`."""
         return self._transform("map-values", function, name, value)
 
     def to_stream(self, name: str | None = None) -> "KStream[K, V]":
@@ -78,35 +87,119 @@ class KTable(Generic[K, V]):
         """Group the table's rows by the key in `function(key, value)`, a pair (key, value)."""
         return self.to_relation().map(function, None, key, value).group_by_key()
 
+    @overload
     def join(
         self,
         other: "KTable[K, W]",
         joiner: Callable[[V, W], V2],
         name: str | None = None,
         value: Serde[V2] | None = None,
-    ) -> "KTable[K, V2]":
-        """The keys in both tables, with `joiner(value, other's value)`."""
+    ) -> "KTable[K, V2]": ...
+
+    @overload
+    def join(
+        self,
+        other: "KTable[K, W]",
+        joiner: Callable[[K, V, W], V2],
+        name: str | None = None,
+        value: Serde[V2] | None = None,
+    ) -> "KTable[K, V2]": ...
+
+    def join(
+        self,
+        other: "KTable[K, W]",
+        joiner: Callable[..., Any],
+        name: str | None = None,
+        value: Serde[Any] | None = None,
+    ) -> Any:
+        """The keys in both tables, with `joiner(value, other's value)`.
+
+        A joiner whose first parameter is named `key` is called with the key before the values.
+        """
         return self._join(other, joiner, "inner", name, value)
 
+    @overload
     def left_join(
         self,
         other: "KTable[K, W]",
         joiner: Callable[[V, W | None], V2],
         name: str | None = None,
         value: Serde[V2] | None = None,
-    ) -> "KTable[K, V2]":
-        """The keys of this table, with `joiner(value, other's value or None)`."""
+    ) -> "KTable[K, V2]": ...
+
+    @overload
+    def left_join(
+        self,
+        other: "KTable[K, W]",
+        joiner: Callable[[K, V, W | None], V2],
+        name: str | None = None,
+        value: Serde[V2] | None = None,
+    ) -> "KTable[K, V2]": ...
+
+    def left_join(
+        self,
+        other: "KTable[K, W]",
+        joiner: Callable[..., Any],
+        name: str | None = None,
+        value: Serde[Any] | None = None,
+    ) -> Any:
+        """The keys of this table, with `joiner(value, other's value or None)`; as `join`."""
         return self._join(other, joiner, "left", name, value)
 
+    @overload
     def outer_join(
         self,
         other: "KTable[K, W]",
         joiner: Callable[[V | None, W | None], V2],
         name: str | None = None,
         value: Serde[V2] | None = None,
-    ) -> "KTable[K, V2]":
-        """The keys of either table, with `joiner(value or None, other's value or None)`."""
+    ) -> "KTable[K, V2]": ...
+
+    @overload
+    def outer_join(
+        self,
+        other: "KTable[K, W]",
+        joiner: Callable[[K, V | None, W | None], V2],
+        name: str | None = None,
+        value: Serde[V2] | None = None,
+    ) -> "KTable[K, V2]": ...
+
+    def outer_join(
+        self,
+        other: "KTable[K, W]",
+        joiner: Callable[..., Any],
+        name: str | None = None,
+        value: Serde[Any] | None = None,
+    ) -> Any:
+        """The keys of either table, with `joiner(value or None, other's value or None)`; as `join`."""
         return self._join(other, joiner, "outer", name, value)
+
+    def foreign_key_join(
+        self,
+        other: "KTable[K2, W]",
+        foreign_key: Callable[..., K2 | None],
+        joiner: Callable[..., V2],
+        name: str | None = None,
+        value: Serde[V2] | None = None,
+    ) -> "KTable[K, V2]":
+        """The keys of this table whose row names a key of `other`, with `joiner(value, other's value)`.
+
+        `foreign_key(value)` is the key in `other`, or None. Both functions are called with the key before the values if
+        their first parameter is named `key`. Values may be of any type that their serdes write.
+        Cost: a change of a row costs one; a change in `other` as many rows as name its key.
+        """
+        return foreign_key_join(self, other, foreign_key, joiner, name, value, left=False)
+
+    def foreign_key_left_join(
+        self,
+        other: "KTable[K2, W]",
+        foreign_key: Callable[..., K2 | None],
+        joiner: Callable[..., V2],
+        name: str | None = None,
+        value: Serde[V2] | None = None,
+    ) -> "KTable[K, V2]":
+        """As `foreign_key_join`, with all keys of this table: None where `other` has no row of the foreign key."""
+        return foreign_key_join(self, other, foreign_key, joiner, name, value, left=True)
 
     def tree_totals(
         self,
@@ -147,18 +240,18 @@ class KTable(Generic[K, V]):
             )
         same_topology("join", self._builder, [other._builder])
         name = name_or(name, f"{self._node.label}-{other._node.label}-{'join' if kind == 'inner' else kind + '-join'}")
-        check_function(f"join '{name}'", joiner, "value", "other")
+        with_key = takes_key(f"join '{name}'", joiner, "value", "other")
         node = self._builder.add(
             plan.TableJoin,
             name,
             kind="table",
             inputs=self._builder.met((self._node, other._node), [f"{name}-left", f"{name}-right"]),
             key=self._node.key,
-            value=value,
-            joiner=joiner,
+            value=None if with_key else value,
+            joiner=pair if with_key else joiner,
             join=kind,
         )
-        return KTable(self._builder, node)
+        return KTable(self._builder, self._builder.joined(node, joiner, value) if with_key else node)
 
     def _transform(self, verb: str, function: Any, name: str | None, value: Serde[Any] | None = None) -> Any:
         return KTable(self._builder, self._builder.transform(self._node, verb, function, name, None, value))

@@ -35,6 +35,8 @@ class Transform(Node):
 
     verb: Verb
     function: Callable[..., Any] | None = None
+    keeps_key: bool = False
+    """Whether the pairs of `function` have the keys of the rows."""
 
     @property
     def does(self) -> str:
@@ -59,7 +61,7 @@ class Transform(Node):
     @property
     def rekeys(self) -> bool:  # type: ignore[override]
         """Whether rows may have other keys afterwards."""
-        return self.verb in REKEYING
+        return self.verb in REKEYING and not self.keeps_key
 
     def operator(self, states: States) -> Operator:
         """The function, on each row."""

@@ -1,0 +1,59 @@
+"""Joins of tables by a foreign key, made of a join of relations and a join of tables."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from eddy.errors import TopologyError
+from eddy.serde import Bytes, Native, Tuple
+from eddy.topology.arguments import check_serdes, name_or, takes_key
+from eddy.topology.dsl.builder import same_topology
+
+if TYPE_CHECKING:
+    from eddy.topology.dsl.table import KTable
+
+__all__ = ["foreign_key_join"]
+
+
+def foreign_key_join(
+    table: "KTable[Any, Any]", other: Any, foreign_key: Any, joiner: Any, name: str | None, value: Any, *, left: bool
+) -> "KTable[Any, Any]":
+    """A table of the other's rows at the keys of this one, then a join by key.
+
+    Found rows have the foreign key with them: one that is found for an earlier foreign key, while the row of the
+    current one is still on its way from another worker, is none.
+    """
+    from eddy.topology.dsl.table import KTable
+
+    label, verb = table._node.label, "foreign_key_left_join" if left else "foreign_key_join"
+    if not isinstance(other, KTable):
+        raise TopologyError(f"{verb} of table '{label}': {type(other).__name__} is no KTable; a KTable is needed")
+    same_topology(verb, table._builder, [other._builder])
+    name = name_or(name, f"{label}-{other._node.label}-{verb.replace('_', '-')}")
+    where = f"{verb} '{name}'"
+    check_serdes(where, value=value)
+    find = _with_key(where, foreign_key, ("value",), "foreign_key")
+    combine = _with_key(where, joiner, ("value", "other"), "joiner")
+    of_self, of_other = table._node.key or Native, other._node.key or Native
+    of_value = other._node.value or Native
+    rows = other.to_relation().map_values(of_value.encode, value=Bytes)
+    wanted = table.to_relation().map(lambda key, row: (find(key, row), key), None, of_other, of_self)
+    found = wanted.join(
+        rows, lambda at, key, data: (key, (at, data)), f"{name}-wanted", of_self, Tuple(of_other, Bytes)
+    )
+
+    def joined(key: Any, row: Any, there: Any) -> Any:
+        if there is None or there[0] != find(key, row):
+            return combine(key, row, None) if left else None
+        return combine(key, row, of_value.decode(there[1]))
+
+    kept = found.to_table(f"{name}-found")
+    join: Callable[..., Any] = table.left_join if left else table.join
+    made: KTable[Any, Any] = join(kept, lambda key, row, there: joined(key, row, there), name, value)
+    return made
+
+
+def _with_key(where: str, function: Any, parameters: tuple[str, ...], what: str) -> Callable[..., Any]:
+    """A function of the key and these parameters."""
+    if takes_key(where, function, *parameters, what=what):
+        return function
+    return lambda key, *values: function(*values)

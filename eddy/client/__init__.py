@@ -1,4 +1,4 @@
-"""Live queries of a view server, from another program: `Client` and `RemoteView`, for coroutines.
+"""Live queries of a table server, from another program: `Client` and `RemoteView`, for coroutines.
 
 The package needs the extra `client`.
 """

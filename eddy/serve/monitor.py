@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from eddy.program.views import Views
+from eddy.program.open_tables import Tables
 from eddy.runtime.worker import Worker
 from eddy.serve.endpoint import Endpoint, listen
 from eddy.serve.watch import WorkerWatch
@@ -50,10 +50,10 @@ class Monitor:
             raise
         self._watch.end()
 
-    def serve_tables(self, views: Views) -> None:
+    def serve_tables(self, tables: Tables) -> None:
         """Serve these tables as well, below /v1; without an endpoint nothing is served."""
         if self._tables is not None:
-            self._tables.serve(views)
+            self._tables.serve(tables)
 
     def refresh(self) -> None:
         """Called after each step by the worker's thread. Never raises because of the log."""

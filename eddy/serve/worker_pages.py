@@ -49,7 +49,7 @@ def pages(watch: WorkerWatch, topology: Topology, endpoint: Endpoint, tables: Ta
         _routes(
             watch,
             topology,
-            [*page_routes(), trace_route(topology, lambda: tables.views), Mount("/v1", tables)],
+            [*page_routes(), trace_route(topology, lambda: tables.tables), Mount("/v1", tables)],
             tables.figures,
         ),
         endpoint,

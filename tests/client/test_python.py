@@ -56,7 +56,7 @@ def test_view_is_the_servers_after_a_storm_and_three_cuts(site: Site) -> None:
             await asyncio.to_thread(writer.join)
             return view.rows
 
-    assert run(follow()) == site.views.read(tree())
+    assert run(follow()) == site.tables.read(tree())
     proxy.close()
 
 

@@ -9,10 +9,10 @@ import click
 from eddy.cli.collector import collect_seldom
 from eddy.cli.load import load
 from eddy.cli.logs import Target, log_options, opened
-from eddy.cli.messages import LogFormat, messages_console, show_messages
 from eddy.cli.options import message_options, state_option, topology_argument
 from eddy.cli.patience import insisted
 from eddy.cli.signals import Stopped, StopRequest, stop_on_signals
+from eddy.cli.stderr_messages import LogFormat, messages_console, show_messages
 from eddy.config import Config
 from eddy.connectors.log import Log
 from eddy.live.streams.limits import MAX_LINGER_S, Limits

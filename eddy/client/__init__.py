@@ -16,7 +16,7 @@ except ImportError as error:
     ) from error
 
 from eddy.client.connection import Client, ClientError
-from eddy.client.view import RemoteView
+from eddy.client.remote_view import RemoteView
 
 __all__ = ["Client", "ClientError", "RemoteView"]
 

@@ -20,7 +20,7 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from eddy.client.view import RemoteView, SnapshotEvent, ViewVersion
+from eddy.client.remote_view import RemoteView, SnapshotEvent, ViewVersion
 from eddy.errors import EddyError
 from eddy.live.dataflow.patch import Op
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from eddy.program.open_tables import Tables
 from eddy.runtime.worker import Worker
 from eddy.serve.endpoint import Endpoint, listen
-from eddy.serve.watch import WorkerWatch
+from eddy.serve.worker_watch import WorkerWatch
 from eddy.topology.topology import Topology
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def monitored(
     if endpoint is None:
         yield Monitor(None)
         return
-    from eddy.serve.server import HttpServer
+    from eddy.serve.http_server import HttpServer
     from eddy.serve.table_pages import TablesLater
     from eddy.serve.worker_pages import pages  # its packages are there only with the extra `http`
 

@@ -60,8 +60,8 @@ def served(
     from starlette.types import ASGIApp
 
     from eddy.serve.access import Guard
+    from eddy.serve.http_server import HttpServer
     from eddy.serve.page.routes import with_page
-    from eddy.serve.server import HttpServer
     from eddy.serve.table_pages import METHODS, tables_app
 
     check_tls(tls)

@@ -12,7 +12,7 @@ import pytest
 
 from eddy.client import Client, ClientError
 from eddy.client.connection import pause_s
-from eddy.client.view import ViewVersion
+from eddy.client.remote_view import ViewVersion
 from eddy.live.dataflow.patch import Insert
 from tests.client.proxy import Proxy
 from tests.client.site import Site, folders_site, tree

@@ -22,7 +22,7 @@ from eddy.connectors.local import LocalLog
 from eddy.live.streams.limits import Limits
 from eddy.serve import table_pages as http_module
 from eddy.serve.endpoint import Endpoint, endpoint_of
-from eddy.serve.server import HttpServer
+from eddy.serve.http_server import HttpServer
 from eddy.serve.table_pages import tables_app
 from eddy.serve.table_server import Served, served
 from tests.serve.conftest import Page, fetch

@@ -11,7 +11,7 @@ import pytest
 import eddy
 from eddy.live.streams.limits import Limits
 from eddy.serve.endpoint import endpoint_of, listen
-from eddy.serve.server import HttpServer
+from eddy.serve.http_server import HttpServer
 from eddy.serve.table_pages import tables_app
 from tests.live.server.sse import Client, asked
 from tests.serve.conftest import fetch

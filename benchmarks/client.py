@@ -20,7 +20,7 @@ from benchmarks.report import Section, Target, number
 from eddy.connectors.log import Log
 from eddy.serve.endpoint import endpoint_of
 from eddy.serve.page import routes
-from eddy.serve.view_server import served
+from eddy.serve.table_server import served
 
 __all__ = ["run"]
 
@@ -83,7 +83,7 @@ def _page(section: Section, chromium: str, leaves: int) -> None:
         server = stack.enter_context(served(endpoint_of("0"), topology, log, queries=queries))
         writer = stack.enter_context(contextlib.closing(_Writer(log, topology)))
         writer.write("home", None)
-        server.views.wait(exact=True)
+        server.tables.wait(exact=True)
         browser = stack.enter_context(sync_playwright()).chromium.launch(executable_path=chromium, args=_FLAGS)
         stack.callback(browser.close)
         url = f"http://127.0.0.1:{server.port}/"

@@ -1,4 +1,4 @@
-"""The peer of a view server: interactive queries of Kafka Streams, in a process of its own."""
+"""The peer of a table server: interactive queries of Kafka Streams, in a process of its own."""
 
 import json
 import subprocess

@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks.cluster import MissingError
 from benchmarks.workloads import CACHE, ROOT
 from eddy.connectors.broker.jars import Jar, check, find_jars
-from eddy.connectors.broker.java import find_java
+from eddy.connectors.broker.java_runtime import find_java
 from eddy.errors import ConnectorError
 
 __all__ = ["java"]

@@ -75,7 +75,7 @@ def run(quick: bool) -> Section:
 
 
 def _memory(section: Section, size: int) -> None:
-    """The memory of a view server that shows the first 100 of so many sorted rows, which are in its store."""
+    """The memory of a table server that shows the first 100 of so many sorted rows, which are in its store."""
     with tempfile.TemporaryDirectory() as folder:
         for mode, meaning in (("store", "the window keeps its rows and a slack"), ("memory", "the table in memory")):
             command = [sys.executable, "-m", "benchmarks.systems.live_memory", f"{folder}/store", str(size), mode]
@@ -211,7 +211,7 @@ def _window(section: Section, size: int, edits: int) -> dict[str, tuple[float, f
 
 
 def _first_rows(section: Section, size: int, edits: int) -> dict[str, float]:
-    """The same window as a view server keeps it of a large table, that is, of the first rows alone: µs by kind.
+    """The same window as a table server keeps it of a large table, that is, of the first rows alone: µs by kind.
 
     A view is opened anew from the table where its rows have become few: that is part of the chunk in which it happens,
     and of the mean, which is given beside.

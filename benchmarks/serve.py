@@ -23,7 +23,7 @@ from benchmarks.report import Section, Target, number
 from benchmarks.runs import Figures
 from eddy.connectors.log import Log, TopicPartition, TopicSpec
 from eddy.serve.endpoint import endpoint_of
-from eddy.serve.view_server import served
+from eddy.serve.table_server import served
 
 __all__ = ["run"]
 
@@ -52,8 +52,8 @@ import sys
 import eddy
 from benchmarks.serve import counted
 bootstrap, name, state = sys.argv[1:]
-with eddy.views(counted(name), eddy.kafka(bootstrap), state_dir=state) as views:
-    views.wait(timeout_s=600)
+with eddy.open_tables(counted(name), eddy.kafka(bootstrap), state_dir=state) as tables:
+    tables.wait(timeout_s=600)
     print("ready", flush=True)
     sys.stdin.read()
 """
@@ -105,11 +105,11 @@ def _served(
     """Read all tables whole, then read rows of the table `rows`."""
     began, cpu = time.perf_counter(), time.process_time()
     with served(endpoint_of("0"), topology, log, state_dir) as server:
-        server.views.wait(timeout_s=_PATIENCE_S)
+        server.tables.wait(timeout_s=_PATIENCE_S)
         whole_s, whole_cpu_s = time.perf_counter() - began, time.process_time() - cpu
-        if server.views["rows"].count() != rows:
-            section.wrong.append(f"{store}: {server.views['rows'].count():,} rows of {rows:,} were read")
-        reads_s, reads_cpu_s = _reads(server.views, rows)
+        if server.tables["rows"].count() != rows:
+            section.wrong.append(f"{store}: {server.tables['rows'].count():,} rows of {rows:,} were read")
+        reads_s, reads_cpu_s = _reads(server.tables, rows)
         cpu = time.process_time()
         requests = _requests(server.port, "/v1/tables/rows/", rows, seconds)
         requests_cpu_s = time.process_time() - cpu
@@ -154,8 +154,8 @@ def _fill(log: Log, topic: str, rows: int) -> None:
             producer.commit({}, None)
 
 
-def _reads(views: eddy.Views, rows: int) -> tuple[float, float]:
-    rng, table = random.Random(2), views["rows"]
+def _reads(tables: eddy.Tables, rows: int) -> tuple[float, float]:
+    rng, table = random.Random(2), tables["rows"]
     keys = [f"k{rng.randrange(rows):07}" for _ in range(_READS)]
     began, cpu = time.perf_counter(), time.process_time()
     for key in keys:
@@ -194,22 +194,22 @@ def _on_kafka(
         _fill(log, topic, rows)
         with eddy.run(topology, log, eddy.Config(state_dir=folder / "worker")) as worker:
             worker.wait_idle(_PATIENCE_S)
-        found[store] = _served(section, topology, log, folder / "views", store, rows, seconds)
+        found[store] = _served(section, topology, log, folder / "tables", store, rows, seconds)
         with (
             eddy.run(topology, log, eddy.Config(state_dir=folder / "worker")),
-            eddy.views(topology, log, state_dir=folder / "views") as views,
+            eddy.open_tables(topology, log, state_dir=folder / "tables") as tables,
         ):
-            views.wait(timeout_s=_PATIENCE_S)
+            tables.wait(timeout_s=_PATIENCE_S)
 
             def exact(count: int, end: int, since: float) -> float:
-                views.wait({topic: [end]}, exact=True, timeout_s=_PATIENCE_S)
-                if views["counts"].get("new") != count:
-                    section.wrong.append(f"{store}: {views['counts'].get('new')} rows are counted of {count}")
+                tables.wait({topic: [end]}, exact=True, timeout_s=_PATIENCE_S)
+                if tables["counts"].get("new") != count:
+                    section.wrong.append(f"{store}: {tables['counts'].get('new')} rows are counted of {count}")
                 return time.perf_counter() - since
 
             found[store] |= _latency(section, store, log, topic, samples, 0, exact)
         with eddy.run(topology, log, eddy.Config(state_dir=folder / "worker")):
-            found[store] |= _to_patch(section, topology, log, folder / "views", store, samples)
+            found[store] |= _to_patch(section, topology, log, folder / "tables", store, samples)
         share = _beside(section, bootstrap, log, topology, folder, rows // 10)
         found[store] |= {"throughput with a server beside it": share}
         try:
@@ -251,7 +251,7 @@ def _to_patch(section: Section, topology: eddy.Topology, log: Log, folder: Path,
 
 
 def _beside(section: Section, bootstrap: str, log: Log, topology: eddy.Topology, folder: Path, rows: int) -> float:
-    """The worker's records by processor time, with a view server in a process of its own beside it, over without."""
+    """The worker's records by processor time, with a table server in a process of its own beside it, over without."""
     taken: dict[bool, list[float]] = {False: [], True: []}
     for with_server in (False, True, False, True, False, True):
         _fill(log, f"{topology.name}-in", rows)

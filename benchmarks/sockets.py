@@ -1,6 +1,6 @@
 """Live queries over sockets: many queries on few streams, and on many, each changing once a second.
 
-    a change is written ─▶ log ─▶ view server ─▶ live query ─▶ server-sent event ─▶ its bytes are read by a client
+    a change is written ─▶ log ─▶ table server ─▶ live query ─▶ server-sent event ─▶ its bytes are read by a client
 
 The server is a process of its own (`systems/live_server.py`), the clients are coroutines of this one. Each row has the
 time at which it was written, so that the first client byte tells how long a patch took, by the clock.

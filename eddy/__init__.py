@@ -8,6 +8,7 @@ Names are imported when first used, so that a command handles signals before it 
 """
 
 import importlib
+import warnings
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -41,9 +42,9 @@ if TYPE_CHECKING:
     from eddy.live.query.query import LiveTable, Query, live_table, query_from_json
     from eddy.live.server.live_view import LiveView, Patch
     from eddy.operators.graph.reached import Child, Reached
+    from eddy.program.open_tables import Tables, open_tables
     from eddy.program.running import create_topics, kafka, open_log, run
     from eddy.program.sql_query import query
-    from eddy.program.views import Views, views
     from eddy.runtime.worker import Worker
     from eddy.serde import Bytes, Float64, Int64, Json, Native, Plain, Serde, String, Struct
     from eddy.tables.version import Version
@@ -104,21 +105,21 @@ __all__ = [
     "String",
     "Struct",
     "TableNotServedError",
+    "Tables",
     "Topology",
     "TopologyError",
     "TopologyTestDriver",
     "Version",
     "View",
-    "Views",
     "Worker",
     "create_topics",
     "kafka",
     "live_table",
     "open_log",
+    "open_tables",
     "query",
     "query_from_json",
     "run",
-    "views",
 ]
 
 _HOMES = {
@@ -151,7 +152,7 @@ _HOMES = {
     "eddy.program.running": ("create_topics", "kafka", "open_log", "run"),
     "eddy.live.server.live_view": ("LiveView", "Patch"),
     "eddy.tables.version": ("Version",),
-    "eddy.program.views": ("Views", "views"),
+    "eddy.program.open_tables": ("Tables", "open_tables"),
     "eddy.topology.dsl.grouped": ("CogroupedKStream", "KGroupedStream", "KGroupedTable"),
     "eddy.live.query.explain": ("QueryPlan",),
     "eddy.live.query.named": ("Claims", "Queries"),
@@ -166,6 +167,7 @@ _HOMES = {
     "eddy.runtime.worker": ("Worker",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
+_RENAMED = {"Views": "Tables", "views": "open_tables"}  # deprecated
 
 
 if not TYPE_CHECKING:  # a type checker knows the names from above, and any other is a mistake
@@ -173,6 +175,9 @@ if not TYPE_CHECKING:  # a type checker knows the names from above, and any othe
     def __getattr__(name: str) -> object:
         if name == "faust":  # not among the names: its package need not be installed
             return importlib.import_module("eddy.faust")
+        if name in _RENAMED:
+            warnings.warn(f"eddy.{name} is called {_RENAMED[name]} now", DeprecationWarning, stacklevel=2)
+            return __getattr__(_RENAMED[name])
         if name not in _HOME:
             raise AttributeError(f"module 'eddy' has no attribute '{name}'")
         found = globals()[name] = getattr(importlib.import_module(_HOME[name]), name)

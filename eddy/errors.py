@@ -150,7 +150,7 @@ class QueryBuildError(QueryError):
 
 
 class TableNotServedError(QueryError):
-    """A table that a view server does not hold. The error says which it holds, or how to have the table served."""
+    """A table that a table server does not hold. The error says which it holds, or how to have the table served."""
 
     code = "QUERY_TABLE"
 

@@ -43,7 +43,7 @@ def tree() -> eddy.Query:
 
 
 class Job:
-    """An application on a log in memory: a worker, a view server, and a client that writes."""
+    """An application on a log in memory: a worker, a table server, and a client that writes."""
 
     def __init__(self, stack: ExitStack, topology: eddy.Topology, asked: eddy.Queries, port: int) -> None:
         log = eddy.open_log()
@@ -54,7 +54,7 @@ class Job:
         self._log = log
 
     def write(self, topic: str, rows: dict) -> dict:
-        """Write rows in one transaction; None removes one. Returns the offsets after them, for views to wait for."""
+        """Write rows in one transaction; None removes one. Returns the offsets after them, for tables to wait for."""
         return self._log.write(topic, rows, value=eddy.Json())
 
 
@@ -80,7 +80,7 @@ def main(port: int) -> None:
         second = Job(stack, permissions.topology, permissions.queries, port + 1 if port else 0)
         found, ends = grow(first)
         grant(second)
-        first.server.views.wait(ends, exact=True, timeout_s=120)
+        first.server.tables.wait(ends, exact=True, timeout_s=120)
         print(f"{len(found):,} nouns, of which subtrees move:  http://localhost:{first.server.port}/#/queries/tree?")
         address = f"http://localhost:{second.server.port}/#/queries"
         print(f"who may open a folder, with a grant that comes and goes:  {address}/who_may_open?folder=photos")

@@ -27,21 +27,21 @@ parents = topology.table("web-nodes", key=eddy.String, value=eddy.String, name="
     .count("descendants")
 )
 
-tables = Mount("/tables", Starlette())
+mount = Mount("/tables", Starlette())
 
 
 async def add(request: Request) -> JSONResponse:
     given = await request.json()
     state = request.app.state
     written = await state.log.write_async("web-nodes", {given["node"]: given["parent"]})
-    version = await state.views.wait_async(written)
+    version = await state.tables.wait_async(written)
     return JSONResponse({"version": version.token}, 201)
 
 
 async def tree(request: Request) -> JSONResponse:
-    views, node = request.app.state.views, request.path_params["node"]
-    await views.wait_async(request.query_params.get("at_least"))
-    with views.snapshot() as snapshot:
+    tables, node = request.app.state.tables, request.path_params["node"]
+    await tables.wait_async(request.query_params.get("at_least"))
+    with tables.snapshot() as snapshot:
         parent, below = snapshot["nodes"].get(node), snapshot["descendants"].get(node, 0)
         return JSONResponse({"parent": parent, "descendants": below, "exact": snapshot.version.exact})
 
@@ -51,10 +51,10 @@ async def lifespan(app: Starlette) -> AsyncIterator[None]:
     log = eddy.open_log(os.environ.get("WEB_DATA", ".eddy/log"))
     eddy.create_topics(topology, log)
     with contextlib.closing(log), eddy.run(topology, log):
-        async with eddy.views(topology, log) as views:
-            app.state.log, app.state.views = log, views
-            tables.app = tables_app(views)
+        async with eddy.open_tables(topology, log) as tables:
+            app.state.log, app.state.tables = log, tables
+            mount.app = tables_app(tables)
             yield
 
 
-app = Starlette(routes=[Route("/nodes", add, methods=["POST"]), Route("/tree/{node}", tree), tables], lifespan=lifespan)
+app = Starlette(routes=[Route("/nodes", add, methods=["POST"]), Route("/tree/{node}", tree), mount], lifespan=lifespan)

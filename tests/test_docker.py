@@ -17,7 +17,7 @@ import eddy
 from eddy.cli import lifeline, main
 from eddy.cli.load import load
 from eddy.connectors.broker import free_port, kafka_version
-from eddy.connectors.broker.settings import server_settings
+from eddy.connectors.broker.server_settings import server_settings
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import TopicSpec
 from eddy.runtime.compiled_topology import user_topics

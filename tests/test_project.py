@@ -254,7 +254,7 @@ def test_no_tracked_file_names_a_path_of_one_machine() -> None:
 
 NODE_MODULES = {
     f"eddy.topology.plan.{name}"
-    for name in ("node", "topics", "transforms", "joins", "reductions", "recursions", "graph")
+    for name in ("node", "topic_steps", "transforms", "joins", "reductions", "recursions", "graph")
 }
 """The modules of the steps of a plan; `eddy.topology.plan.plan` has all their names, too."""
 
@@ -366,3 +366,25 @@ def test_no_two_classes_share_a_name_but_for_features() -> None:
         if len(others) > 1 or (features and any(not other.startswith("eddy.operators.") for other in others)):
             shared[name] = modules
     assert not shared
+
+
+IMPLEMENTATIONS = {
+    "consumer.py": "of the port `eddy/connectors/log.py`, in the package of each log",
+    "follower.py": "of the same port",
+    "log.py": "of the same port, which has the name itself",
+    "producer.py": "of the same port",
+}
+"""Names of files that the packages of `eddy/connectors` may share, each with the reason."""
+
+
+def test_no_two_files_share_a_name_but_for_implementations_of_a_port() -> None:
+    found: dict[str, list[str]] = {}
+    for source in SOURCES:
+        if Path(source).name != "__init__.py":
+            found.setdefault(Path(source).name, []).append(source)
+    shared = {name: sources for name, sources in found.items() if len(sources) > 1}
+    connectors = {
+        name for name, sources in shared.items() if all(each.startswith("eddy/connectors/") for each in sources)
+    }
+    assert {name: sources for name, sources in shared.items() if name not in IMPLEMENTATIONS.keys() & connectors} == {}
+    assert IMPLEMENTATIONS.keys() <= shared.keys(), "names that are shared no more"

@@ -1,4 +1,4 @@
-"""A window over a large table in a view server of its own: `python -m benchmarks.systems.live_memory FOLDER ROWS MODE`.
+"""A window over a large table in its own table server: `python -m benchmarks.systems.live_memory FOLDER ROWS MODE`.
 
 MODE is `store`, as it is by default, or `memory`: then the table is loaded as for other queries. Prints one line of
 JSON: resident memory before and after, in bytes, and seconds until the first rows are there.
@@ -33,12 +33,12 @@ def main(folder: Path, count: int, mode: str) -> dict[str, Any]:
     topology.table("items", key=eddy.String, value=eddy.Json())
     eddy.create_topics(topology, log)
     store = RocksDBStore(folder, "items", 64 << 20)
-    with eddy.views(topology, log) as views:
+    with eddy.open_tables(topology, log) as tables:
         rows = ServedRows(store, ["items"])
         if not rows.counts["items"]:
-            _fill(rows, views.catalog.table("items").key, count)
+            _fill(rows, tables.catalog.table("items").key, count)
         rows.say("")
-        server = LiveServer(views.catalog, rows, views.wanted)
+        server = LiveServer(tables.catalog, rows, tables.wanted)
         before, begun = resident_bytes(), time.monotonic()
         with LiveView(server, items.order_by(-items.rank).limit(100), 1_000) as view:
             seconds = time.monotonic() - begun

@@ -1,4 +1,4 @@
-"""A query over two large tables in a view server: `python -m benchmarks.systems.live_nests FOLDER ROWS MODE QUERY`.
+"""A query over two large tables in a table server: `python -m benchmarks.systems.live_nests FOLDER ROWS MODE QUERY`.
 
 ROWS are those of `children`; there are a tenth as many `parents`, of which the first 100 are shown. MODE is `memory`,
 or `disk`: then the tables are larger than the bound. QUERY is one of `QUERIES`. Prints one line of JSON: resident
@@ -42,7 +42,7 @@ QUERIES = {
 
 
 class _Tables:
-    """The rows of a view server."""
+    """The rows of a table server."""
 
     def __init__(self, folder: Path, catalog: Any, count: int) -> None:
         self._catalog, self.count = catalog, count
@@ -75,10 +75,10 @@ def main(folder: Path, count: int, mode: str, name: str) -> dict[str, Any]:
     for table in ("parents", "children"):
         topology.table(table, key=eddy.String, value=eddy.Json())
     eddy.create_topics(topology, log)
-    with eddy.views(topology, log) as views:
-        tables = _Tables(folder, views.catalog, count)
+    with eddy.open_tables(topology, log) as tables:
+        held = _Tables(folder, tables.catalog, count)
         bound = TABLE_ROWS if mode == "memory" else count // 20
-        server = LiveServer(views.catalog, tables.rows, views.wanted, bound, Spaces(folder / "queries", "items"))
+        server = LiveServer(tables.catalog, held.rows, tables.wanted, bound, Spaces(folder / "queries", "items"))
         before, begun = resident_bytes(), time.monotonic()
         with LiveView(server, QUERIES[name], 100_000) as view:
             seconds, after = time.monotonic() - begun, resident_bytes()
@@ -90,13 +90,13 @@ def main(folder: Path, count: int, mode: str, name: str) -> dict[str, Any]:
                 "before": before,
                 "after": after,
                 "seconds": seconds,
-                "edit_us": _edit_us(server, tables, anywhere),
-                "shown_us": _edit_us(server, tables, among),
+                "edit_us": _edit_us(server, held, anywhere),
+                "shown_us": _edit_us(server, held, among),
                 "edited": resident_bytes(),
                 "rows": json.dumps(view.rows),
             }
         server.stop()
-        tables.rows.close()
+        held.rows.close()
     log.close()
     return found
 

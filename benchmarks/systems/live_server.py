@@ -17,7 +17,7 @@ import eddy
 from eddy.connectors.log import Producer, TopicSpec
 from eddy.live.streams.limits import Limits
 from eddy.serve.endpoint import endpoint_of
-from eddy.serve.view_server import served
+from eddy.serve.table_server import served
 
 _TICK_S = 0.005
 
@@ -74,7 +74,7 @@ def main() -> None:
         with eddy.run(topology, log) as worker:
             worker.wait_idle()
         server = stack.enter_context(served(endpoint_of("0"), topology, log, queries=_queries(), limits=limits))
-        server.views.wait(timeout_s=60)
+        server.tables.wait(timeout_s=60)
         print(server.port, flush=True)
         for line in sys.stdin:
             before = _cpu_s()

@@ -9,7 +9,7 @@ import click
 
 from eddy.connectors.broker import Broker, kafka_version
 from eddy.connectors.broker.jars import kept_folder
-from eddy.connectors.broker.java import find_java
+from eddy.connectors.broker.java_runtime import find_java
 from eddy.errors import ConnectorError
 
 __all__ = ["command"]

@@ -9,9 +9,9 @@ from eddy.cli.logs import Target, log_options, opened
 from eddy.cli.options import timeout_option, topology_argument
 from eddy.errors import QueryError
 from eddy.json_text import encode
-from eddy.program.views import TablesSnapshot, Views
+from eddy.program.open_tables import Tables, TablesSnapshot
 from eddy.tables.key_text import key_of_text
-from eddy.tables.table_view import TableView
+from eddy.tables.open_table import OpenTable
 
 __all__ = ["command"]
 
@@ -49,15 +49,15 @@ def command(
     if key is not None and prefix is not None:
         raise click.UsageError("KEY and --prefix: leave one of them out.")
     topology = load(program).topology
-    with opened(target) as log, Views(topology, log) as views:
-        views.wait(timeout_s=timeout)
+    with opened(target) as log, Tables(topology, log) as tables:
+        tables.wait(timeout_s=timeout)
         shown: dict[Any, Any] = {}
-        with views.snapshot() as snapshot:
+        with tables.snapshot() as snapshot:
             shown = _rows(snapshot, table, key, prefix, limit)
         for row in shown.items():
             _print(*row)
         if watch:
-            _watch(views, shown, table, key, prefix, limit)
+            _watch(tables, shown, table, key, prefix, limit)
         elif key is not None and not shown:
             click.echo(f"table '{table}': there is no row with the key {key!r}.", err=True)
             raise SystemExit(1)
@@ -66,12 +66,12 @@ def command(
 def _rows(
     snapshot: TablesSnapshot, table: str, key: str | None, prefix: str | None, limit: int | None
 ) -> dict[Any, Any]:
-    view: TableView = snapshot[table]
+    found: OpenTable = snapshot[table]
     if key is not None:
-        wanted = key_of_text(view.table, key)
-        value = view.get(wanted, ...)
+        wanted = key_of_text(found.table, key)
+        value = found.get(wanted, ...)
         return {} if value is ... else {wanted: value}
-    rows = view.range(limit=limit) if prefix is None else view.prefix(key_of_text(view.table, prefix), limit=limit)
+    rows = found.range(limit=limit) if prefix is None else found.prefix(key_of_text(found.table, prefix), limit=limit)
     try:
         return dict(rows)
     except TypeError as error:
@@ -79,10 +79,10 @@ def _rows(
 
 
 def _watch(
-    views: Views, shown: dict[Any, Any], table: str, key: str | None, prefix: str | None, limit: int | None
+    tables: Tables, shown: dict[Any, Any], table: str, key: str | None, prefix: str | None, limit: int | None
 ) -> None:
-    for _ in views.versions(timeout_s=_FOREVER_S):
-        with views.snapshot() as snapshot:
+    for _ in tables.versions(timeout_s=_FOREVER_S):
+        with tables.snapshot() as snapshot:
             rows = _rows(snapshot, table, key, prefix, limit)
         for gone in shown.keys() - rows.keys():
             _print(gone, None)

@@ -14,9 +14,9 @@ from eddy.cli.exits import exit_status, message
 from eddy.cli.lifeline import watch_lifeline
 from eddy.cli.load import load
 from eddy.cli.logs import Target, log_options
-from eddy.cli.messages import LogFormat, messages_console, show_messages
 from eddy.cli.options import epoch_options, message_options, state_option, topology_argument
 from eddy.cli.signals import Stopped, stop_on_signals
+from eddy.cli.stderr_messages import LogFormat, messages_console, show_messages
 from eddy.cli.supervise import Supervisor
 from eddy.cli.work import Work
 from eddy.config import Config

@@ -9,15 +9,15 @@ import click
 from eddy.cli.collector import collect_seldom
 from eddy.cli.load import load
 from eddy.cli.logs import Target, log_options, opened
-from eddy.cli.messages import LogFormat, messages_console, show_messages
 from eddy.cli.options import message_options, state_option, topology_argument
 from eddy.cli.patience import insisted
 from eddy.cli.signals import Stopped, StopRequest, stop_on_signals
+from eddy.cli.stderr_messages import LogFormat, messages_console, show_messages
 from eddy.config import Config
 from eddy.connectors.log import Log
 from eddy.live.streams.limits import MAX_LINGER_S, Limits
 from eddy.serve.endpoint import endpoint_of
-from eddy.serve.view_server import served
+from eddy.serve.table_server import served
 from eddy.tables.catalog import catalog_of
 from eddy.topology.topology import Topology
 
@@ -218,10 +218,10 @@ def command(
                 with served(
                     endpoint, topology, log, state, max_wait, list(cors), tls, queries, limits, proxies
                 ) as server:
-                    while server.views.rows.failure is None:
+                    while server.tables.rows.failure is None:
                         stop.check()
                         time.sleep(0.2)
-                    raise server.views.rows.failure
+                    raise server.tables.rows.failure
         except Stopped:
             _log.info("stopped by %s", stop)
 

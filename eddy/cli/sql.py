@@ -11,8 +11,8 @@ import msgspec
 
 from eddy.cli.exits import message
 from eddy.cli.logs import Target, log_options
+from eddy.cli.printed_tables import new_table, print_table
 from eddy.cli.sql_sources import parse_source
-from eddy.cli.tables import new_table, print_table
 from eddy.connectors.csv_rows import Cell, csv_line
 from eddy.errors import EddyError
 from eddy.topology.sql.answer import Answer

@@ -28,7 +28,7 @@ from eddy.errors import ConnectorError, DataError
 from eddy.topology.sql.algebra import NamedColumn
 from eddy.topology.sql.answer import AnswerTable
 from eddy.topology.sql.casts import cast_function
-from eddy.topology.sql.tables import reader_of
+from eddy.topology.sql.statement_tables import reader_of
 from eddy.topology.sql.types import BIGINT, BOOLEAN, DOUBLE, NUMERIC, PYTHON_TYPES, TEXT, TIMESTAMP, Type, common_type
 
 __all__ = ["SqlSource", "load", "parse_source"]

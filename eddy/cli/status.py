@@ -7,7 +7,7 @@ from eddy.cli.application import ApplicationTopics, find
 from eddy.cli.load import load
 from eddy.cli.logs import Target, log_options, opened
 from eddy.cli.options import topology_argument
-from eddy.cli.tables import new_table, print_table
+from eddy.cli.printed_tables import new_table, print_table
 from eddy.connectors.log import Log
 from eddy.runtime.metadata import read_metadata
 from eddy.runtime.own_positions import committed

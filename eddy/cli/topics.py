@@ -8,7 +8,7 @@ import msgspec
 from eddy.cli.application import purposes
 from eddy.cli.load import load
 from eddy.cli.logs import Target, log_options, opened
-from eddy.cli.tables import new_table, print_table
+from eddy.cli.printed_tables import new_table, print_table
 from eddy.connectors.log import Log, TopicPartition, TopicSpec
 from eddy.errors import ConnectorError
 

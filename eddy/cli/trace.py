@@ -6,8 +6,8 @@ from eddy.cli.load import load
 from eddy.cli.logs import Target, log_options, opened
 from eddy.cli.options import timeout_option, topology_argument
 from eddy.json_text import encode
+from eddy.program.open_tables import Tables
 from eddy.program.row_trace import MAX_ROWS, trace
-from eddy.program.views import Views
 
 __all__ = ["command"]
 
@@ -59,9 +59,9 @@ def command(
       eddy trace family.py ancestors tree --json
     """
     topology = load(program).topology
-    with opened(target) as log, Views(topology, log) as views:
-        views.wait(at_least, exact=True, timeout_s=timeout)
-        found = trace(views, topology.plan, step, key, limit, max_rows)
+    with opened(target) as log, Tables(topology, log) as tables:
+        tables.wait(at_least, exact=True, timeout_s=timeout)
+        found = trace(tables, topology.plan, step, key, limit, max_rows)
     if as_json:
         click.echo(encode(found))
     else:

@@ -2,10 +2,10 @@
 
 import click
 
-from eddy.cli.batch import batch_options, ending, inputs_of, session, stages
 from eddy.cli.load import MODULE_NAME, load
 from eddy.cli.logs import Target, log_options, opened, opener
 from eddy.cli.options import empty_of, timeout_option, topology_argument
+from eddy.cli.spark_commands import batch_options, ending, inputs_of, session, stages
 from eddy.connectors.spark import verify
 from eddy.connectors.spark.session import TOLERANCE
 

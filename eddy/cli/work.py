@@ -16,7 +16,7 @@ from eddy.cli.signals import Stopped, StopRequest
 from eddy.config import Config
 from eddy.connectors.log import Log
 from eddy.errors import ConfigurationError, EddyError
-from eddy.program.views import Views
+from eddy.program.open_tables import Tables
 from eddy.runtime.compiled_topology import user_topics
 from eddy.runtime.holding import told
 from eddy.runtime.metadata import read_metadata
@@ -82,13 +82,13 @@ class Work:
         if self.endpoint is None or self.target.kafka:
             return
         try:
-            views = stack.enter_context(
-                Views(program.topology, log, state_dir=self.config.state_dir, queries=program.queries)
+            tables = stack.enter_context(
+                Tables(program.topology, log, state_dir=self.config.state_dir, queries=program.queries)
             )
         except EddyError as error:
             _log.warning("tables are not served: %s", error)
             return
-        monitor.serve_tables(views)
+        monitor.serve_tables(tables)
         _log.info("tables on http://%s/v1/tables", replace(self.endpoint, port=monitor.port or self.endpoint.port))
 
     def _started(self, log: Log, topology: Topology, stop: StopRequest) -> Worker:

@@ -1,4 +1,4 @@
-"""Live queries of a view server, from another program: `Client` and `RemoteView`, for coroutines.
+"""Live queries of a table server, from another program: `Client` and `RemoteView`, for coroutines.
 
 The package needs the extra `client`.
 """
@@ -16,7 +16,7 @@ except ImportError as error:
     ) from error
 
 from eddy.client.connection import Client, ClientError
-from eddy.client.view import RemoteView
+from eddy.client.remote_view import RemoteView
 
 __all__ = ["Client", "ClientError", "RemoteView"]
 

@@ -1,4 +1,4 @@
-"""A connection to a view server, for any number of its named queries.
+"""A connection to a table server, for any number of its named queries.
 
     async with Client("http://localhost:8080") as client, client.live("tree", root="x") as view:
         print(view.rows)
@@ -20,7 +20,7 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from eddy.client.view import RemoteView, SnapshotEvent, ViewVersion
+from eddy.client.remote_view import RemoteView, SnapshotEvent, ViewVersion
 from eddy.errors import EddyError
 from eddy.live.dataflow.patch import Op
 
@@ -46,7 +46,7 @@ class _Patch(msgspec.Struct):
 
 
 class Client:
-    """Named queries of the view server at `url`, inside an `async with` block.
+    """Named queries of the table server at `url`, inside an `async with` block.
 
     Args:
         url: the server's address, without /v1.

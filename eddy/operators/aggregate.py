@@ -22,8 +22,8 @@ from eddy.operators.context import Context
 from eddy.operators.errors.set_aside import Aside, netted, refused, restored_by_text, unwritten_keys
 from eddy.operators.keyed import Keyed
 from eddy.operators.operator import State
-from eddy.operators.tables import by_key, replacement
-from eddy.state.table import Table
+from eddy.operators.upsert import by_key, replacement
+from eddy.state.table_state import Table
 
 __all__ = ["Aggregate", "Count"]
 

@@ -16,9 +16,9 @@ from eddy.operators.batch import Batch, keys_of
 from eddy.operators.context import Context, Tick, Watermark
 from eddy.operators.errors.set_aside import refused
 from eddy.operators.operator import ClocksRead, State
-from eddy.operators.tables import Upsert, by_key, replacement
+from eddy.operators.upsert import Upsert, by_key, replacement
 from eddy.state.calendar import MOST_MS, Calendar
-from eddy.state.table import Table
+from eddy.state.table_state import Table
 
 __all__ = ["ExpiringTable", "Expiry", "ExpiryClock"]
 

@@ -26,9 +26,9 @@ from eddy.operators.errors.set_aside import Aside, only_written
 from eddy.operators.keyed import Keyed, keyed
 from eddy.operators.operator import Operator, RowWise, State
 from eddy.operators.stateless import check_rows
-from eddy.operators.tables import by_key, replacement
+from eddy.operators.upsert import by_key, replacement
 from eddy.state.arrangement import Arrangement, Bag, pairs_of
-from eddy.state.table import Table
+from eddy.state.table_state import Table
 
 __all__ = ["Arrange", "Bags", "Join", "Materialize", "StreamTableJoin", "TableJoin", "matches", "merged_matches"]
 

@@ -14,9 +14,9 @@ from eddy.operators.context import Context
 from eddy.operators.errors.set_aside import Aside, only_written
 from eddy.operators.keyed import Keyed
 from eddy.operators.operator import State
-from eddy.operators.tables import replacement
+from eddy.operators.upsert import replacement
 from eddy.state.arrangement import Arrangement, pairs_of, weight_in
-from eddy.state.table import Table
+from eddy.state.table_state import Table
 
 __all__ = ["OneRow", "one_row"]
 

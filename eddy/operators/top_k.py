@@ -23,10 +23,10 @@ from eddy.operators.context import Context
 from eddy.operators.errors.set_aside import Aside, only_written
 from eddy.operators.keyed import Keyed
 from eddy.operators.operator import State
-from eddy.operators.tables import replacement
+from eddy.operators.upsert import replacement
 from eddy.serde import Serde
 from eddy.state.ordered_arrangement import OrderedArrangement
-from eddy.state.table import Table
+from eddy.state.table_state import Table
 
 __all__ = ["Selection", "TopK", "order_of"]
 

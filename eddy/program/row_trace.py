@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from eddy.errors import QueryError
-from eddy.program.views import TablesSnapshot, Views
+from eddy.program.open_tables import Tables, TablesSnapshot
 from eddy.tables.key_text import key_of_text
 from eddy.topology.plan.bags import Row, identity
 from eddy.topology.plan.plan import Node, Plan
@@ -45,7 +45,7 @@ class RowTrace(msgspec.Struct):
     text: str = ""
 
 
-def trace(views: Views, plan: Plan, name: str, key: str, limit: int = 500, max_rows: int = MAX_ROWS) -> RowTrace:
+def trace(tables: Tables, plan: Plan, name: str, key: str, limit: int = 500, max_rows: int = MAX_ROWS) -> RowTrace:
     """Trace the rows of the step or topic `name` whose key is this text, or JSON.
 
     Args:
@@ -54,10 +54,10 @@ def trace(views: Views, plan: Plan, name: str, key: str, limit: int = 500, max_r
 
     Raises: QueryError, NotReadyError.
     """
-    node = _step(plan, views, name)
-    with views.snapshot() as snapshot:
-        evaluation = Evaluation(plan, node, _Tables(plan, views, snapshot, max_rows), max_rows)
-        served = views.catalog.tables.get(name)
+    node = _step(plan, tables, name)
+    with tables.snapshot() as snapshot:
+        evaluation = Evaluation(plan, node, _Tables(plan, tables, snapshot, max_rows), max_rows)
+        served = tables.catalog.tables.get(name)
         wanted = _keys(key) if served is None else [key_of_text(served, key)]
         identities = [identity(each) for each in wanted]
         rows = [row for row, _ in evaluation.bags[node] if identity(row[0]) in identities]
@@ -71,13 +71,13 @@ def trace(views: Views, plan: Plan, name: str, key: str, limit: int = 500, max_r
     return made
 
 
-def _step(plan: Plan, views: Views, name: str) -> Node:
+def _step(plan: Plan, tables: Tables, name: str) -> Node:
     found: dict[str, Node] = {sink.topic: sink for sink in plan.sinks()}
     found |= {node.name: node for node in plan.nodes if node.is_collection}
     if name not in found:
-        tables = ", ".join(sorted(views.catalog.tables))
+        known = ", ".join(sorted(tables.catalog.tables))
         raise QueryError(
-            f"trace: there is no step '{name[:200]}'; a table ({tables}), or another step that `eddy describe` shows, "
+            f"trace: there is no step '{name[:200]}'; a table ({known}), or another step that `eddy describe` shows, "
             "is needed"
         )
     return found[name]
@@ -86,14 +86,14 @@ def _step(plan: Plan, views: Views, name: str) -> Node:
 class _Tables(dict[str, Iterable[Row]]):
     """The rows of source tables by their topics, read when they are first asked for."""
 
-    def __init__(self, plan: Plan, views: Views, snapshot: TablesSnapshot, max_rows: int) -> None:
+    def __init__(self, plan: Plan, tables: Tables, snapshot: TablesSnapshot, max_rows: int) -> None:
         super().__init__()
         self._names = {source.topic: source.name for source in plan.sources() if source.kind == "table"}
-        self._views, self._snapshot, self._max_rows = views, snapshot, max_rows
+        self._tables, self._snapshot, self._max_rows = tables, snapshot, max_rows
 
     def __missing__(self, topic: str) -> Iterable[Row]:
         name = self._names[topic]
-        if self._views.rows.counts[name] > self._max_rows:
+        if self._tables.rows.counts[name] > self._max_rows:
             raise QueryError(f"trace: table '{name}' has more than {self._max_rows:,} rows; a larger limit is needed")
         return list(self._snapshot[name].all())
 

@@ -12,8 +12,8 @@ from eddy.topology.sql.answer import Answer, AnswerTable
 from eddy.topology.sql.names import built
 from eddy.topology.sql.statement import Ordering, bind_statement
 from eddy.topology.sql.statement_compiler import StatementCompiler
+from eddy.topology.sql.statement_tables import as_relation
 from eddy.topology.sql.statement_text import StatementText
-from eddy.topology.sql.tables import as_relation
 from eddy.topology.sql.view_builder import build
 from eddy.topology.topology import Topology
 

@@ -6,7 +6,7 @@ from typing import Any
 from eddy.errors import DataError, TopologyError
 from eddy.topology.sql.algebra import NamedColumn
 from eddy.topology.sql.answer import Answer, AnswerTable
-from eddy.topology.sql.tables import Columns, columns_named, reader_of
+from eddy.topology.sql.statement_tables import Columns, columns_named, reader_of
 from eddy.topology.sql.types import PYTHON_TYPES, TEXT, Type, common_type
 
 __all__ = ["query"]

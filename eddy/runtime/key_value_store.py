@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 from eddy.errors import DataError, TopologyError
 from eddy.operators.circuit import Circuit
 from eddy.serde import refusal
-from eddy.state.table import Table
+from eddy.state.table_state import Table
 
 __all__ = ["KeyValueStore", "table_store"]
 

@@ -32,9 +32,9 @@ from eddy.runtime.purging import Purging
 from eddy.runtime.quiescence import Cut
 from eddy.runtime.recovery import Recovery
 from eddy.runtime.rejections import Rejections
+from eddy.runtime.retries import Retries, is_unknown, may_retry
 from eddy.runtime.shares import Share, Strangers
 from eddy.runtime.tenure import Tenure
-from eddy.runtime.trouble import Retries, is_unknown, may_retry
 from eddy.state.store import Store
 from eddy.statistics import Statistics
 from eddy.topology.topology import Topology

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from eddy.serve.endpoint import Endpoint, endpoint_of
     from eddy.serve.table_pages import tables_app
-    from eddy.serve.view_server import served
+    from eddy.serve.table_server import served
 
 __all__ = ["Endpoint", "endpoint_of", "served", "tables_app"]
 
 _HOME = {
     "Endpoint": "endpoint",
     "endpoint_of": "endpoint",
-    "served": "view_server",
+    "served": "table_server",
     "tables_app": "table_pages",
 }
 

@@ -19,7 +19,7 @@ from eddy.live.query.refusals import QueryArgumentError, QueryLimitError
 from eddy.live.streams.events import Asked, Change, WindowChange
 from eddy.live.streams.stream_connection import Connection
 from eddy.live.streams.subscription import Subscription
-from eddy.serve.server import RENEW
+from eddy.serve.http_server import RENEW
 
 __all__ = ["Bell", "Stream"]
 

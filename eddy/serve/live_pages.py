@@ -30,7 +30,7 @@ from eddy.live.streams.events import Asked, Change, LastEvent
 from eddy.live.streams.limits import Limits, Quota
 from eddy.live.streams.publisher import Publisher
 from eddy.live.streams.stream_connection import Connection, Record
-from eddy.program.views import Views
+from eddy.program.open_tables import Tables
 from eddy.serve.answers import HEADERS, answer, tagged, whole_number
 from eddy.serve.event_stream import Bell, Stream
 
@@ -61,8 +61,8 @@ class _Open(NamedTuple):
 class LivePages:
     """The answers. Clients may ask for `queries`; `stop` ends the streams."""
 
-    def __init__(self, views: Views, queries: Queries, authorize: Authorize, limits: Limits) -> None:
-        self._views, self._queries, self._authorize, self.limits = views, queries, authorize, limits
+    def __init__(self, tables: Tables, queries: Queries, authorize: Authorize, limits: Limits) -> None:
+        self._tables, self._queries, self._authorize, self.limits = tables, queries, authorize, limits
         self.quota = Quota(limits)
         self.publisher: Publisher | None = None
         self._server = secrets.token_urlsafe(6)
@@ -101,7 +101,7 @@ class LivePages:
         at_least, seconds = given.pop("at_least", None), whole_number(request, "wait")
         given.pop("wait", None)
         wait_s = min(_MAX_WAIT_S, _MAX_WAIT_S if seconds is None else seconds) if at_least else 0.0
-        await self._views.wait_async(at_least, timeout_s=wait_s)
+        await self._tables.wait_async(at_least, timeout_s=wait_s)
         publisher = await self._publish()
         return await self._in_thread(self._read, publisher, request, claims, headers, given, at_least, wait_s)
 
@@ -159,7 +159,7 @@ class LivePages:
             connection,
             woken,
             self._in_thread,
-            ready=lambda: self._views.wait_async(timeout_s=_READY_S),
+            ready=lambda: self._tables.wait_async(timeout_s=_READY_S),
             ended=lambda count: self.quota.remove_queries(client, count),
             closed=self._close,
             slow_s=self.limits.slow_s,
@@ -222,7 +222,7 @@ class LivePages:
         """Continue queries from the last event. Returns the queries that cannot continue."""
         if last.server != self._server:
             with contextlib.suppress(EddyError):  # of another replica: do not go back in time, if it can be helped
-                await self._views.wait_async(last.token, timeout_s=_BEHIND_S)
+                await self._tables.wait_async(last.token, timeout_s=_BEHIND_S)
             return asked
         former = self._streams.get(last.stream)
         if former is not None and former.stream is not stream:
@@ -259,7 +259,7 @@ class LivePages:
     def _made(self) -> Publisher:
         with self._making:
             if self.publisher is None:
-                self.publisher = Publisher(self._views.live_server(), self.limits)
+                self.publisher = Publisher(self._tables.live_server(), self.limits)
         return self.publisher
 
     def _caller(self, request: Request, claims: Claims, publisher: Publisher) -> Caller:

@@ -21,7 +21,7 @@ from prometheus_client.utils import floatToGoString
 from eddy.errors import ConfigurationError
 from eddy.runtime.worker import Worker
 from eddy.serve.state import Facts, InstanceState, readiness, state_of
-from eddy.serve.watch import WorkerWatch
+from eddy.serve.worker_watch import WorkerWatch
 from eddy.statistics import SECONDS, Histogram, Statistics
 
 __all__ = [

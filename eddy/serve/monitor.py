@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from eddy.program.views import Views
+from eddy.program.open_tables import Tables
 from eddy.runtime.worker import Worker
 from eddy.serve.endpoint import Endpoint, listen
-from eddy.serve.watch import WorkerWatch
+from eddy.serve.worker_watch import WorkerWatch
 from eddy.topology.topology import Topology
 
 if TYPE_CHECKING:
@@ -50,10 +50,10 @@ class Monitor:
             raise
         self._watch.end()
 
-    def serve_tables(self, views: Views) -> None:
+    def serve_tables(self, tables: Tables) -> None:
         """Serve these tables as well, below /v1; without an endpoint nothing is served."""
         if self._tables is not None:
-            self._tables.serve(views)
+            self._tables.serve(tables)
 
     def refresh(self) -> None:
         """Called after each step by the worker's thread. Never raises because of the log."""
@@ -78,7 +78,7 @@ def monitored(
     if endpoint is None:
         yield Monitor(None)
         return
-    from eddy.serve.server import HttpServer
+    from eddy.serve.http_server import HttpServer
     from eddy.serve.table_pages import TablesLater
     from eddy.serve.worker_pages import pages  # its packages are there only with the extra `http`
 

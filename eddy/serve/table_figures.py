@@ -1,4 +1,4 @@
-"""The figures of a view server, for Prometheus."""
+"""The figures of a table server, for Prometheus."""
 
 from collections.abc import Iterator
 
@@ -7,24 +7,24 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from eddy.program.views import Views
+from eddy.program.open_tables import Tables
 
 __all__ = ["TableFigures", "registry_of"]
 
 
 class TableFigures(Collector):
-    """Collects from views."""
+    """Collects from open tables."""
 
-    def __init__(self, views: Views) -> None:
-        self._views = views
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
 
     def collect(self) -> Iterator[Metric]:
         """The present figures."""
-        rows, done = self._views.rows, self._views.reader.figures
+        rows, done = self._tables.rows, self._tables.reader.figures
         for name, meaning, count in (
             ("records", "Records read.", done.records),
             ("bytes", "Bytes of records read.", done.bytes),
-            ("left_out", "Records that were left out of their tables.", self._views.reader.left_out),
+            ("left_out", "Records that were left out of their tables.", self._tables.reader.left_out),
             ("versions", "Versions shown.", done.versions),
             ("exact_versions", "Versions shown that were exact.", done.exact_versions),
             ("tables_read_anew", "Times that a table was read anew.", done.read_anew),
@@ -47,9 +47,9 @@ class TableFigures(Collector):
             yield family
 
 
-def registry_of(views: Views) -> CollectorRegistry:
+def registry_of(tables: Tables) -> CollectorRegistry:
     """A new registry with these figures and the process's figures."""
     registry = CollectorRegistry()
-    registry.register(TableFigures(views))
+    registry.register(TableFigures(tables))
     ProcessCollector(registry=registry)
     return registry

@@ -28,14 +28,14 @@ from starlette.types import Receive, Scope, Send
 from eddy.errors import EddyError, NotReadyError
 from eddy.live.streams.caller import rows_allowed
 from eddy.live.streams.limits import Limits
-from eddy.program.views import Views
+from eddy.program.open_tables import Tables
 from eddy.serve.answers import HEADERS, answer, encode, refused, tagged, whole_number
 from eddy.serve.live_figures import LiveFigures
 from eddy.serve.live_pages import Authorize, LivePages
 from eddy.serve.metrics import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, generate_latest
 from eddy.serve.table_figures import TableFigures, registry_of
 from eddy.tables.key_text import key_of_text, text_of_key
-from eddy.tables.table_view import TableView
+from eddy.tables.open_table import OpenTable
 from eddy.tables.version import Version
 
 __all__ = ["METHODS", "Authorize", "TablesLater", "tables_app"]
@@ -53,16 +53,16 @@ _NDJSON = "application/x-ndjson"
 
 
 def tables_app(
-    views: Views, authorize: Authorize | None = None, cors: list[str] | None = None, limits: Limits | None = None
+    tables: Tables, authorize: Authorize | None = None, cors: list[str] | None = None, limits: Limits | None = None
 ) -> Starlette:
-    """An ASGI application that serves the tables and the named queries of `views`, to run or to mount in another one.
+    """An ASGI application that serves the tables and the named queries of `tables`, to run or to mount in another one.
 
     `authorize` decides for each request which rows may be read, `cors` has the origins of web pages that may read, and
     `limits` bounds live queries. Call `app.state.live.stop()` to end the streams before the application is stopped.
     """
     may_read = authorize or (lambda request, table: True)
-    live = LivePages(views, views.queries, may_read, limits or Limits())
-    pages = _Pages(views, may_read, live)
+    live = LivePages(tables, tables.queries, may_read, limits or Limits())
+    pages = _Pages(tables, may_read, live)
     middleware = [Middleware(CORSMiddleware, allow_origins=cors or [], allow_methods=METHODS, allow_headers=["*"])]
     app = Starlette(
         routes=[
@@ -83,17 +83,17 @@ def tables_app(
 
 
 class TablesLater:
-    """An ASGI application, to be mounted at /v1, that serves tables after `serve` is called with views of them."""
+    """An ASGI application, to be mounted at /v1, that serves tables after `serve` is called with them open."""
 
     def __init__(self) -> None:
         self._app: Starlette | None = None
-        self.views: Views | None = None
+        self.tables: Tables | None = None
         self._registry = CollectorRegistry()
 
-    def serve(self, views: Views) -> None:
-        """Serve the tables of these views."""
-        self._app, self.views = tables_app(views, limits=_BESIDE_A_WORKER), views
-        self._registry.register(TableFigures(views))
+    def serve(self, tables: Tables) -> None:
+        """Serve these tables."""
+        self._app, self.tables = tables_app(tables, limits=_BESIDE_A_WORKER), tables
+        self._registry.register(TableFigures(tables))
         self._registry.register(LiveFigures(self._app.state.live))
 
     def stop(self) -> None:
@@ -118,21 +118,21 @@ class TablesLater:
 class _Pages:
     """The answers."""
 
-    def __init__(self, views: Views, authorize: Authorize, live: LivePages) -> None:
-        self._views, self._authorize = views, authorize
-        self._registry = registry_of(views)
+    def __init__(self, tables: Tables, authorize: Authorize, live: LivePages) -> None:
+        self._tables, self._authorize = tables, authorize
+        self._registry = registry_of(tables)
         self._registry.register(LiveFigures(live))
 
     async def health(self, request: Request) -> Response:
-        failure = self._views.failure
+        failure = self._tables.failure
         reason = "" if failure is None else type(failure).__name__
         return answer({"ok": not reason, "reason": reason}, not reason)
 
     async def readiness(self, request: Request) -> Response:
-        if self._views.rows.failure is not None:
+        if self._tables.rows.failure is not None:
             why = "reading has ended"
         else:
-            why = self._views.rows.hindrance if self._views.failure is None else "live queries have ended"
+            why = self._tables.rows.hindrance if self._tables.failure is None else "live queries have ended"
         return answer({"ready": not why, "reason": why}, not why)
 
     async def metrics(self, request: Request) -> Response:
@@ -140,7 +140,7 @@ class _Pages:
 
     async def tables(self, request: Request) -> Response:
         version = await self._version(request)
-        counts, found = self._views.rows.counts, self._views.catalog.tables.values()
+        counts, found = self._tables.rows.counts, self._tables.catalog.tables.values()
         listed = [
             {"name": t.name, "kind": t.kind, "key": t.key.name, "value": t.value.name, "rows": counts[t.name]}
             for t in found
@@ -151,17 +151,17 @@ class _Pages:
     async def row(self, request: Request) -> Response:
         allowed = self._allowed(request)
         await self._version(request)
-        table = self._views[request.path_params["name"]]
+        table = self._tables[request.path_params["name"]]
         key = key_of_text(table.table, request.path_params["key"])
-        with self._views.rows.changed:  # rows and version move together
-            value, version = table.get(key, _NONE), self._views.version
+        with self._tables.rows.changed:  # rows and version move together
+            value, version = table.get(key, _NONE), self._tables.version
         if value is _NONE or not allowed(key, value):
             return answer({"code": "NOT_FOUND", "error": "there is no such row", **_told(version)}, 404)
         return tagged(request, {"key": key, "value": value, **_told(version)})
 
     async def rows(self, request: Request) -> Response:
         allowed = self._allowed(request)
-        _asked(self._views[request.path_params["name"]], request)  # a bad request is refused before a stream begins
+        _asked(self._tables[request.path_params["name"]], request)  # a bad request is refused before a stream begins
         limit = whole_number(request, "limit")
         await self._version(request)
         if _NDJSON in request.headers.get("accept", ""):
@@ -171,7 +171,7 @@ class _Pages:
     def _page(self, request: Request, limit: int, allowed: Callable[[Any, Any], bool]) -> Response:
         rows: list[msgspec.Raw] = []
         size, last, more = 0, None, False
-        with self._views.snapshot(timeout_s=0.0) as snapshot:
+        with self._tables.snapshot(timeout_s=0.0) as snapshot:
             for key, value in _asked(snapshot[request.path_params["name"]], request):
                 if len(rows) >= limit or size >= _MAX_PAGE_BYTES:
                     more = True
@@ -190,7 +190,7 @@ class _Pages:
     ) -> AsyncIterator[bytes]:
         """Lines of rows at one version, read as fast as the client takes them; the answer is cut off after a minute."""
         end = time.monotonic() + _MAX_STREAM_S
-        with self._views.snapshot(timeout_s=0.0) as snapshot:
+        with self._tables.snapshot(timeout_s=0.0) as snapshot:
             yield encode(_told(snapshot.version)) + b"\n"
             rows = _limited(_asked(snapshot[request.path_params["name"]], request), allowed, limit)
             while chunk := await asyncio.to_thread(_lines, rows):
@@ -208,13 +208,13 @@ class _Pages:
         asked = request.query_params.get("at_least")
         seconds = whole_number(request, "wait")
         wait_s = min(_MAX_WAIT_S, seconds if seconds is not None else _MAX_WAIT_S) if asked else 0.0
-        return await self._views.wait_async(asked, timeout_s=wait_s)
+        return await self._tables.wait_async(asked, timeout_s=wait_s)
 
 
 _NONE = object()
 
 
-def _asked(table: TableView, request: Request) -> Iterator[Row]:
+def _asked(table: OpenTable, request: Request) -> Iterator[Row]:
     """The rows that the query string names."""
     given = {name: request.query_params.get(name) for name in ("from", "to", "prefix", "after")}
     low, high, prefix, after = (None if text is None else key_of_text(table.table, text) for text in given.values())

@@ -28,7 +28,7 @@ from eddy.serve.metrics import CONTENT_TYPE_PLAIN_0_0_4, generate_latest, regist
 from eddy.serve.page.routes import page_routes, topology_route, trace_route
 from eddy.serve.state import Facts, ProbeResult, health, readiness
 from eddy.serve.table_pages import TablesLater
-from eddy.serve.watch import WorkerWatch
+from eddy.serve.worker_watch import WorkerWatch
 from eddy.topology.topology import Topology
 
 __all__ = ["pages", "pages_for_anybody"]
@@ -49,7 +49,7 @@ def pages(watch: WorkerWatch, topology: Topology, endpoint: Endpoint, tables: Ta
         _routes(
             watch,
             topology,
-            [*page_routes(), trace_route(topology, lambda: tables.views), Mount("/v1", tables)],
+            [*page_routes(), trace_route(topology, lambda: tables.tables), Mount("/v1", tables)],
             tables.figures,
         ),
         endpoint,

@@ -38,8 +38,8 @@ from rocksdict import (
 from eddy.errors import StateError
 from eddy.state.directory_lock import DirectoryLock
 from eddy.state.offsets import RESERVED
-from eddy.state.refusals import closed, foreign_files, foreign_owner, older, refused, reserved, unreadable
 from eddy.state.store_directory import CONFIG, is_new, lock
+from eddy.state.store_errors import closed, foreign_files, foreign_owner, older, refused, reserved, unreadable
 
 __all__ = ["RocksDBSnapshot", "RocksDBStore"]
 

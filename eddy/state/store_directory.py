@@ -11,7 +11,7 @@ from pathlib import Path
 
 from eddy.errors import StateError
 from eddy.state.directory_lock import LOCK, DirectoryLock
-from eddy.state.refusals import foreign_files
+from eddy.state.store_errors import foreign_files
 
 __all__ = ["CONFIG", "is_new", "lock", "remove_store"]
 

@@ -14,7 +14,7 @@ from eddy.tables.ordering import encode_key, encoder_of
 
 __all__ = ["Intake", "table_prefix"]
 
-_log = logging.getLogger("eddy.views")
+_log = logging.getLogger("eddy.tables")
 
 
 def table_prefix(name: str) -> bytes:

@@ -1,4 +1,4 @@
-"""The rows that a view server holds: a store, its version, and snapshots of earlier versions.
+"""The rows that a table server holds: a store, its version, and snapshots of earlier versions.
 
 One thread applies changes; any thread may read. Rows, counts, offsets and version change together, under one lock. A
 reader holds it for one row, or for one page of a range. An open snapshot keeps the former values of rows that have
@@ -170,7 +170,7 @@ class ServedRows:
         if self.failure is not None:
             raise self.failure.with_traceback(None)  # else each reader would leave its frames in it
         if self.hindrance:
-            raise NotReadyError(f"views: {self.hindrance}; tables that are read whole are needed. Try again later")
+            raise NotReadyError(f"tables: {self.hindrance}; tables that are read whole are needed. Try again later")
 
     def wait(self, done: Callable[[Version], bool], timeout_s: float, what: str) -> Version:
         """Wait for a version, and return it. Raises: NotReadyError where none is reached in time."""
@@ -180,7 +180,9 @@ class ServedRows:
             )
             self.check()
             if not found:
-                raise NotReadyError(f"views: {what} has not come within {timeout_s:g} s; the version is {self.version}")
+                raise NotReadyError(
+                    f"tables: {what} has not come within {timeout_s:g} s; the version is {self.version}"
+                )
             return self.version
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
@@ -228,7 +230,7 @@ class ServedRows:
     def close(self) -> None:
         """Close the store."""
         with self.changed:
-            self.failure = self.failure or NotReadyError("views: they were closed; open ones are needed")
+            self.failure = self.failure or NotReadyError("tables: they were closed; open ones are needed")
             self._store.close()
             self.changed.notify_all()
 

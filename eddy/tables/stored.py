@@ -1,4 +1,4 @@
-"""Whether a restarted view server continues with the stored rows of a table, or reads the table anew.
+"""Whether a restarted table server continues with the stored rows of a table, or reads the table anew.
 
 A table is read anew where the stored rows are of another table, plan or incarnation of the application; where its topic
 was made anew; where records or tombstones that were not taken in may have been deleted from the topic; and where the
@@ -20,7 +20,7 @@ from eddy.tables.served_rows import NOTED, ServedRows
 
 __all__ = ["Place", "ReadingStart", "Stored", "fingerprint", "noted_row", "taken_in"]
 
-_log = logging.getLogger("eddy.views")
+_log = logging.getLogger("eddy.tables")
 
 Place = tuple[str, int, int]
 """(topic, partition, offset)."""

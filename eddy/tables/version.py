@@ -1,4 +1,4 @@
-"""Versions: which records the tables of a view server hold, as offsets by topic.
+"""Versions: which records the tables of a table server hold, as offsets by topic.
 
     offsets   of each table's topic: all records before these are taken in, and none from them on
     inputs    of each input of the application: all rows of the tables have taken in the records before these

@@ -14,7 +14,7 @@ from eddy.topology.dsl.relation import Relation, constant
 from eddy.topology.dsl.stream import KStream
 from eddy.topology.dsl.table import KTable
 from eddy.topology.plan import plan
-from eddy.topology.plan.describe import describe, mermaid
+from eddy.topology.plan.description import describe, mermaid
 from eddy.topology.plan.picture import picture
 
 if TYPE_CHECKING:

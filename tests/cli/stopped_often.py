@@ -21,7 +21,7 @@ from types import FrameType
 from eddy.cli import main
 from eddy.cli.signals import Stopped, StopRequest
 
-LATER = ("eddy.cli.run", "eddy.connectors.kafka", "eddy.state.rocksdb", "eddy.program.views")
+LATER = ("eddy.cli.run", "eddy.connectors.kafka", "eddy.state.rocksdb", "eddy.program.open_tables")
 """Imported by each run when it needs them."""
 
 

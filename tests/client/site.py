@@ -1,4 +1,4 @@
-"""An application of folders, and its view server with named queries, for clients."""
+"""An application of folders, and its table server with named queries, for clients."""
 
 import json
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from typing import Any
 import eddy
 from eddy.live.streams.limits import Limits
 from eddy.serve.endpoint import endpoint_of
-from eddy.serve.view_server import served
+from eddy.serve.table_server import served
 from tests.tables.conftest import produce
 
 __all__ = ["Site", "folders_site", "queries"]
@@ -42,7 +42,7 @@ def secret() -> eddy.Query:
 
 
 class Site:
-    """A topology that runs on a log in memory, and its view server, which may go and come back."""
+    """A topology that runs on a log in memory, and its table server, which may go and come back."""
 
     def __init__(self, stack: ExitStack, topology: eddy.Topology, queries: eddy.Queries | None = None) -> None:
         self.log = eddy.open_log()
@@ -60,7 +60,7 @@ class Site:
         found = self.serving.enter_context(
             served(endpoint, self.topology, self.log, queries=self.queries, limits=_LIMITS)
         )
-        self.port, self.views = found.port, found.views
+        self.port, self.tables = found.port, found.tables
         return f"http://127.0.0.1:{self.port}/"
 
     def write(self, rows: Mapping[str, Any]) -> None:
@@ -68,7 +68,7 @@ class Site:
         texts = {key: row if row is None or isinstance(row, str) else json.dumps(row) for key, row in rows.items()}
         (source,) = self.topology.plan.sources()
         pairs = {key: None if text is None else text.encode() for key, text in texts.items()}
-        self.views.wait(produce(self.log, source.topic, pairs), exact=True)
+        self.tables.wait(produce(self.log, source.topic, pairs), exact=True)
 
 
 def folders_site(stack: ExitStack) -> Site:

@@ -37,15 +37,15 @@ def test_permissions_go_through_groups_in_a_cycle_and_end_when_they_are_taken_ba
         stack.callback(log.close)
         eddy.create_topics(permissions.topology, log)
         stack.enter_context(eddy.run(permissions.topology, log))
-        views = stack.enter_context(eddy.views(permissions.topology, log))
+        tables = stack.enter_context(eddy.open_tables(permissions.topology, log))
         inside = {"1": ("ann", "staff"), "2": ("staff", "board"), "3": ("board", "staff"), "4": ("cid", "board")}
         folders = {"home": None, "news": "home", "drafts": "news"}
         write(log, "members", {each: {"name": each} for each in MEMBERS})
         write(log, "memberships", {key: {"member": one, "group": group} for key, (one, group) in inside.items()})
         write(log, "folders", {key: {"name": key, "parent": parent} for key, parent in folders.items()})
-        views.wait(write(log, "grants", {"g": {"member": "staff", "folder": "news"}}), exact=True)
-        who = stack.enter_context(views.live(permissions.who_may_open("drafts")))
-        may = stack.enter_context(views.live(permissions.what_may_open("cid")))
+        tables.wait(write(log, "grants", {"g": {"member": "staff", "folder": "news"}}), exact=True)
+        who = stack.enter_context(tables.live(permissions.who_may_open("drafts")))
+        may = stack.enter_context(tables.live(permissions.what_may_open("cid")))
         (drafts,) = who.rows
         assert drafts["granted"] == []
         (news,) = drafts["above"]

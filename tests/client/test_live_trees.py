@@ -58,7 +58,7 @@ def follow_a_storm(site: Site, changes: int) -> None:
         found = json.loads(node.stdout.readline())
         assert node.wait(PATIENCE_S) == 0
     proxy.close()
-    assert found["rows"] == json.loads(json.dumps(site.views.read(tree())))
+    assert found["rows"] == json.loads(json.dumps(site.tables.read(tree())))
     assert found["offline"] >= 1
 
 

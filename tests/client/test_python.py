@@ -12,7 +12,7 @@ import pytest
 
 from eddy.client import Client, ClientError
 from eddy.client.connection import pause_s
-from eddy.client.view import ViewVersion
+from eddy.client.remote_view import ViewVersion
 from eddy.live.dataflow.patch import Insert
 from tests.client.proxy import Proxy
 from tests.client.site import Site, folders_site, tree
@@ -56,7 +56,7 @@ def test_view_is_the_servers_after_a_storm_and_three_cuts(site: Site) -> None:
             await asyncio.to_thread(writer.join)
             return view.rows
 
-    assert run(follow()) == site.views.read(tree())
+    assert run(follow()) == site.tables.read(tree())
     proxy.close()
 
 

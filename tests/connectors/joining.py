@@ -43,7 +43,7 @@ def join_and_close(order: Order) -> None:
         log = KafkaLog(settings)
         consumer = log.consumer(order.group, [order.topic], order.member)
         until = time.monotonic() + rng.choice(POLLED_S) * order.polls
-        with contextlib.suppress(SlotTakenError):  # a name may stay taken for a session: see `errors.py` of Kafka
+        with contextlib.suppress(SlotTakenError):  # a name may stay taken for a session: see `error_codes.py`
             while time.monotonic() < until:
                 consumer.poll(10, 0.02)
         time.sleep(rng.choice(UNPOLLED_S) if order.polls else GIVEN_S)

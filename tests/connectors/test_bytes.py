@@ -3,7 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from eddy.connectors.kafka.columns import within
+from eddy.connectors.kafka.record_columns import within
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import Records, TopicPartition, TopicSpec
 

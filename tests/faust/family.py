@@ -72,9 +72,9 @@ class Family:
         """The state of the counts, as its changelog has it."""
         app = faust.App(f"{self.name}-app", broker="kafka://none")
         topology = counting(self.name, app.Table("votes", key_type=str, value_type=int, partitions=PARTITIONS))
-        with eddy.views(topology, self.topics.log) as views:
-            views.wait()
-            return dict(views["descendants"].range())
+        with eddy.open_tables(topology, self.topics.log) as tables:
+            tables.wait()
+            return dict(tables["descendants"].range())
 
     def wait_for(self, expected: Mapping[str, int], *workers: FaustWorker, topic: str = "descendants") -> None:
         """Wait until an output has these counts. Fails if a worker ends before."""

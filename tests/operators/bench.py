@@ -18,7 +18,7 @@ from eddy.serde import Native
 from eddy.state.arrangement import Arrangement
 from eddy.state.memory import MemoryStore
 from eddy.state.spec import StateSpec
-from eddy.state.table import Table
+from eddy.state.table_state import Table
 from tests.oracle import Bag, Row, bag, plus
 
 MEMORIES = {"unbounded": None, "evicted": 2}

@@ -9,7 +9,7 @@ from eddy.operators.circuit import Output
 from eddy.operators.context import OUTSIDE, Context, Tick, Wake, Watermark
 from eddy.operators.operator import Operator
 from eddy.operators.stateless import Map, MapValues
-from eddy.operators.tables import Upsert
+from eddy.operators.upsert import Upsert
 from tests.holding import Once
 from tests.operators.bench import Bench, Wiring, built, facts
 

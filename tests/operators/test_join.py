@@ -12,7 +12,7 @@ from eddy.operators.batch import Batch
 from eddy.operators.context import OUTSIDE
 from eddy.operators.join import Arrange, Join, Materialize, StreamTableJoin, TableJoin
 from eddy.operators.stateless import MapValues
-from eddy.operators.tables import Upsert
+from eddy.operators.upsert import Upsert
 from tests import oracle
 from tests.operators.bench import MEMORIES, Bench, Wiring, batch, built, deltas, facts, live, records, stories
 

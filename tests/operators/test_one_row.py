@@ -9,7 +9,7 @@ from hypothesis import example, given
 from eddy.errors import DataError
 from eddy.operators.one_row import OneRow
 from eddy.operators.stateless import Map
-from eddy.operators.tables import Upsert
+from eddy.operators.upsert import Upsert
 from tests.operators.bench import MEMORIES, Bench, Wiring, batch, built, facts, live, records, stories
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from eddy.errors import DataError
 from eddy.operators.stateless import Map
-from eddy.operators.tables import Upsert
 from eddy.operators.top_k import Selection, TopK, order_of
+from eddy.operators.upsert import Upsert
 from eddy.serde import Native
 from eddy.state.ordered_arrangement import OrderedArrangement
 from tests.operators.bench import MEMORIES, Bench, Build, Wiring, batch, built, facts, live, spec, stories

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from eddy.operators.batch import Batch
 from eddy.operators.graph.totals import CYCLE, TOTAL
-from eddy.operators.tables import Upsert
+from eddy.operators.upsert import Upsert
 from eddy.serde import Native
 from eddy.topology.plan import plan
 from eddy.topology.plan.graph import tree_totals

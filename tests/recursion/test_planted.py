@@ -8,8 +8,8 @@ import pytest
 from eddy.operators.batch import EMPTY, Batch
 from eddy.operators.nested import operators as nested_operators
 from eddy.operators.nested.fixpoint import Fixpoint, NestedBody
-from eddy.operators.nested.limits import InnerErrors, LimitBarrier
-from eddy.state.trace import Trace
+from eddy.operators.nested.limit_errors import InnerErrors, LimitBarrier
+from eddy.state.iteration_trace import Trace
 from tests.recursion import blocks, nested_blocks
 from tests.recursion.programs import PROGRAMS
 from tests.recursion.rig import play

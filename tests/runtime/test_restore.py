@@ -13,7 +13,7 @@ from eddy.serde import Int64, String
 from eddy.state.memory import MemoryStore
 from eddy.state.offsets import read_offsets
 from eddy.state.spec import StateSpec
-from eddy.state.table import Table
+from eddy.state.table_state import Table
 from tests.runtime.logs import begun, log_of, send
 
 COUNTS = StateSpec("counts", "table", String, Int64, 2, partition_of, "app-counts-changelog")

@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 from eddy.errors import ConfigurationError
 from eddy.serve import admission
 from eddy.serve.endpoint import check_proxies, endpoint_of, listen
-from eddy.serve.server import HttpServer
+from eddy.serve.http_server import HttpServer
 from tests.serve.conftest import Page, fetch
 from tests.waiting import PATIENCE_S, wait_for
 

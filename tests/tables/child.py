@@ -1,4 +1,4 @@
-"""A worker or a view server in a process of its own, to be killed: at a moment that its order names, or from outside.
+"""A worker or a table server in a process of its own, to be killed: at a moment that its order names, or from outside.
 
 `python -m tests.tables.child ORDER`, an order being JSON. A server says on stdout, a line of JSON each, its port
 and then every version that it shows, with all rows of all tables. It ends with the process that holds its stdin open.
@@ -16,7 +16,7 @@ import msgspec
 import eddy
 from eddy.connectors.log import Log
 from eddy.serve.endpoint import endpoint_of
-from eddy.serve.view_server import served
+from eddy.serve.table_server import served
 from eddy.state.rocksdb import RocksDBStore
 from tests.tables.topologies import ledger
 
@@ -79,19 +79,19 @@ def _serve(order: Order, log: Log) -> None:
     topology, shown = ledger(order.name), -1
     with served(endpoint_of("0"), topology, log, Path(order.state_dir), max_wait_s=0.2) as server:
         _say({"port": server.port})
-        while server.views.rows.failure is None:
+        while server.tables.rows.failure is None:
             try:
-                with server.views.snapshot(timeout_s=1.0) as snapshot:
+                with server.tables.snapshot(timeout_s=1.0) as snapshot:
                     if snapshot.version.number != shown:
                         shown = snapshot.version.number
-                        views = {name: snapshot[name] for name in server.views.tables}
-                        tables = {name: dict(view.all()) for name, view in views.items()}
-                        counts = {name: view.count() for name, view in views.items()}
-                        _say(Shown(snapshot.version.exact, snapshot.version.inputs, tables, counts))
+                        tables = {name: snapshot[name] for name in server.tables.names}
+                        rows = {name: dict(table.all()) for name, table in tables.items()}
+                        counts = {name: table.count() for name, table in tables.items()}
+                        _say(Shown(snapshot.version.exact, snapshot.version.inputs, rows, counts))
             except eddy.NotReadyError:
                 pass
             threading.Event().wait(_PAUSE_S)
-        raise server.views.rows.failure
+        raise server.tables.rows.failure
 
 
 def _say(what: object) -> None:

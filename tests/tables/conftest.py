@@ -1,4 +1,4 @@
-"""A bank of two tables, between which money moves, on each log; and views of it that a test steps or lets run."""
+"""A bank of two tables, between which money moves, on each log; and a reader of them that a test steps or lets run."""
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping

@@ -13,7 +13,7 @@ from eddy.connectors.broker import Broker
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import TopicSpec
 from eddy.serve.endpoint import endpoint_of
-from eddy.serve.view_server import served
+from eddy.serve.table_server import served
 from eddy.tables import served_rows as rows_module
 from tests.disk import files_no_longer_than
 from tests.kafka import OwnBroker
@@ -34,33 +34,33 @@ def topology(local: LocalLog, name: str) -> eddy.Topology:
     return made
 
 
-def test_full_disk_ends_views_with_the_reason_and_a_restart_goes_on(
+def test_full_disk_ends_reading_with_the_reason_and_a_restart_goes_on(
     local: LocalLog, topology: eddy.Topology, tmp_path: Path
 ) -> None:
     topic = f"{topology.name}-people"
     with served(endpoint_of("0"), topology, local, tmp_path, max_wait_s=0.0) as server:
-        views = server.views
+        tables = server.tables
         produce(local, topic, {"first": b"ada"})
-        wait_for(lambda: not views.rows.hindrance and views["people"].get("first"), PATIENCE_S, "the row")
-        snapshot = views.snapshot()
+        wait_for(lambda: not tables.rows.hindrance and tables["people"].get("first"), PATIENCE_S, "the row")
+        snapshot = tables.snapshot()
         numbers = itertools.count()
         with files_no_longer_than(60_000):
 
             def refused() -> bool:
                 produce(local, topic, {f"k{next(numbers)}": b"x" * 2_000})
-                return views.rows.failure is not None
+                return tables.rows.failure is not None
 
-            wait_for(refused, PATIENCE_S, "the end of the views")
-        for read in (lambda: views["people"].get("first"), lambda: snapshot["people"].get("first"), views.wait):
+            wait_for(refused, PATIENCE_S, "the end of the tables")
+        for read in (lambda: tables["people"].get("first"), lambda: snapshot["people"].get("first"), tables.wait):
             with pytest.raises(eddy.StateError, match=r"write was refused .*Free space"):
                 read()
         with pytest.raises(eddy.StateError) as last:
-            views["people"].get("first")
+            tables["people"].get("first")
         assert len(last.traceback) < 10, "frames of earlier readers"
         assert fetch(server.port, "/healthz").status == 503
         answer = fetch(server.port, "/v1/tables/people/first")
         assert (answer.status, answer.json["code"]) == (503, eddy.StateError.code)
-    with eddy.views(topology, local, state_dir=tmp_path, max_wait_s=0.0) as again:
+    with eddy.open_tables(topology, local, state_dir=tmp_path, max_wait_s=0.0) as again:
         written = next(numbers)
         wait_for(lambda: not again.rows.hindrance and again["people"].count() > written, PATIENCE_S, "all rows")
         assert dict(again["people"].all()) == {"first": "ada"} | {f"k{n}": "x" * 2_000 for n in range(written)}
@@ -75,16 +75,16 @@ def test_record_that_does_not_decode_is_left_out_and_named(
     with eddy.run(topology, local) as worker:
         worker.wait_idle(PATIENCE_S)
     number = eddy.Int64.encode(5)
-    with caplog.at_level(logging.WARNING, "eddy.views"), eddy.views(topology, local, max_wait_s=0.0) as views:
+    with caplog.at_level(logging.WARNING, "eddy.tables"), eddy.open_tables(topology, local, max_wait_s=0.0) as tables:
         written = produce(local, "numbers", [("a", number), ("b", b"no number"), ("c", number), ("c", b"")])
         end = written["numbers"][0]
         wait_for(
-            lambda: not views.rows.hindrance and views.version.offsets.get("numbers") == [end],
+            lambda: not tables.rows.hindrance and tables.version.offsets.get("numbers") == [end],
             PATIENCE_S,
             "the records",
         )
-        assert dict(views["numbers"].all()) == {"a": 5, "c": 5}
-        assert views.reader.left_out == 2
+        assert dict(tables["numbers"].all()) == {"a": 5, "c": 5}
+        assert tables.reader.left_out == 2
     assert caplog.text.count("a record is left out: the value b'no number' is no int64") == 1
 
 
@@ -95,7 +95,7 @@ def test_key_that_is_nested_deep_is_answered(local: LocalLog, name: str, key: st
     table.to_relation().map(lambda key, value: (1, value), name="ones").group_by_key().count("sizes")
     eddy.create_topics(topology, local)
     with eddy.run(topology, local), served(endpoint_of("0"), topology, local) as server:
-        server.views.wait(exact=True, timeout_s=PATIENCE_S)
+        server.tables.wait(exact=True, timeout_s=PATIENCE_S)
         assert fetch(server.port, f"/v1/tables/pairs/{key}").status == 404
         assert fetch(server.port, f"/v1/tables/pairs?from={key}").status == 200
         assert fetch(server.port, f"/v1/tables/sizes/{key}").status in {400, 404}
@@ -109,9 +109,9 @@ def test_many_keys_are_of_one_version_though_they_are_looked_up_in_slices(
     """Looking up a million takes seconds, in which versions come. Here a slice is one key, a version changes all."""
     topology, keys = people(name), [f"k{n}" for n in range(50)]
     eddy.create_topics(topology, local)
-    with eddy.run(topology, local), eddy.views(topology, local) as views:
-        views.wait(produce(local, f"{name}-people", dict.fromkeys(keys, b"0")), timeout_s=PATIENCE_S)
-        found = views["people"].get_many([f"k{n % 60}" for n in range(1_000_000)])
+    with eddy.run(topology, local), eddy.open_tables(topology, local) as tables:
+        tables.wait(produce(local, f"{name}-people", dict.fromkeys(keys, b"0")), timeout_s=PATIENCE_S)
+        found = tables["people"].get_many([f"k{n % 60}" for n in range(1_000_000)])
         assert (len(found), found[0], found[59]) == (1_000_000, "0", None)
         monkeypatch.setattr(rows_module, "_MANY_KEYS", 1)
         seen, stop = set(), threading.Event()
@@ -127,7 +127,7 @@ def test_many_keys_are_of_one_version_though_they_are_looked_up_in_slices(
         try:
 
             def several() -> bool:
-                values = set(views["people"].get_many(keys))
+                values = set(tables["people"].get_many(keys))
                 assert len(values) == 1
                 seen.update(values)
                 return len(seen) > 10
@@ -144,13 +144,13 @@ def test_snapshots_that_stay_open_share_a_bounded_memory(
     monkeypatch.setattr(rows_module, "_MAX_KEPT", 100)
     topology = people(name)
     eddy.create_topics(topology, local)
-    with eddy.run(topology, local), eddy.views(topology, local) as views:
-        views.wait(produce(local, f"{name}-people", {f"k{n}": b"x" for n in range(60)}), timeout_s=PATIENCE_S)
-        first = views.snapshot()
-        views.wait(produce(local, f"{name}-people", {f"k{n}": b"y" for n in range(40)}), timeout_s=PATIENCE_S)
-        second = views.snapshot()
+    with eddy.run(topology, local), eddy.open_tables(topology, local) as tables:
+        tables.wait(produce(local, f"{name}-people", {f"k{n}": b"x" for n in range(60)}), timeout_s=PATIENCE_S)
+        first = tables.snapshot()
+        tables.wait(produce(local, f"{name}-people", {f"k{n}": b"y" for n in range(40)}), timeout_s=PATIENCE_S)
+        second = tables.snapshot()
         assert first["people"].get("k1") == "x"
-        views.wait(produce(local, f"{name}-people", {f"k{n}": b"z" for n in range(20, 60)}), timeout_s=PATIENCE_S)
+        tables.wait(produce(local, f"{name}-people", {f"k{n}": b"z" for n in range(20, 60)}), timeout_s=PATIENCE_S)
         with pytest.raises(eddy.QueryError, match="more than 100 rows have changed"):
             first["people"].get("k1")
         assert second["people"].get_many(["k1", "k21", "k59"]) == ["y", "y", "x"]
@@ -166,17 +166,17 @@ def test_broker_that_goes_away_and_comes_back(own_broker: OwnBroker, name: str) 
     topology, topic = people(name), f"{name}-people"
     with contextlib.closing(eddy.kafka(broker.bootstrap)) as log:
         eddy.create_topics(topology, log)
-        with eddy.run(topology, log), eddy.views(topology, log) as views:
-            views.wait(produce(log, topic, {"a": b"ada"}), exact=True, timeout_s=PATIENCE_S)
+        with eddy.run(topology, log), eddy.open_tables(topology, log) as tables:
+            tables.wait(produce(log, topic, {"a": b"ada"}), exact=True, timeout_s=PATIENCE_S)
             broker.kill()
-            wait_for(lambda: views.last_error, PATIENCE_S, "an error of the log")
-            assert views["people"].get("a") == "ada"
-            assert views.version.exact, "of the inputs that it names"
+            wait_for(lambda: tables.last_error, PATIENCE_S, "an error of the log")
+            assert tables["people"].get("a") == "ada"
+            assert tables.version.exact, "of the inputs that it names"
             broker.start()
-            wait_for(lambda: not views.last_error, PATIENCE_S, "the log")
-        with eddy.run(topology, log), eddy.views(topology, log) as views:
-            views.wait(produce(log, topic, {"b": b"ada"}), exact=True, timeout_s=PATIENCE_S)
-            assert views["counts"].get("ada") == 2
+            wait_for(lambda: not tables.last_error, PATIENCE_S, "the log")
+        with eddy.run(topology, log), eddy.open_tables(topology, log) as tables:
+            tables.wait(produce(log, topic, {"b": b"ada"}), exact=True, timeout_s=PATIENCE_S)
+            assert tables["counts"].get("ada") == 2
 
 
 def test_files_of_others_beside_the_rows_of_queries_are_refused_and_cost_nothing(
@@ -186,17 +186,17 @@ def test_files_of_others_beside_the_rows_of_queries_are_refused_and_cost_nothing
     other.parent.mkdir(parents=True)
     other.write_text("ours")
     with pytest.raises(eddy.StateError, match=r"album\.txt") as refused:
-        eddy.views(topology, local, state_dir=tmp_path)
+        eddy.open_tables(topology, local, state_dir=tmp_path)
     assert other.read_text() == "ours"
     other.unlink()
     people = eddy.live_table("people")
-    with eddy.views(topology, local, state_dir=tmp_path, max_wait_s=0.0, table_rows=0) as views:
+    with eddy.open_tables(topology, local, state_dir=tmp_path, max_wait_s=0.0, table_rows=0) as tables:
         produce(local, f"{topology.name}-people", {"first": b"ada"})
-        wait_for(lambda: not views.rows.hindrance and views["people"].get("first"), PATIENCE_S, "the row")
+        wait_for(lambda: not tables.rows.hindrance and tables["people"].get("first"), PATIENCE_S, "the row")
         other.parent.mkdir(exist_ok=True)
         other.write_text("ours")
         for _ in range(3):
             with pytest.raises(eddy.QueryError, match=r"cannot be kept on disk: .*album\.txt"):
-                views.read(people.nest(same=lambda row: people.where(people.key == row.key)))
-        assert not views.rows._snapshots
+                tables.read(people.nest(same=lambda row: people.where(people.key == row.key)))
+        assert not tables.rows._snapshots
     assert refused.type is eddy.StateError

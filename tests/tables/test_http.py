@@ -22,9 +22,9 @@ from eddy.connectors.local import LocalLog
 from eddy.live.streams.limits import Limits
 from eddy.serve import table_pages as http_module
 from eddy.serve.endpoint import Endpoint, endpoint_of
-from eddy.serve.server import HttpServer
+from eddy.serve.http_server import HttpServer
 from eddy.serve.table_pages import tables_app
-from eddy.serve.view_server import Served, served
+from eddy.serve.table_server import Served, served
 from tests.serve.conftest import Page, fetch
 from tests.tables.conftest import produce
 from tests.tables.topologies import people
@@ -46,7 +46,7 @@ class Site:
 
     def write(self, rows: Any) -> str:
         written = produce(self.log, f"{self.name}-people", rows)
-        return self.server.views.wait(written, exact=True, timeout_s=PATIENCE_S).token
+        return self.server.tables.wait(written, exact=True, timeout_s=PATIENCE_S).token
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def site(local: LocalLog, name: str) -> Iterator[Site]:
     topology = people(name)
     eddy.create_topics(topology, local)
     with eddy.run(topology, local), served(endpoint_of("0"), topology, local) as server:
-        server.views.wait(timeout_s=PATIENCE_S)
+        server.tables.wait(timeout_s=PATIENCE_S)
         yield Site(local, name, server)
 
 
@@ -107,7 +107,7 @@ def test_requests_that_make_no_sense_are_refused(site: Site) -> None:
     assert site.error("/v1/tables/counts", prefix="5") == (400, "QUERY"), "a number is no prefix"
     lines = {"Accept": "application/x-ndjson"}
     assert fetch(site.server.port, "/v1/tables/counts?prefix=5", headers=lines).status == 400
-    version = site.server.views.version
+    version = site.server.tables.version
     later = eddy.Version({t: [o + 9 for o in at] for t, at in version.offsets.items()}, version.inputs, True)
     assert site.error("/v1/tables/people", at_least=later.token, wait=0) == (503, "QUERY_NOT_READY")
     assert fetch(site.server.port, "/v1/tables", "POST").status == 405
@@ -202,7 +202,7 @@ def test_health_readiness_and_figures(site: Site) -> None:
     assert float(figures["bytes_total"]) > 0
     assert 1 <= float(figures["exact_versions_total"]) <= float(figures["versions_total"])
     assert float(figures["version_age_seconds"]) >= 0
-    site.server.views.rows.say("catching up")
+    site.server.tables.rows.say("catching up")
     assert site.get("/readyz").status == 503
     assert site.error("/v1/tables") == (503, "QUERY_NOT_READY")
 
@@ -237,14 +237,14 @@ def test_a_token_is_asked_for_and_tables_can_be_withheld(local: LocalLog, name: 
     with eddy.run(topology, local), served(endpoint, topology, local) as server:
         assert fetch(server.port, "/v1/tables").status == 401
         assert fetch(server.port, "/healthz").status == 200
-        server.views.wait(produce(local, f"{name}-people", {"a": b"ada", "b": b"bob"}), timeout_s=PATIENCE_S)
+        server.tables.wait(produce(local, f"{name}-people", {"a": b"ada", "b": b"bob"}), timeout_s=PATIENCE_S)
         shown = {"Authorization": "Bearer 0123456789abcdef"}
         assert fetch(server.port, "/v1/tables", headers=shown).status == 200
 
         def authorize(request: object, table: str) -> Any:
             return (lambda key, value: key != "b") if table == "people" else False
 
-        app = Starlette(routes=[Mount("/tables", tables_app(server.views, authorize))])
+        app = Starlette(routes=[Mount("/tables", tables_app(server.tables, authorize))])
         listener = socket.create_server(("127.0.0.1", 0))
         mounted = HttpServer(app, listener)
         mounted.start()

@@ -17,9 +17,9 @@ from eddy.state.rocksdb import RocksDBStore
 from eddy.state.store import Store
 from eddy.tables import pending_records, reading
 from eddy.tables.catalog import catalog_of
+from eddy.tables.open_table import OpenTable
 from eddy.tables.served_rows import ServedRows
 from eddy.tables.table_reader import TableReader
-from eddy.tables.table_view import TableView
 from tests.tables.conftest import produce
 from tests.tables.topologies import bank, people
 
@@ -54,7 +54,7 @@ class Desk:
             pass
 
     def table(self, name: str) -> dict[Any, Any]:
-        return dict(TableView(self.catalog.table(name), self.rows).all())
+        return dict(OpenTable(self.catalog.table(name), self.rows).all())
 
     def counts_agree(self) -> bool:
         return all(len(self.table(name)) == self.rows.counts[name] for name in self.catalog.tables)
@@ -92,13 +92,13 @@ def test_a_restart_goes_on_from_what_is_stored(desk: Desk) -> None:
 
 def test_a_store_on_disk_is_gone_on_from(local: LocalLog, name: str, tmp_path: Path) -> None:
     desk = Desk(local, people(name))
-    desk.store = RocksDBStore(tmp_path / "views", name)
+    desk.store = RocksDBStore(tmp_path / "tables", name)
     desk.open()
     produce(local, topic(desk), {f"k{n}": b"ada" for n in range(2_500)})
     desk.work()
     desk.read()
     desk.store.close()
-    desk.store = RocksDBStore(tmp_path / "views", name)
+    desk.store = RocksDBStore(tmp_path / "tables", name)
     desk.open()
     desk.read()
     assert desk.reader.figures.records == 0
@@ -230,7 +230,7 @@ def test_a_record_that_is_left_out_after_it_was_shown_has_its_table_read_anew(
     desk.now += 6.0
     desk.read()
     assert desk.table("numbers") == {"a": 0}
-    with caplog.at_level(logging.WARNING, "eddy.views"):
+    with caplog.at_level(logging.WARNING, "eddy.tables"):
         desk.work()
         desk.read()
     assert "table 'numbers' is read anew: which records the application leaves out has changed" in caplog.text
@@ -278,7 +278,7 @@ def test_what_cannot_be_gone_on_with_is_read_anew(
         desk.reader.close()
     else:
         desk.open()
-    with caplog.at_level(logging.WARNING, "eddy.views"):
+    with caplog.at_level(logging.WARNING, "eddy.tables"):
         desk.read()
     assert "table 'people' is read anew" in caplog.text
     assert said in caplog.text
@@ -301,7 +301,7 @@ def test_a_reset_application_has_its_states_read_anew(desk: Desk, caplog: pytest
     assert "has not run yet" in desk.rows.hindrance
     produce(desk.log, topic(desk), {"x": b"bob"})
     desk.work()
-    with caplog.at_level(logging.WARNING, "eddy.views"):
+    with caplog.at_level(logging.WARNING, "eddy.tables"):
         desk.read()
     assert "table 'counts' is read anew" in caplog.text
     assert desk.table("counts") == {"ada": 10, "bob": 1}

@@ -1,4 +1,4 @@
-"""Workers, view servers and brokers are killed at any moment while input keeps coming.
+"""Workers, table servers and brokers are killed at any moment while input keeps coming.
 
 Each version that a server calls exact is compared, row by row, with the tables that the inputs before its offsets make.
 """

@@ -1,4 +1,4 @@
-"""The applications whose tables are viewed."""
+"""The applications whose tables are read."""
 
 import eddy
 

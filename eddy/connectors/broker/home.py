@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from eddy.connectors.broker import process
-from eddy.connectors.broker.settings import DATA, LOG_SETTINGS, properties
+from eddy.connectors.broker.server_settings import DATA, LOG_SETTINGS, properties
 from eddy.errors import ConnectorError
 
 __all__ = ["LOG_PROPERTIES", "SERVER_PROPERTIES", "Home"]

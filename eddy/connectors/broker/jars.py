@@ -22,7 +22,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from eddy.connectors.broker.java import find_java
+from eddy.connectors.broker.java_runtime import find_java
 from eddy.errors import ConnectorError
 
 __all__ = ["Jar", "Jars", "check", "find_jars", "kafka_version", "kept_folder", "locked_jars"]

@@ -1,12 +1,12 @@
 """Faust, by faust-streaming: the only place that imports it.
 
-hosting.py      `host`: a topology becomes a part of an app
-hosted.py       such a topology: its settings, its log, its worker
-service.py      the service that runs eddy's worker beside Faust's event loop
-connection.py   from an app's settings to a log
-serdes.py       serdes for models and codecs
-tables.py       tables of an app as tables of a topology
-pages.py, commands.py, command_group.py, sensors.py    the worker in Faust's web server, command line and sensors
+hosting.py          `host`: a topology becomes a part of an app
+hosted.py           such a topology: its settings, its log, its worker
+service.py          the service that runs eddy's worker beside Faust's event loop
+app_settings.py     from an app's settings to a log
+serdes.py           serdes for models and codecs
+app_tables.py       tables of an app as tables of a topology
+monitor_pages.py    the worker in Faust's web server; in its command line (commands.py, command_group.py) and sensors.py
 """
 
 try:
@@ -19,9 +19,9 @@ except ImportError as error:
         "Install it: pip install 'eddy-streams[faust]'"
     ) from error
 
+from eddy.connectors.faust.app_tables import table
 from eddy.connectors.faust.hosted import HostedTopology
 from eddy.connectors.faust.hosting import host
 from eddy.connectors.faust.serdes import codec, record
-from eddy.connectors.faust.tables import table
 
 __all__ = ["HostedTopology", "codec", "host", "record", "table"]

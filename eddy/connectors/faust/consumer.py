@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from eddy.connectors.faust.backlog import Backlog
 from eddy.connectors.faust.feed import Assignment, Feed
 from eddy.connectors.kafka import GuardedGroup, KafkaLog, Member
-from eddy.connectors.kafka.columns import within
+from eddy.connectors.kafka.record_columns import within
 from eddy.connectors.log import UNBOUNDED, Follower, Poll, Position, Records, TopicPartition
 from eddy.errors import ConfigurationError, ConnectorError
 

@@ -17,7 +17,7 @@ from eddy.config import Config
 from eddy.connectors.faust.command_group import add_commands
 from eddy.connectors.faust.feed import Feed
 from eddy.connectors.faust.hosted import HOSTED, HostedTopology
-from eddy.connectors.faust.pages import add_pages
+from eddy.connectors.faust.monitor_pages import add_pages
 from eddy.connectors.faust.service import service_class
 from eddy.connectors.faust.source_agent import add_agent, check_app, source_topics
 from eddy.connectors.faust.transport import read_committed

@@ -16,7 +16,7 @@ from faust.sensors.prometheus import PrometheusMonitor
 from faust.types import AppT
 
 from eddy.serve.metrics import registered, samples
-from eddy.serve.watch import WorkerWatch
+from eddy.serve.worker_watch import WorkerWatch
 
 __all__ = ["reports"]
 

@@ -20,7 +20,7 @@ from mode.utils.logging import get_logger
 from eddy.connectors.faust.hosted import HostedTopology, WorkerMaker
 from eddy.connectors.faust.sensors import reports
 from eddy.serve.monitor import Monitor
-from eddy.serve.watch import WorkerWatch
+from eddy.serve.worker_watch import WorkerWatch
 
 __all__ = ["service_class"]
 

@@ -11,8 +11,8 @@ import faust
 from faust.types import TP
 from faust.types.enums import ProcessingGuarantee
 
+from eddy.connectors.faust.app_tables import changelogs
 from eddy.connectors.faust.feed import Assignment, Feed
-from eddy.connectors.faust.tables import changelogs
 from eddy.connectors.faust.transport import CommittedConsumer, SourceTopic
 from eddy.connectors.log import TopicPartition
 from eddy.errors import ConfigurationError

@@ -26,7 +26,7 @@ import faust
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
-from eddy.connectors.faust.connection import SCHEMES
+from eddy.connectors.faust.app_settings import SCHEMES
 from eddy.connectors.faust.feed import Feed
 from eddy.connectors.log import TopicPartition
 from eddy.errors import ConfigurationError

@@ -21,10 +21,10 @@ from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from eddy.connectors.closing import close_within, free_within, keep
-from eddy.connectors.kafka.errors import error_of, is_transient, kafka_error, the_error
+from eddy.connectors.kafka.cluster_trouble import UNANSWERED, ClusterTrouble, is_answered
+from eddy.connectors.kafka.error_codes import error_of, is_transient, kafka_error, the_error
 from eddy.connectors.kafka.slices import SLICE_S
 from eddy.connectors.kafka.static_membership import assigned, shares_out
-from eddy.connectors.kafka.trouble import UNANSWERED, ClusterTrouble, is_answered
 from eddy.connectors.log import Position, TopicPartition, TopicSpec
 from eddy.errors import ConnectorError, SlotTakenError
 

@@ -29,10 +29,10 @@ import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from eddy.connectors.closing import close_within, free_within
-from eddy.connectors.kafka.columns import Columns, gather, records_of, within
-from eddy.connectors.kafka.errors import kafka_error, the_error
+from eddy.connectors.kafka.cluster_trouble import ClusterTrouble, ClusterWatch, is_answered
+from eddy.connectors.kafka.error_codes import kafka_error, the_error
+from eddy.connectors.kafka.record_columns import Columns, gather, records_of, within
 from eddy.connectors.kafka.slices import in_slices
-from eddy.connectors.kafka.trouble import ClusterTrouble, ClusterWatch, is_answered
 from eddy.connectors.log import UNBOUNDED, Poll, Records, TopicPartition
 from eddy.errors import ConnectorError, FencedError, SlotTakenError
 

@@ -24,13 +24,13 @@ from confluent_kafka.admin import AdminClient
 
 from eddy.connectors.kafka.admin import Admin
 from eddy.connectors.kafka.client_log import client_logger
+from eddy.connectors.kafka.cluster_trouble import ClusterTrouble
 from eddy.connectors.kafka.consumer import KafkaConsumer
-from eddy.connectors.kafka.errors import error_of
+from eddy.connectors.kafka.error_codes import error_of
 from eddy.connectors.kafka.follower import KafkaFollower
 from eddy.connectors.kafka.producer import KafkaProducer
 from eddy.connectors.kafka.reader import KafkaReader
 from eddy.connectors.kafka.settings import KafkaSettings
-from eddy.connectors.kafka.trouble import ClusterTrouble
 from eddy.connectors.log import Position, Records, TopicPartition, TopicSpec, never
 from eddy.connectors.writing import WritableLog
 from eddy.errors import ConfigurationError

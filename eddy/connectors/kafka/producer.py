@@ -25,10 +25,10 @@ import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException
 
 from eddy.connectors.closing import CLOSE_S, close_within, keep
-from eddy.connectors.kafka.errors import is_transient, kafka_error, the_error
+from eddy.connectors.kafka.cluster_trouble import ClusterTrouble
+from eddy.connectors.kafka.error_codes import is_transient, kafka_error, the_error
 from eddy.connectors.kafka.membership import GuardedGroup, Member
 from eddy.connectors.kafka.slices import SLICE_S
-from eddy.connectors.kafka.trouble import ClusterTrouble
 from eddy.connectors.log import Headers, Position, TopicPartition, TopicSpec
 from eddy.connectors.record_limits import check_records
 from eddy.errors import (

@@ -13,8 +13,8 @@ import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from eddy.connectors.closing import close_within
-from eddy.connectors.kafka.columns import Columns
-from eddy.connectors.kafka.errors import kafka_error, the_error
+from eddy.connectors.kafka.error_codes import kafka_error, the_error
+from eddy.connectors.kafka.record_columns import Columns
 from eddy.connectors.kafka.slices import in_slices
 from eddy.connectors.log import Records, TopicPartition
 from eddy.errors import ConnectorError

@@ -5,8 +5,8 @@
     topic. + NAME=VALUE                        the topics that eddy makes
     replication.factor=N                       their replicas; -1, the default, is the broker's own default
 
-Names are librdkafka's, which are Kafka's for the most part; `java.py` has the others. Settings that eddy's guarantees
-depend on cannot be set; the connector adds them. This module does not import the client library.
+Names are librdkafka's, which are Kafka's for the most part; `java_settings.py` has the others. Settings that eddy's
+guarantees depend on cannot be set; the connector adds them. This module does not import the client library.
 """
 
 import logging
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from eddy.connectors.kafka.java import is_left_out, translated
+from eddy.connectors.kafka.java_settings import is_left_out, translated
 from eddy.connectors.kafka.properties import Setting, read_file, read_pairs, resolved
 from eddy.errors import ConfigurationError
 

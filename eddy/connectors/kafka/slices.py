@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from confluent_kafka import KafkaException
 
-from eddy.connectors.kafka.errors import is_transient, the_error
+from eddy.connectors.kafka.error_codes import is_transient, the_error
 
 __all__ = ["SLICE_S", "in_slices"]
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from eddy.connectors.local.files import connector_error
+from eddy.connectors.local.log_files import connector_error
 from eddy.errors import ConnectorError, IndeterminateCommitError
 
 __all__ = ["Database", "Version"]

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from eddy.connectors.local.files import GroupLock, check_name, locked_groups
+from eddy.connectors.local.log_files import GroupLock, check_name, locked_groups
 from eddy.connectors.log import TopicPartition
 from eddy.errors import ConnectorError, FencedError, SlotTakenError
 

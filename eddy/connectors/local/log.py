@@ -18,9 +18,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from eddy.connectors.local.consumer import LocalConsumer
-from eddy.connectors.local.files import check_name, open_database
 from eddy.connectors.local.follower import LocalFollower
 from eddy.connectors.local.group import ConsumerGroups
+from eddy.connectors.local.log_files import check_name, open_database
 from eddy.connectors.local.producer import LocalProducer
 from eddy.connectors.local.storage import Storage
 from eddy.connectors.log import Position, Records, TopicPartition, TopicSpec, never

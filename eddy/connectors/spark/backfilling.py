@@ -25,13 +25,13 @@ from eddy.connectors.csv_rows import Empty
 from eddy.connectors.log import Log, Position, TopicPartition
 from eddy.connectors.spark.arrival_order import order_dependent
 from eddy.connectors.spark.changelog import changelog_rows
-from eddy.connectors.spark.clocks import CutClocks
 from eddy.connectors.spark.computation import Application, Computation, last_cut
+from eddy.connectors.spark.cut_clocks import CutClocks
 from eddy.connectors.spark.frames import Frames, names, spark_errors
 from eddy.connectors.spark.history import Files, described, noted, options, read_histories, unlike
 from eddy.connectors.spark.inputs import OffsetRange, OpenLog, read_topics
+from eddy.connectors.spark.result_writing import OUTGOING, DeadLetters, Writing, write_topics
 from eddy.connectors.spark.session import ONE_TASK
-from eddy.connectors.spark.writing import OUTGOING, DeadLetters, Writing, write_topics
 from eddy.errors import ConfigurationError, ConnectorError
 from eddy.operators.operator import NO_CLOCKS
 from eddy.runtime.internal_topics import DEAD_LETTER, InternalTopics

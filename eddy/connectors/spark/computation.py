@@ -14,8 +14,8 @@ from eddy.config import Config
 from eddy.connectors.log import Log, TopicPartition, TopicSpec
 from eddy.connectors.spark.arrow_functions import Reader, RecordsEntry, SentExit
 from eddy.connectors.spark.changelog import ComputedResults, StateRows
-from eddy.connectors.spark.clocks import CutClocks, event_times_of
 from eddy.connectors.spark.compiler import SparkCompiler
+from eddy.connectors.spark.cut_clocks import CutClocks, event_times_of
 from eddy.connectors.spark.frames import Frames, spark_errors
 from eddy.connectors.spark.history import History
 from eddy.connectors.spark.inputs import RAW, OffsetRange, OpenLog, facts_of, records_of, topics_to_read

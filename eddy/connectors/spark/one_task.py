@@ -32,7 +32,7 @@ from eddy.connectors.spark.arrow_functions import (
     encode_rows,
     place_of,
 )
-from eddy.connectors.spark.clocks import CutClocks, latest_times
+from eddy.connectors.spark.cut_clocks import CutClocks, latest_times
 from eddy.connectors.spark.frames import Frames, names, spark_errors
 from eddy.errors import EddyError, LoopLimitError
 from eddy.operators.batch import EMPTY, Batch, concat, consolidate

@@ -31,8 +31,8 @@ from eddy.connectors.spark.arrow_functions import (
     encode_rows,
 )
 from eddy.connectors.spark.changelog import ComputedResults, StateRows
-from eddy.connectors.spark.clocks import DUE, CutClocks, Living, with_deadlines
-from eddy.connectors.spark.folds import FOLDED, FoldFunction, GroupFunction
+from eddy.connectors.spark.cut_clocks import DUE, CutClocks, Living, with_deadlines
+from eddy.connectors.spark.fold_functions import FOLDED, FoldFunction, GroupFunction
 from eddy.connectors.spark.frames import Frames, be64, names, spark_errors, with_suffix
 from eddy.connectors.spark.one_task import BY_A_WORKER, OneTask
 from eddy.connectors.spark.step_frames import Capture, PendingRows, StepFrames

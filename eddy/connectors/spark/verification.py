@@ -32,9 +32,9 @@ from eddy.connectors.spark.arrival_order import (
     tainted,
 )
 from eddy.connectors.spark.changelog import changelog_rows
-from eddy.connectors.spark.clocks import CutClocks
 from eddy.connectors.spark.comparison import ExpectedTopic, TopicComparison
 from eddy.connectors.spark.computation import Application, Computation, last_cut
+from eddy.connectors.spark.cut_clocks import CutClocks
 from eddy.connectors.spark.equivalence import RowFormat
 from eddy.connectors.spark.frames import Frames
 from eddy.connectors.spark.held_rows import HeldRows

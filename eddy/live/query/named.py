@@ -186,7 +186,7 @@ def _arguments(name: str, function: Callable[..., Query]) -> Iterator[Argument]:
 
 
 class Queries:
-    """The named queries of an application, which its view server offers to clients.
+    """The named queries of an application, which its table server offers to clients.
 
     Args:
         claims: finds the claims of a caller from the headers of a request, by names in lower case; None refuses the

@@ -47,7 +47,7 @@ Nested = Union["Query[Any]", Callable[..., "Query[Any]"]]
 
 
 class Explainer(Protocol):
-    """Tables that a query can be opened over: `eddy.views`."""
+    """Tables that a query can be opened over: `eddy.Tables`."""
 
     def explain(self, query: "Query[Any]") -> QueryPlan:
         """The plan of a query."""
@@ -63,7 +63,7 @@ T = TypeVar("T")
 
 
 class Query(Described, Generic[R]):
-    """A description of rows of one table. Rows are read only when it is given to `views.live` or `views.read`.
+    """A description of rows of one table. Rows are read only when it is given to `tables.live` or `tables.read`.
 
     `R` is the type of its result: a list of dicts, or the type that `into` and `one` make of it.
     """
@@ -93,12 +93,12 @@ class Query(Described, Generic[R]):
         """The query as JSON: equal queries have equal JSON, and `eddy.query_from_json` reads it."""
         return to_json(self.syntax)
 
-    def explain(self, views: "Explainer") -> QueryPlan:
-        """How the query is answered by these views, and kept up to date: operators, rows, costs, choices.
+    def explain(self, tables: "Explainer") -> QueryPlan:
+        """How the query is answered by these tables, and kept up to date: operators, rows, costs, choices.
 
         Raises: QueryError for a query that does not fit the tables; NotReadyError.
         """
-        return views.explain(self)
+        return tables.explain(self)
 
     def _changed(self, **fields: Any) -> "Query[R]":
         return Query(msgspec.structs.replace(self._select, **fields), self._columns, self._links, self._kind)
@@ -305,7 +305,7 @@ def live_table(
     value: str | None = None,
     columns: type[msgspec.Struct] | Iterable[str] | None = None,
 ) -> LiveTable:
-    """A table of a view server, as queries see it.
+    """A table of a table server, as queries see it.
 
     Args:
         name: the name that it is served by.

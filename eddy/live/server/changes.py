@@ -1,4 +1,4 @@
-"""The changes of tables that a view server has taken in and that live queries have not seen yet.
+"""The changes of tables that a table server has taken in and that live queries have not seen yet.
 
 The reader of tables puts changes, under the lock of the rows. A later change of a row replaces an earlier one, so that
 there are at most as many changes as rows, however late the live queries are.

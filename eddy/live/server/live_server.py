@@ -1,4 +1,4 @@
-"""The live queries of a view server: one thread takes changes in as the tables move from version to version.
+"""The live queries of a table server: one thread takes changes in as the tables move from version to version.
 
     reader of tables ─put─▶ TableChanges ─take─▶ deltas ─▶ LiveQueries ─▶ patches ─▶ each LiveView
 
@@ -247,7 +247,7 @@ class LiveServer:
         if failure is not None:
             raise failure.with_traceback(None)
         if self._stop:
-            raise NotReadyError("live queries: the views were closed; open ones are needed")
+            raise NotReadyError("live queries: the tables were closed; open ones are needed")
 
     def _end(self, live: LiveView, error: Exception) -> None:
         """End a query with an error, and close it."""

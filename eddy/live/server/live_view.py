@@ -1,6 +1,6 @@
 """A live query in a program: its rows at any moment, and its patches one after the other.
 
-    with views.live(query) as view:           async with views.live(query) as view:
+    with tables.live(query) as view:          async with tables.live(query) as view:
         view.rows                                 view.rows
         for patch in view: …                      async for patch in view: …
 
@@ -90,7 +90,7 @@ class QueryServer(Protocol):
 
 
 class LiveView(Generic[R]):
-    """A query that is kept up to date while it is open. Made by `views.live`; for any thread.
+    """A query that is kept up to date while it is open. Made by `tables.live`; for any thread.
 
     `state` is "unknown" until it is opened, while its tables or rows are read anew, and after it was closed; it is
     "error" where the view has ended with `error`.
@@ -169,10 +169,10 @@ class LiveView(Generic[R]):
         if self.error is not None:
             raise self.error.with_traceback(None)
         if self.view is None:
-            raise QueryError("live query: it is not open. Write: with views.live(query) as view: ...")
+            raise QueryError("live query: it is not open. Write: with tables.live(query) as view: ...")
 
     def wait(self, at_least: Any = None, *, exact: bool = False, timeout_s: float = 30.0) -> Version:
-        """Wait until `rows` are at a version as late as `at_least`, as in `Views.wait`. Raises: NotReadyError."""
+        """Wait until `rows` are at a version as late as `at_least`, as in `Tables.wait`. Raises: NotReadyError."""
         return self._server.wait(at_least, exact, timeout_s, self)
 
     def window(self, skip: int = 0, limit: int | None = None) -> None:
@@ -347,7 +347,7 @@ class LiveView(Generic[R]):
         """Open the view, as `with` does. Raises: QueryError for a query that does not fit the tables; NotReadyError."""
         with self._server.lock:
             if self._opened or self._closed:
-                raise QueryError("live query: it was opened before; views.live makes another one. Open each once")
+                raise QueryError("live query: it was opened before; tables.live makes another one. Open each once")
             self._opened = True
         try:
             self._server.open(self)

@@ -1,6 +1,6 @@
 """The tables that live queries read: loaded into the engine whole, from a snapshot; `TableChanges` keeps their changes.
 
-The rows of a large table are loaded onto the disk, into the queries' own spaces. The view server's store cannot serve
+The rows of a large table are loaded onto the disk, into the queries' own spaces. The table server's store cannot serve
 them: it is at a later version than the queries, and has no former rows.
 
 A table may be loaded several times: once with all rows, and once for each function that admits some of them. A table
@@ -224,7 +224,7 @@ class LoadedTables:
         return made
 
     def _row_count(self, name: str) -> int:
-        """The number of rows of the view server's table; the table of this name may have only some of them."""
+        """The number of rows of the table server's table; the table of this name may have only some of them."""
         return self._rows.counts[self.served(name).name]
 
     def _is_stored(self, name: str) -> bool:

@@ -22,9 +22,9 @@ from eddy.live.query.syntax import QueriedTable, Select
 from eddy.state.pages import pages
 from eddy.tables.catalog import ServedTable
 from eddy.tables.intake import table_prefix
+from eddy.tables.open_table import end_of
 from eddy.tables.ordering import decode_key
 from eddy.tables.served_rows import RowsSnapshot
-from eddy.tables.table_view import end_of
 
 __all__ = ["Naming", "check_columns"]
 

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from eddy.live.dataflow.held_bytes import held_bytes
 from eddy.live.dataflow.patch import Buckets, Entry, Op
-from eddy.live.query.held_rows import held_alone
+from eddy.live.query.held_alone import held_alone
 from eddy.live.query.nested import nested
 from eddy.live.query.planning import PlannedView
 from eddy.live.query.query import Query

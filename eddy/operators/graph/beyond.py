@@ -12,7 +12,7 @@ from eddy.operators.exchange import Ownership
 from eddy.operators.graph.depths import Depths
 from eddy.operators.operator import State
 from eddy.state.ranks import Cell
-from eddy.state.table import Table
+from eddy.state.table_state import Table
 
 __all__ = ["Beyond"]
 

@@ -18,7 +18,7 @@ from eddy.operators.graph.links import Link, LinkChanges, Links
 from eddy.operators.graph.reached import least, ordered
 from eddy.operators.operator import State
 from eddy.state.ranks import Cell, Ranks
-from eddy.state.table import Table
+from eddy.state.table_state import Table
 
 __all__ = ["Cycles", "first_cycle"]
 

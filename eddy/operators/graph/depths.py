@@ -26,7 +26,7 @@ from eddy.operators.graph.links import Link, LinkChanges, Links
 from eddy.operators.graph.reached import least
 from eddy.state.arrangement import pairs_of
 from eddy.state.ranks import Cell, Ranks
-from eddy.state.table import Table
+from eddy.state.table_state import Table
 
 __all__ = ["Depths"]
 

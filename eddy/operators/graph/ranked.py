@@ -29,7 +29,7 @@ from eddy.operators.operator import Operator, State
 from eddy.state.adjacency import Adjacency
 from eddy.state.arrangement import pairs_of
 from eddy.state.ranks import Cell, Ranks
-from eddy.state.table import Table
+from eddy.state.table_state import Table
 
 __all__ = ["Ranked"]
 

@@ -19,7 +19,7 @@ from eddy.operators.batch import EMPTY, Batch, Row
 from eddy.operators.context import Context
 from eddy.operators.graph.reached import least
 from eddy.operators.operator import Operator, State
-from eddy.state.table import Table
+from eddy.state.table_state import Table
 
 __all__ = ["CYCLE", "TOTAL", "TreeTotals"]
 

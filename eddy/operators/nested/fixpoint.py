@@ -28,11 +28,11 @@ from eddy.operators.context import Context
 from eddy.operators.endless import FIRST_LOOK, EndlessError, Repetition
 from eddy.operators.errors.row_sizes import GLANCE, RowSizes
 from eddy.operators.exchange import Budget
-from eddy.operators.nested.limits import InnerLimit
+from eddy.operators.nested.limit_errors import InnerLimit
 from eddy.operators.nested.operators import NestedLookupJoin, NestedOperator, Time
 from eddy.operators.nested.run_ahead import RunAhead
 from eddy.operators.operator import Operator, State, Step
-from eddy.state.trace import Trace
+from eddy.state.iteration_trace import Trace
 
 __all__ = ["Fixpoint", "NestedBody", "Results", "Take"]
 

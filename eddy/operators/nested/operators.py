@@ -26,7 +26,7 @@ from eddy.operators.operator import Operator, State
 from eddy.operators.reduce import Function
 from eddy.operators.stateless import check_rows
 from eddy.operators.weight_functions import one_if_positive
-from eddy.state.trace import History, Trace
+from eddy.state.iteration_trace import History, Trace
 
 __all__ = [
     "NestedJoin",

@@ -26,7 +26,7 @@ from eddy.operators.context import Context, Wake
 from eddy.operators.endless import EndlessError
 from eddy.operators.exchange import Ownership
 from eddy.operators.nested.fixpoint import Fixpoint, Results
-from eddy.operators.nested.limits import LimitBarrier, numbered
+from eddy.operators.nested.limit_errors import LimitBarrier, numbered
 from eddy.operators.nested.operators import NestedLookupJoin
 from eddy.operators.nested.outermost_states import Given, Note, Queue
 from eddy.operators.operator import State

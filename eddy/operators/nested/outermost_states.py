@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from eddy.operators.batch import Row, ZSet
 from eddy.operators.operator import State
 from eddy.state.arrangement import Arrangement, pairs_of, weight_in
-from eddy.state.trace import Trace
+from eddy.state.iteration_trace import Trace
 
 __all__ = ["Given", "Note", "Queue"]
 

@@ -11,7 +11,7 @@ from eddy.operators.exchange import Exchange, Gate
 from eddy.operators.join import Arrange, Bags, Join, Lookup, StreamTableJoin
 from eddy.operators.operator import State, Step
 from eddy.state.arrangement import Bag
-from eddy.state.table import Table
+from eddy.state.table_state import Table
 
 __all__ = ["Asked", "Body", "Explored", "Lookups", "OwnRows", "trace"]
 

@@ -31,7 +31,7 @@ from eddy.operators.waves.held_message import ADVICE, held_message
 from eddy.operators.waves.messages import Message, News
 from eddy.operators.waves.survey import Survey, comes_to_an_end, survey
 from eddy.operators.waves.total import Total
-from eddy.operators.waves.watch import Wave, WaveWatch
+from eddy.operators.waves.wave_watch import Wave, WaveWatch
 from eddy.operators.waves.withheld import Withheld
 from eddy.state.arrangement import Arrangement, weight_in
 

@@ -95,7 +95,7 @@ export class Buckets {
   nested(root: string, shape: readonly LevelShape[], maxRows?: number): any;
 }
 
-/** Open a named query of the view server at `url`. Queries of one server and token share a connection. */
+/** Open a named query of the table server at `url`. Queries of one server and token share a connection. */
 export function live<T = Row[]>(
   url: string | URL,
   name: string,

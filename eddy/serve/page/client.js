@@ -1,5 +1,5 @@
 /**
- * Live queries of an eddy view server: one ES module without dependencies, for browsers, Node, Deno and workers.
+ * Live queries of an eddy table server: one ES module without dependencies, for browsers, Node, Deno and workers.
  *
  *   import { live } from "https://views.example/client.js";
  *   const view = live("https://views.example", "tree", { root: 1 });

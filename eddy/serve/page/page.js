@@ -1,4 +1,4 @@
-/** The page of a worker or a view server: its topology, tables and live queries. All data comes from this server. */
+/** The page of a worker or a table server: its topology, tables and live queries. All data comes from this server. */
 
 import { Connection } from "./client.js";
 import { List, make } from "./list.js";
@@ -197,7 +197,7 @@ function drawStep(place, step) {
 
 function drawFigures(place) {
   place.replaceChildren(
-    make("h2", {}, figures.has("epochs_total") ? "This worker" : "This view server"),
+    make("h2", {}, figures.has("epochs_total") ? "This worker" : "This table server"),
     make("dl", {}, rowsOf([
       ["state", health?.state],
       ["partitions", count("owned_partitions")],

@@ -23,8 +23,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from eddy.errors import EddyError, NotReadyError
 from eddy.json_text import encode
+from eddy.program.open_tables import Tables
 from eddy.program.row_trace import RowTrace, trace
-from eddy.program.views import Views
 from eddy.serve.answers import refused
 from eddy.topology.plan.picture import PictureStep, steps
 from eddy.topology.topology import Topology
@@ -61,9 +61,9 @@ class _Description(msgspec.Struct):
     steps: list[PictureStep]
 
 
-def with_page(app: ASGIApp, topology: Topology, views: Views) -> ASGIApp:
-    """An ASGI application of views with the page beside it."""
-    traced = trace_route(topology, lambda: views)
+def with_page(app: ASGIApp, topology: Topology, tables: Tables) -> ASGIApp:
+    """An ASGI application of tables with the page beside it."""
+    traced = trace_route(topology, lambda: tables)
     page = Starlette(routes=[*page_routes(), topology_route(topology), traced])
     page.router.redirect_slashes = False
 
@@ -115,12 +115,12 @@ def topology_route(topology: Topology) -> BaseRoute:
     return Route("/topology", answer)
 
 
-def trace_route(topology: Topology, views: Callable[[], Views | None]) -> BaseRoute:
+def trace_route(topology: Topology, tables: Callable[[], Tables | None]) -> BaseRoute:
     """The route of traces: one at a time, as a trace computes steps again. Requests that wait hold no thread."""
     one_at_a_time = asyncio.Lock()
 
     def found(name: str, key: str) -> RowTrace:
-        served = views()
+        served = tables()
         if served is None:
             raise NotReadyError("trace: tables are not served here, or not yet. Try again later")
         return trace(served, topology.plan, name, key, _MAX_NAMED, _MAX_TRACED)

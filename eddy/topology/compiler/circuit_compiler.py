@@ -27,7 +27,7 @@ from eddy.serde import Native, Plain, Serde
 from eddy.state.arrangement import Arrangement
 from eddy.state.spec import StateSpec
 from eddy.state.store import Store
-from eddy.state.table import Table
+from eddy.state.table_state import Table
 from eddy.topology.compiler.guard_placement import Guarding
 from eddy.topology.compiler.loop_compiler import LoopCompiler
 from eddy.topology.plan.placement import Placement, place

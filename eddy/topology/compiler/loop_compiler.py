@@ -12,16 +12,16 @@ from typing import Any, Protocol
 from eddy.operators.errors.row_sizes import OVERHEAD, RowSizes
 from eddy.operators.exchange import Budget
 from eddy.operators.nested.fixpoint import Fixpoint, NestedBody
-from eddy.operators.nested.limits import InnerErrors, InnerLimit, LimitBarrier
+from eddy.operators.nested.limit_errors import InnerErrors, InnerLimit, LimitBarrier
 from eddy.operators.nested.outermost import Outermost
 from eddy.operators.nested.outermost_states import Given, Queue
 from eddy.operators.operator import Operator
 from eddy.operators.stateless import Map
 from eddy.serde import Native, Serde
 from eddy.state.arrangement import Arrangement
+from eddy.state.iteration_trace import Trace
 from eddy.state.spec import StateSpec
 from eddy.state.store import Store
-from eddy.state.trace import Trace
 from eddy.topology.plan.compilers import States
 from eddy.topology.plan.plan import Loop, Node
 from eddy.topology.plan.scopes import Scopes

@@ -13,10 +13,10 @@ from eddy.operators.exchange import Budget, Gate, Ownership
 from eddy.operators.operator import Operator
 from eddy.serde import Serde
 from eddy.state.arrangement import Arrangement
+from eddy.state.iteration_trace import Trace
 from eddy.state.spec import StateSpec
 from eddy.state.store import Store
-from eddy.state.table import Table
-from eddy.state.trace import Trace
+from eddy.state.table_state import Table
 
 __all__ = ["CircuitBuilder", "LoopBody", "Spark", "States"]
 

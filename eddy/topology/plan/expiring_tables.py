@@ -16,7 +16,7 @@ from eddy.operators.expiring_table import Expiry, ExpiryClock
 from eddy.operators.operator import Operator
 from eddy.serde import Int64
 from eddy.state.calendar import MOST_MS, Calendar
-from eddy.state.table import Table
+from eddy.state.table_state import Table
 from eddy.topology.arguments import check_choice
 from eddy.topology.plan.compilers import Spark, States
 from eddy.topology.plan.node import MIXED, TABLE, Arrival, Node, StateKept

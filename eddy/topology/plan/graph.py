@@ -19,7 +19,7 @@ from eddy.state.arrangement import Arrangement
 from eddy.state.ranks import Ranks
 from eddy.state.spec import StateSpec
 from eddy.state.store import Store
-from eddy.state.table import Table
+from eddy.state.table_state import Table
 from eddy.topology.plan.compilers import Spark, States
 from eddy.topology.plan.node import Node, StateKept
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import msgspec
 
-from eddy.topology.plan.describe import successors
+from eddy.topology.plan.description import successors
 from eddy.topology.plan.plan import Node, Plan
 from eddy.topology.plan.scopes import Scopes
 from eddy.topology.plan.stores import stores_of

@@ -19,7 +19,7 @@ from eddy.topology.plan.joins import Join, StreamTableJoin, TableJoin
 from eddy.topology.plan.node import Kind, Node
 from eddy.topology.plan.recursions import Binding, Block, HeldErrors, Loop, Recursion, Variable
 from eddy.topology.plan.reductions import Aggregate, Count, OneRow, Reduce, TopK, WeightFunction
-from eddy.topology.plan.topics import Constant, Exchange, Sink, Source
+from eddy.topology.plan.topic_steps import Constant, Exchange, Sink, Source
 from eddy.topology.plan.transforms import REKEYING, Latest, Merge, Transform, Upsert
 
 __all__ = [

@@ -13,7 +13,7 @@ from eddy.operators.top_k import Selection
 from eddy.operators.top_k import TopK as TopKOperator
 from eddy.serde import Int64
 from eddy.state.ordered_arrangement import OrderedArrangement
-from eddy.state.table import Table
+from eddy.state.table_state import Table
 from eddy.topology.plan.bags import Bag, Way, Weighted, groups
 from eddy.topology.plan.compilers import Spark, States
 from eddy.topology.plan.node import MIXED, TABLE, Arrival, Grouping, Node, StateKept

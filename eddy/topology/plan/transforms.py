@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from eddy.operators import stateless, tables
+from eddy.operators import stateless, upsert
 from eddy.operators.operator import Operator
 from eddy.topology.plan.bags import Bag, Row, Way, Weighted
 from eddy.topology.plan.compilers import CircuitBuilder, LoopBody, Spark, States
@@ -190,7 +190,7 @@ class Upsert(Node):
 
     def operator(self, states: States) -> Operator:
         """The table."""
-        return tables.Upsert(self.name, states.table(self, self.name))
+        return upsert.Upsert(self.name, states.table(self, self.name))
 
     def on_spark(self, spark: Spark) -> None:
         """The last value of each key."""

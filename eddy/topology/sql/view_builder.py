@@ -12,8 +12,8 @@ from eddy.topology.sql.names import StepNames, built
 from eddy.topology.sql.rows import key_serde, row_serde
 from eddy.topology.sql.statement import Statement, bind_statement
 from eddy.topology.sql.statement_compiler import StatementCompiler
+from eddy.topology.sql.statement_tables import rows_relation
 from eddy.topology.sql.statement_text import StatementText
-from eddy.topology.sql.tables import rows_relation
 from eddy.topology.sql.view import View
 
 __all__ = ["build", "create_view"]

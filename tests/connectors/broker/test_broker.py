@@ -17,7 +17,7 @@ from confluent_kafka.admin import (
 )
 
 from eddy import ConnectorError
-from eddy.connectors.broker import Broker, free_port, kafka_version, server
+from eddy.connectors.broker import Broker, broker_node, free_port, kafka_version
 from eddy.connectors.broker.ports import is_free
 from tests.kafka import OwnBroker, Secured, StartCluster
 from tests.waiting import PATIENCE_S, wait_for
@@ -113,8 +113,8 @@ def test_port_that_is_taken_just_after_it_was_chosen_costs_a_second_start(
     with socket.create_server(("127.0.0.1", 0)) as server_in_the_way:
         taken = server_in_the_way.getsockname()[1]
         chosen = [taken]
-        monkeypatch.setattr(server, "free_port", lambda: chosen.pop() if chosen else free_port())
-        monkeypatch.setattr(server, "is_free", lambda port: port == taken or is_free(port))
+        monkeypatch.setattr(broker_node, "free_port", lambda: chosen.pop() if chosen else free_port())
+        monkeypatch.setattr(broker_node, "is_free", lambda port: port == taken or is_free(port))
         one = own_broker()
         one.start()
         assert (one.running, one.port != taken) == (True, True)

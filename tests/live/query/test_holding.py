@@ -9,9 +9,9 @@ import pytest
 
 import eddy
 from eddy.live.dataflow.dataflow import QueryOperator
-from eddy.live.query import held_rows as holding
+from eddy.live.query import held_alone as holding
 from eddy.live.query.engine import LiveQueries
-from eddy.live.query.held_rows import held_alone
+from eddy.live.query.held_alone import held_alone
 from eddy.live.query.planning import PlannedView
 from tests.live.query.random_queries import KEYS, random_query, random_row
 from tests.live.query.rig import Rig

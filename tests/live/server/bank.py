@@ -20,7 +20,7 @@ import msgspec
 import eddy
 from eddy.live.streams.limits import Limits
 from eddy.serve.endpoint import endpoint_of
-from eddy.serve.view_server import Served, served
+from eddy.serve.table_server import Served, served
 from tests.tables.conftest import produce
 from tests.waiting import PATIENCE_S
 
@@ -119,7 +119,7 @@ class Bank:
         self.server: Served = stack.enter_context(
             served(endpoint_of("0"), topology, self.log, queries=queries, limits=limits)
         )
-        self.server.views.wait(exact=True, timeout_s=PATIENCE_S)
+        self.server.tables.wait(exact=True, timeout_s=PATIENCE_S)
 
     def transfer(self, times: int = 1) -> None:
         """Write so many transactions: money moves, moves otherwise, or not at all."""
@@ -160,7 +160,7 @@ class Bank:
 
     def arrive(self) -> str:
         """Wait until the server has everything exactly; returns the version."""
-        return self.server.views.wait(self.end, exact=True, timeout_s=PATIENCE_S).token
+        return self.server.tables.wait(self.end, exact=True, timeout_s=PATIENCE_S).token
 
     def _at(self, offset: int) -> Entries:
         """The entries before an offset; a worker that is late may cut in the middle of a transaction."""

@@ -14,7 +14,7 @@ import eddy
 from eddy.connectors.log import Log
 from eddy.live.streams.limits import Limits
 from eddy.serve.endpoint import endpoint_of
-from eddy.serve.view_server import served
+from eddy.serve.table_server import served
 from tests.live.server.families import family
 from tests.live.server.test_http import queries
 
@@ -40,9 +40,9 @@ def _serve(order: Order, log: Log) -> None:
         endpoint_of(str(order.port)), topology, log, folder, max_wait_s=0.2, queries=queries, limits=limits
     ) as server:
         failed = threading.Event()
-        while server.views.rows.failure is None:
+        while server.tables.rows.failure is None:
             failed.wait(0.05)
-        raise server.views.rows.failure
+        raise server.tables.rows.failure
 
 
 def _end_with_parent() -> None:

@@ -1,4 +1,4 @@
-"""An application that runs with views of it, and live queries over tables in memory, on disk or read in part."""
+"""An application that runs with its tables open, and live queries over tables in memory, on disk or read in part."""
 
 import uuid
 from contextlib import ExitStack, closing
@@ -24,14 +24,14 @@ from tests.waiting import PATIENCE_S
 
 
 class Running(Family):
-    """A family on an embedded log in memory, its worker, and views of it."""
+    """A family on an embedded log in memory, its worker, and its tables."""
 
     def __init__(self, stack: ExitStack) -> None:
         self.log = stack.enter_context(closing(eddy.open_log()))
         self.topology = topology = family(f"app{uuid.uuid4().hex[:8]}")
         eddy.create_topics(topology, self.log)
         stack.enter_context(eddy.run(topology, self.log))
-        self.views = stack.enter_context(eddy.views(topology, self.log))
+        self.tables = stack.enter_context(eddy.open_tables(topology, self.log))
 
     def write(self, rows: Written) -> dict[str, dict[int, int]]:
         return self.produce(rows)
@@ -46,13 +46,13 @@ class Loaded:
 
     def __init__(self, running: Running, stack: ExitStack, spaces: Spaces | None = None) -> None:
         """With `spaces` tables of two rows and more are on disk."""
-        self._served = {name: running.views.catalog.table(name) for name in ("nodes", "descendants")}
+        self._served = {name: running.tables.catalog.table(name) for name in ("nodes", "descendants")}
         self.rows = ServedRows(MemoryStore(), list(self._served))
         stack.callback(self.rows.close)
         self._number = 0
         self.show({})
         bound = {} if spaces is None else {"table_rows": 1, "spaces": spaces}
-        self.server = LiveServer(running.views.catalog, self.rows, running.views.wanted, **bound)
+        self.server = LiveServer(running.tables.catalog, self.rows, running.tables.wanted, **bound)
         stack.callback(self.server.stop)
 
     def show(self, names: dict[str, str | None], totals: dict[str, int] | None = None) -> None:

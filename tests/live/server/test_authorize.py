@@ -11,7 +11,7 @@ import pytest
 import eddy
 from eddy.live.streams.limits import Limits
 from eddy.serve.endpoint import endpoint_of, listen
-from eddy.serve.server import HttpServer
+from eddy.serve.http_server import HttpServer
 from eddy.serve.table_pages import tables_app
 from tests.live.server.sse import Client, asked
 from tests.serve.conftest import fetch
@@ -65,8 +65,8 @@ class Site:
             topology.table(name, key=eddy.String, value=eddy.Json())
         eddy.create_topics(topology, self.log)
         stack.enter_context(eddy.run(topology, self.log))
-        self.views = stack.enter_context(eddy.views(topology, self.log, queries=queries))
-        app = tables_app(self.views, authorize, limits=Limits(retain_s=0.0, linger_s=0.0))
+        self.tables = stack.enter_context(eddy.open_tables(topology, self.log, queries=queries))
+        app = tables_app(self.tables, authorize, limits=Limits(retain_s=0.0, linger_s=0.0))
         self.live = app.state.live
         listener = listen(endpoint_of("0"))
         self.port = listener.getsockname()[1]
@@ -85,7 +85,7 @@ class Site:
 
     def write(self, topic: str, rows: dict[str, bytes]) -> str:
         at = produce(self.log, topic, dict(rows))
-        return self.views.wait(at, exact=True, timeout_s=PATIENCE_S).token
+        return self.tables.wait(at, exact=True, timeout_s=PATIENCE_S).token
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ def test_without_a_clear_answer_nothing_is_read(site: Site, user: str, status: i
 
 def test_filtered_tables_are_let_go_of(site: Site) -> None:
     site.write("notes", {"n1": b'{"owner": "ann", "folder": "f1"}'})
-    server = site.views.live_server()
+    server = site.tables.live_server()
     for user in ("ann", "eve", "broken"):
         client = site.client(user, asked("n", "only_notes"))
         client.until(lambda: client.whole or client.errors)  # noqa: B023

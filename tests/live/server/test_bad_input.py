@@ -20,7 +20,7 @@ from eddy.live.streams.limits import Limits
 from eddy.serve import live_pages as http_module
 from eddy.serve.endpoint import endpoint_of
 from eddy.serve.table_pages import tables_app
-from eddy.serve.view_server import served
+from eddy.serve.table_server import served
 from tests.live.server.families import nodes
 from tests.live.server.sse import Client, asked
 from tests.live.server.test_http import Site, queries
@@ -200,7 +200,7 @@ def test_large_rows_come_in_pages_and_disconnects_in_their_middle_leave_nothing(
     client.close()
     publisher, live = site.publisher, site.live
     wait_for(lambda: live.quota.streams == 0 and publisher.queries == 0, PATIENCE_S)
-    server = site.server.views.live_server()
+    server = site.server.tables.live_server()
     assert not server._readers
     assert len(server._engine) == 0
     assert not live._streams
@@ -292,7 +292,7 @@ def test_client_that_goes_in_the_middle_of_a_body_is_no_failure_of_the_server(si
             statuses.append(message.get("status", 0))
 
         scope = {"type": "http", "method": "POST", "path": "/v1/live/any", "query_string": b"", "headers": []}
-        await tables_app(site.server.views)(scope, receive, send)
+        await tables_app(site.server.tables)(scope, receive, send)
 
     asyncio.run(post())
     assert statuses[0] == 400
@@ -338,7 +338,7 @@ def test_value_that_json_cannot_show_ends_its_query_alone() -> None:
         client.until(lambda: "again" in client.errors)
         produce(log, "plain", {"a": b"{}"})
         client.until(lambda: client.rows("plain") == [{"key": "a"}])
-        assert (client.errors.keys(), server.views.failure) == ({"odd", "again"}, None)
+        assert (client.errors.keys(), server.tables.failure) == ({"odd", "again"}, None)
         page = fetch(server.port, "/v1/queries/rows?table=odd")
         assert (page.status, page.json["code"]) == (400, "QUERY")
         assert "key 'a' has a string with a lone surrogate" in page.text

@@ -69,7 +69,7 @@ class Late(Shower):
 
     def __init__(self, bank: Bank, limits: Limits) -> None:
         super().__init__(bank)
-        server = bank.server.views.live_server()
+        server = bank.server.tables.live_server()
         server.restarts.most = 1_000
         self._publisher = Publisher(server, limits)
         self._caller = Caller(queries, Claims(), lambda table: True, server)
@@ -179,7 +179,7 @@ def test_late_stream_shows_each_version_as_it_is(limits: Limits) -> None:
 def test_client_that_comes_back_is_told_that_its_rows_are_known_again() -> None:
     with ExitStack() as stack:
         bank = Bank(stack, 1)
-        late, server = Late(bank, LIMITS[1]), bank.server.views.live_server()
+        late, server = Late(bank, LIMITS[1]), bank.server.tables.live_server()
         bank.transfer(5)
         late.begin()
         late.arrived()

@@ -227,7 +227,7 @@ def test_query_whose_actions_cannot_be_told_ends(running: Running) -> None:
     def hear(actions: list[eddy.Action], version: Version) -> None:
         raise ValueError("full")
 
-    with running.views.live(nodes) as other, running.views.live(nodes, actions=hear) as view:
+    with running.tables.live(nodes) as other, running.tables.live(nodes, actions=hear) as view:
         assert view.state == "error"
         with pytest.raises(ValueError, match="full"):
             _ = view.rows
@@ -236,7 +236,7 @@ def test_query_whose_actions_cannot_be_told_ends(running: Running) -> None:
 
 
 def test_check_finds_a_view_that_differs_and_others_go_on(running: Running) -> None:
-    with running.views.live(nodes, check_every=1) as view, running.views.live(TREE, check_every=2) as other:
+    with running.tables.live(nodes, check_every=1) as view, running.tables.live(TREE, check_every=2) as other:
         running.reach(view, {"a": "root"})
         running.reach(view, {"b": "a", "c": "a"})
         running.reach(view, {"c": None})
@@ -250,7 +250,7 @@ def test_check_finds_a_view_that_differs_and_others_go_on(running: Running) -> N
         ):
             _ = view.rows
     with pytest.raises(eddy.QueryError, match="check_every=0"):
-        running.views.live(nodes, check_every=0)
+        running.tables.live(nodes, check_every=0)
 
 
 class Box:
@@ -295,24 +295,24 @@ def test_row_that_queries_cannot_have_ends_those_of_its_table_until_it_is_gone(
         eddy.create_topics(topology, log)
         with (
             eddy.run(topology, log),
-            eddy.views(topology, log, table_rows=table_rows) as views,
-            views.live(others) as other,
+            eddy.open_tables(topology, log, table_rows=table_rows) as tables,
+            tables.live(others) as other,
         ):
             other.wait(produce(log, "docs", dict.fromkeys("abc", good)), exact=True, timeout_s=PATIENCE_S)
             query = docs.where(lambda row: ~others.where(others.id == row.text).exists()).nest(
                 same=lambda row: docs.where(docs.text == row.text)
             )
-            view = views.live(query).open()
+            view = tables.live(query).open()
             assert (len(view.rows), view._server.tables._is_stored("docs")) == (3, table_rows < 3)
             produce(log, "docs", {"bad": poison})
             with pytest.raises(eddy.QueryError, match=why):
                 view.next(PATIENCE_S)
             with pytest.raises(eddy.QueryError, match=why):
-                views.read(query)
+                tables.read(query)
             other.wait(produce(log, "docs", {"bad": None}), exact=True, timeout_s=PATIENCE_S)
-            assert len(views.read(query)) == 3
+            assert len(tables.read(query)) == 3
             other.wait(produce(log, "others", {"a": b"{}"}), exact=True, timeout_s=PATIENCE_S)
-            assert (other.rows, views.failure) == ([{"id": "a"}], None)
+            assert (other.rows, tables.failure) == ([{"id": "a"}], None)
 
 
 def test_query_that_ends_while_it_is_computed_anew_stays_ended(loaded: Loaded) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import eddy
 from eddy.serve.endpoint import endpoint_of
-from eddy.serve.view_server import Served, served
+from eddy.serve.table_server import Served, served
 from tests.live.server.sse import Client, asked
 from tests.serve.conftest import fetch
 from tests.waiting import PATIENCE_S
@@ -68,7 +68,7 @@ def server() -> Iterator[Served]:
         stack.enter_context(eddy.run(topology, log))
         made = stack.enter_context(served(endpoint_of("0"), topology, log, queries=queries))
         written = {p.topic: {p.partition: end} for p, end in ends.items()}
-        made.views.wait(written, exact=True, timeout_s=PATIENCE_S)
+        made.tables.wait(written, exact=True, timeout_s=PATIENCE_S)
         yield made
 
 
@@ -102,9 +102,9 @@ def test_numbers_that_json_has_not_are_text_in_every_answer(server: Served) -> N
 
 
 def test_keys_that_are_booleans_come_back_as_such(server: Served) -> None:
-    for rows, name in ((fetch(server.port, "/v1/tables/flags").json["rows"], "key"), (server.views.read(flags), "id")):
+    for rows, name in ((fetch(server.port, "/v1/tables/flags").json["rows"], "key"), (server.tables.read(flags), "id")):
         assert [row[name] is True for row in rows] == [False, True]
     for key in FLAGS:
         found = fetch(server.port, f"/v1/tables/flags/{key}").json
         assert (json.dumps(found["key"]), found["value"]) == (key, key)
-    assert server.views.read(flags.where(flags.id == True)) == [{"id": True, "v": "true"}]  # noqa: E712
+    assert server.tables.read(flags.where(flags.id == True)) == [{"id": True, "v": "true"}]  # noqa: E712

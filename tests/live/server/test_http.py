@@ -14,7 +14,7 @@ from eddy.live.streams.limits import Limits
 from eddy.live.streams.publisher import Publisher
 from eddy.serve.endpoint import endpoint_of
 from eddy.serve.live_pages import LivePages
-from eddy.serve.view_server import Served, served
+from eddy.serve.table_server import Served, served
 from tests.live.server.families import TREE, Family, Written, family, nodes
 from tests.live.server.sse import Client, asked
 from tests.serve.conftest import Page, fetch
@@ -55,7 +55,7 @@ class Site(Family):
             served(endpoint_of("0"), topology, self.log, queries=queries, limits=limits)
         )
         self._stack = stack
-        self.server.views.wait(timeout_s=PATIENCE_S)
+        self.server.tables.wait(timeout_s=PATIENCE_S)
 
     @property
     def live(self) -> LivePages:
@@ -80,7 +80,7 @@ class Site(Family):
 
     def write(self, rows: Written) -> str:
         """Write rows; the token of an exact version that has them."""
-        return self.server.views.wait(self.produce(rows), exact=True, timeout_s=PATIENCE_S).token
+        return self.server.tables.wait(self.produce(rows), exact=True, timeout_s=PATIENCE_S).token
 
 
 @pytest.fixture
@@ -186,7 +186,7 @@ def test_clients_go_on_by_patches_after_all_queries_began_anew(site: Site, monke
     client = site.client(asked("t", "tree"))
     client.until(lambda: "t" in client.whole)
     tag = {"If-None-Match": site.get("/v1/queries/tree").headers["ETag"]}
-    monkeypatch.setattr(site.server.views.live_server()._engine, "apply", breaks)
+    monkeypatch.setattr(site.server.tables.live_server()._engine, "apply", breaks)
     site.write({"b": "a"})
     client.until(lambda: client.rows("t") == site.answer(TREE))
     wait_for(lambda: site.get("/v1/queries/tree", tag).status == 200, PATIENCE_S)
@@ -206,7 +206,7 @@ def test_server_whose_queries_have_ended_says_so(site: Site, monkeypatch: pytest
     client.until(lambda: "t" in client.whole)
     assert site.get("/healthz").json == {"ok": True, "reason": ""}
     assert "eddy_live_ended 0.0" in site.get("/metrics").text
-    server = site.server.views.live_server()
+    server = site.server.tables.live_server()
     monkeypatch.setattr(server.restarts, "most", 0)
     monkeypatch.setattr(server._engine, "apply", breaks)
     site.write({"a": "root"})
@@ -224,8 +224,8 @@ def test_answer_of_one_caller_is_confirmed_to_no_other(site: Site) -> None:
     callers: list[dict[str, str]] = [{}, {"X-User": "root"}, {"X-User": "a"}, {"X-User": "b"}]
     paths = ["/v1/queries/mine", "/v1/queries/tree", "/v1/queries/below?parent=a"]
     for rows in ({"a": "root", "b": "a"}, {"c": "b"}, {"c": None}):
-        site.server.views.wait(site.produce(rows), exact=True, timeout_s=PATIENCE_S)
-        site.server.views.live_server().wait(site.server.views.version.token, True, PATIENCE_S)
+        site.server.tables.wait(site.produce(rows), exact=True, timeout_s=PATIENCE_S)
+        site.server.tables.live_server().wait(site.server.tables.version.token, True, PATIENCE_S)
         answers = {(path, n): site.get(path, caller) for path in paths for n, caller in enumerate(callers)}
         for (path, n), page in answers.items():
             assert page.headers["Cache-Control"] == "private, no-cache"

@@ -29,7 +29,7 @@ from tests.waiting import PATIENCE_S, in_time, wait_for
 def test_rows_are_exact_and_patches_lead_to_them(running: Running) -> None:
     draw, buckets = random.Random(1), Buckets()
     names = [f"n{i}" for i in range(12)]
-    with running.views.live(TREE) as view:
+    with running.tables.live(TREE) as view:
         assert (view.rows, view.state) == ([], "complete")
         for _ in range(10):
             rows: Written = {name: draw.choice(["root", *names[:i], None]) for i, name in enumerate(names[:])}
@@ -42,7 +42,7 @@ def test_rows_are_exact_and_patches_lead_to_them(running: Running) -> None:
     assert view.state == "unknown"
     with pytest.raises(eddy.QueryError, match="it is not open"):
         _ = view.rows
-    assert running.views.read(TREE) == running.answer(TREE)
+    assert running.tables.read(TREE) == running.answer(TREE)
 
 
 def test_queries_that_begin_aside_are_right_while_rows_change(
@@ -60,7 +60,7 @@ def test_queries_that_begin_aside_are_right_while_rows_change(
     with ExitStack() as stack:
         writer = threading.Thread(target=write)
         writer.start()
-        views = [(query, stack.enter_context(running.views.live(query))) for query in queries * 2]
+        views = [(query, stack.enter_context(running.tables.live(query))) for query in queries * 2]
         writer.join()
         for query, view in views:
             running.reach(view, {"last": "root"})
@@ -89,7 +89,7 @@ def test_subtree_moves_by_few_operations_whatever_its_size(running: Running) -> 
 
     rows: Written = {"x": "root", "y": "root", "top": "x"}
     rows |= {f"n{i}": "top" if i < 2 else f"n{i // 2}" for i in range(200)}
-    with running.views.live(nodes.where(nodes.parent == "root").nest(children=below)) as view:
+    with running.tables.live(nodes.where(nodes.parent == "root").nest(children=below)) as view:
         running.reach(view, rows)
         patches(view)
         running.reach(view, {"top": "y"})
@@ -104,7 +104,7 @@ def test_patches_come_to_coroutines_and_threads_and_listeners(running: Running) 
 
     async def follow() -> list[str]:
         found: list[str] = []
-        async with running.views.live(roots) as view:
+        async with running.tables.live(roots) as view:
             stop = view.listen(lambda patch: heard.append(len(patch.ops)))
             await asyncio.to_thread(running.write, {"a": "root"})
             async for patch in view:
@@ -116,7 +116,7 @@ def test_patches_come_to_coroutines_and_threads_and_listeners(running: Running) 
             stop()
         return found
 
-    other = running.views.live(roots).open()
+    other = running.tables.live(roots).open()
     thread = threading.Thread(target=lambda: from_thread.extend(len(patch.ops) for patch in other))
     thread.start()
     with in_time("the patches"):
@@ -130,7 +130,7 @@ def test_patches_come_to_coroutines_and_threads_and_listeners(running: Running) 
 
 def test_window_moves_without_a_new_query(running: Running) -> None:
     query = nodes.order_by(-nodes.id).limit(2)
-    with running.views.live(query) as view, running.views.live(query) as same:
+    with running.tables.live(query) as view, running.tables.live(query) as same:
         running.reach(view, {f"n{i}": "root" for i in range(9)})
         view.window(skip=3, limit=3)
         assert [row["id"] for row in view.rows] == ["n5", "n4", "n3"]
@@ -148,7 +148,7 @@ def test_window_moves_without_a_new_query(running: Running) -> None:
 def test_late_reader_gets_one_patch_from_what_it_has_seen(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(eddy.live.server.live_view, "_MAX_OPS", 5)
     buckets = Buckets()
-    with running.views.live(TREE) as view:
+    with running.tables.live(TREE) as view:
         running.reach(view, {"a": "root"})
         for patch in patches(view):
             buckets.apply(patch.ops)
@@ -163,7 +163,7 @@ def test_late_reader_gets_one_patch_from_what_it_has_seen(running: Running, monk
 
 def test_query_that_does_not_fit_is_refused_and_nobody_else_is_disturbed(running: Running) -> None:
     unnamed = eddy.live_table("nodes", key="id")
-    with running.views.live(nodes) as view:
+    with running.tables.live(nodes) as view:
         for query, message in [
             (eddy.live_table("nothing"), "there is no such table"),
             (eddy.live_table("ancestors"), "private to its step"),
@@ -177,13 +177,13 @@ def test_query_that_does_not_fit_is_refused_and_nobody_else_is_disturbed(running
             if "2 items" in message:
                 running.reach(view, {"a": "root"})
             with pytest.raises(eddy.QueryError, match=message):
-                running.views.live(query).open()  # type: ignore[arg-type]
+                running.tables.live(query).open()  # type: ignore[arg-type]
         running.reach(view, {"b": "a"})
         assert [row["id"] for row in view.rows] == ["a", "b"]
 
 
 def test_view_that_was_not_opened_has_no_patch_to_wait_for(running: Running) -> None:
-    view = running.views.live(nodes)
+    view = running.tables.live(nodes)
     with pytest.raises(eddy.QueryError, match="it is not open"):
         view.next(timeout_s=0.1)
     with pytest.raises(eddy.QueryError, match="it is not open"):
@@ -193,11 +193,11 @@ def test_view_that_was_not_opened_has_no_patch_to_wait_for(running: Running) -> 
 @pytest.mark.parametrize("max_rows", [-1, 2.5, None])
 def test_bound_on_rows_that_is_no_number_of_rows_is_refused(running: Running, max_rows: Any) -> None:
     with pytest.raises(eddy.QueryError, match="max_rows="):
-        running.views.live(nodes, max_rows=max_rows)
+        running.tables.live(nodes, max_rows=max_rows)
 
 
 def test_query_with_too_many_rows_ends_with_an_error_and_others_go_on(running: Running) -> None:
-    with running.views.live(nodes, max_rows=3) as view, running.views.live(nodes) as other:
+    with running.tables.live(nodes, max_rows=3) as view, running.tables.live(nodes) as other:
         running.reach(other, {f"n{i}": "root" for i in range(5)})
         with pytest.raises(eddy.QueryError, match="more than 3 rows"):
             _ = view.rows
@@ -206,11 +206,11 @@ def test_query_with_too_many_rows_ends_with_an_error_and_others_go_on(running: R
             view.next(0)
         assert len(other.rows) == 5
         with pytest.raises(eddy.QueryError, match="more than 3 rows"):
-            running.views.read(nodes, max_rows=3)
+            running.tables.read(nodes, max_rows=3)
 
 
 def test_table_that_is_read_anew_comes_as_a_difference(running: Running) -> None:
-    table, rows = running.views.catalog.table("nodes"), ServedRows(MemoryStore(), ["nodes", "descendants"])
+    table, rows = running.tables.catalog.table("nodes"), ServedRows(MemoryStore(), ["nodes", "descendants"])
 
     def show(number: int, names: dict[str, str]) -> None:
         stored = {table_prefix("nodes") + encode_key(table.key, key): value.encode() for key, value in names.items()}
@@ -218,7 +218,7 @@ def test_table_that_is_read_anew_comes_as_a_difference(running: Running) -> None
         rows.say("")
 
     show(1, {"a": "root", "b": "a"})
-    server = LiveServer(running.views.catalog, rows, running.views.wanted)
+    server = LiveServer(running.tables.catalog, rows, running.tables.wanted)
     with LiveView(server, nodes, 100) as view:
         rows.forget("nodes", table.parts, "another")
         wait_for(lambda: view.state == "unknown", PATIENCE_S)
@@ -234,17 +234,17 @@ def test_table_that_is_read_anew_comes_as_a_difference(running: Running) -> None
 
 
 def test_every_query_ends_when_the_views_are_closed(running: Running) -> None:
-    view = running.views.live(nodes).open()
-    running.views.close()
+    view = running.tables.live(nodes).open()
+    running.tables.close()
     assert list(view) == []
     assert view.state == "unknown"
     with pytest.raises(eddy.EddyError):
-        running.views.live(nodes).open()
+        running.tables.live(nodes).open()
 
 
 def test_reader_that_waits_for_a_version_is_told_when_the_views_are_closed(running: Running) -> None:
     found: list[BaseException] = []
-    view = running.views.live(nodes).open()
+    view = running.tables.live(nodes).open()
     waits = threading.Event()
 
     def wait() -> None:
@@ -257,14 +257,14 @@ def test_reader_that_waits_for_a_version_is_told_when_the_views_are_closed(runni
     thread = threading.Thread(target=wait)
     thread.start()
     wait_for(waits.is_set, PATIENCE_S)
-    running.views.close()
+    running.tables.close()
     wait_for(lambda: not thread.is_alive(), PATIENCE_S)
     assert "were closed" in str(found[0])
 
 
 def test_view_is_opened_once(running: Running) -> None:
     running.write({"a": "root"})
-    view = running.views.live(nodes).open()
+    view = running.tables.live(nodes).open()
     with pytest.raises(eddy.QueryError, match="it was opened before"):
         view.open()
     view.close()
@@ -299,7 +299,7 @@ def test_actions_say_what_a_batch_did_to_a_query(running: Running) -> None:
         heard.extend((each.action, each.key) for each in actions)
 
     first = nodes.where(nodes.parent == "root").limit(1)
-    with running.views.live(first, actions=hear) as view:
+    with running.tables.live(first, actions=hear) as view:
         assert heard == [("recompute", ())]
         running.reach(view, {"b": "root"})
         running.reach(view, {"c": "root"})
@@ -308,12 +308,12 @@ def test_actions_say_what_a_batch_did_to_a_query(running: Running) -> None:
 
 
 def test_plan_of_a_query_has_the_rows_of_its_tables(running: Running) -> None:
-    with running.views.live(nodes) as view:
+    with running.tables.live(nodes) as view:
         running.reach(view, {"a": "root", "b": "a", "c": "b"})
     query = nodes.where(lambda node: nodes.where(nodes.parent == node.id, nodes.id != "b").exists())
-    plan = query.explain(running.views)
+    plan = query.explain(running.tables)
     assert "child-first: began with 1 rows that nodes led to, fewer than all of nodes" in str(plan)
-    with running.views.live(query) as view:
+    with running.tables.live(query) as view:
         assert view.explain().rows == len(view.rows) == 1
 
 
@@ -325,9 +325,9 @@ def test_rows_leave_a_live_query_when_they_expire_without_any_input() -> None:
         log = stack.enter_context(closing(eddy.open_log()))
         eddy.create_topics(topology, log)
         stack.enter_context(eddy.run(topology, log))
-        views = stack.enter_context(eddy.views(topology, log))
-        assert views.tables == ["online"]
-        with views.live(eddy.live_table("online")) as view:
+        tables = stack.enter_context(eddy.open_tables(topology, log))
+        assert tables.names == ["online"]
+        with tables.live(eddy.live_table("online")) as view:
             producer = log.producer(None)
             producer.begin()
             producer.send("signs", 0, [b"ada", b"ben"], [b"lobby"] * 2, [round(time.time() * 1000)] * 2)

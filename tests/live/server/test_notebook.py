@@ -23,7 +23,7 @@ tree = folders.where(folders.parent.is_null()).nest(children=children)
 
 
 class Shelf:
-    """Folders, and views of them."""
+    """Folders, in open tables."""
 
     def __init__(self, stack: ExitStack) -> None:
         self.log = eddy.open_log()
@@ -32,7 +32,7 @@ class Shelf:
         topology.table("folders", key=eddy.String, value=eddy.Json())
         eddy.create_topics(topology, self.log)
         stack.enter_context(eddy.run(topology, self.log))
-        self.views = stack.enter_context(eddy.views(topology, self.log))
+        self.tables = stack.enter_context(eddy.open_tables(topology, self.log))
 
     def write(self, rows: dict[str, Any]) -> None:
         pairs = {key: json.dumps(row).encode() for key, row in rows.items()}
@@ -47,7 +47,7 @@ def shelf() -> Iterator[Shelf]:
 
 def test_rows_are_tables_in_tables_and_never_markup(shelf: Shelf) -> None:
     shelf.write({"home": {"name": "<b>home</b>"}, "ada": {"name": "ada", "parent": "home"}})
-    with shelf.views.live(tree) as view:
+    with shelf.tables.live(tree) as view:
         view.wait(shelf.at, exact=True)
         shown = view._repr_html_()
     assert shown.count("<table>") == 2
@@ -69,7 +69,7 @@ def test_wide_tree_is_shown_in_part() -> None:
 
 def test_frame_has_the_rows_and_their_columns(shelf: Shelf) -> None:
     shelf.write({"a": {"size": 1}, "b": {"size": 2}})
-    with shelf.views.live(folders.order_by(-folders.size)) as view, shelf.views.live(folders.count()) as number:
+    with shelf.tables.live(folders.order_by(-folders.size)) as view, shelf.tables.live(folders.count()) as number:
         view.wait(shelf.at, exact=True)
         assert view.to_pandas().to_dict("records") == [{"id": "b", "size": 2}, {"id": "a", "size": 1}]
         assert number.to_pandas().to_dict("records") == [{"value": 2}]
@@ -88,7 +88,7 @@ def cell() -> Iterator[list[str]]:
 
 
 def test_cell_follows_the_view_while_it_is_open(shelf: Shelf, cell: list[str]) -> None:
-    with shelf.views.live(folders) as view:
+    with shelf.tables.live(folders) as view:
         view._ipython_display_()
         shelf.write({"new": {"name": "a new folder"}})
         wait_for(lambda: "a new folder" in cell[-1], PATIENCE_S, "the new row in the cell")

@@ -313,18 +313,18 @@ def test_rows_that_are_read_while_others_wait_are_bounded(loaded: Loaded, monkey
 def test_bound_of_rows_in_memory_is_an_option_and_files_are_there_while_they_are_needed(
     running: Running, tmp_path: Path
 ) -> None:
-    running.views.wait(running.write({"a": "root", "b": "root"}), timeout_s=PATIENCE_S)
-    assert len(running.views.read(nodes)) == 2
+    running.tables.wait(running.write({"a": "root", "b": "root"}), timeout_s=PATIENCE_S)
+    assert len(running.tables.read(nodes)) == 2
     folder = tmp_path / running.topology.name / "~queries"
     left = RocksDBStore(folder, running.topology.name)  # by a server that was killed
     left.write([(b"a", b"1")])
     left.close()
-    with eddy.views(running.topology, running.log, state_dir=tmp_path, table_rows=1) as views:
+    with eddy.open_tables(running.topology, running.log, state_dir=tmp_path, table_rows=1) as tables:
         assert not folder.exists()
-        views.wait(exact=True, timeout_s=PATIENCE_S)
-        assert [row["id"] for row in views.read(nodes.order_by(-nodes.id).limit(1))] == ["b"]
+        tables.wait(exact=True, timeout_s=PATIENCE_S)
+        assert [row["id"] for row in tables.read(nodes.order_by(-nodes.id).limit(1))] == ["b"]
         assert not folder.exists()
-        assert len(views.read(nodes)) == 2
+        assert len(tables.read(nodes)) == 2
         assert folder.exists()
     assert not folder.exists()
 

@@ -288,7 +288,7 @@ def test_trace_that_nobody_waits_for_any_more_is_not_computed() -> None:
         site = Site(stack, words)
         site.serve()
         site.write({"a": "b"})
-        app = Starlette(routes=[trace_route(topology, lambda: site.views)])
+        app = Starlette(routes=[trace_route(topology, lambda: site.tables)])
 
         async def ask() -> None:
             first = asyncio.create_task(app(scope_of("/v1/trace/slow"), stay, nothing_sent))

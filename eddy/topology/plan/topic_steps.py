@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eddy.operators import constant, exchange, tables
+from eddy.operators import constant, exchange, upsert
 from eddy.operators.circuit import Output
 from eddy.operators.keyed import WithKeys
 from eddy.operators.operator import Operator
@@ -70,7 +70,7 @@ class Source(_OfTopic):
         slot = circuit.source(self.topic)
         if not self.has_table:
             return slot
-        return circuit.emit(tables.Upsert(self.name, circuit.table(self, self.name, self.topic)), slot)
+        return circuit.emit(upsert.Upsert(self.name, circuit.table(self, self.name, self.topic)), slot)
 
     def on_spark(self, spark: Spark) -> None:
         """The records, or their last values."""

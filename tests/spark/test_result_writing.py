@@ -12,7 +12,7 @@ from eddy.connectors.kafka import KafkaLog, KafkaSettings
 from eddy.connectors.log import TopicPartition, TopicSpec
 from eddy.connectors.spark import inputs
 from eddy.connectors.spark.arrow_functions import arrow_schema, record_batch
-from eddy.connectors.spark.writing import Writing
+from eddy.connectors.spark.result_writing import Writing
 from tests.spark.rig import write
 
 pytestmark = [pytest.mark.xdist_group("spark-jobs")]

@@ -1,6 +1,7 @@
-"""The view server: views of an application, served over HTTP."""
+"""The table server: the tables of an application, served over HTTP."""
 
 import logging
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 from eddy.connectors.log import Log
 from eddy.live.query.named import Queries
 from eddy.live.streams.limits import Limits
-from eddy.program.views import Views
+from eddy.program.open_tables import Tables
 from eddy.serve.endpoint import Endpoint, check_proxies, check_tls, listen
 from eddy.topology.topology import Topology
 
@@ -18,15 +19,21 @@ if TYPE_CHECKING:
 
 __all__ = ["Served", "served"]
 
-_log = logging.getLogger("eddy.views")
+_log = logging.getLogger("eddy.tables")
 _ANSWER_S = 90.0
 
 
 class Served:
-    """Views, the pages of their live queries, and the port where they are served."""
+    """Open tables, the pages of live queries over them, and the port where they are served."""
 
-    def __init__(self, views: Views, live: "LivePages", port: int) -> None:
-        self.views, self.live, self.port = views, live, port
+    def __init__(self, tables: Tables, live: "LivePages", port: int) -> None:
+        self.tables, self.live, self.port = tables, live, port
+
+    @property
+    def views(self) -> Tables:
+        """Deprecated: the name until now of `tables`."""
+        warnings.warn("the `views` of a server are called `tables`", DeprecationWarning, stacklevel=2)
+        return self.tables
 
 
 @contextmanager
@@ -47,14 +54,14 @@ def served(
     `tls` has the files of a certificate and its key, in PEM; `limits` bounds requests and live queries; `proxies` has
     addresses and networks whose `X-Forwarded-For` names the client.
 
-    Raises: ConnectorError, ConfigurationError if it cannot listen there; the errors of `Views`.
+    Raises: ConnectorError, ConfigurationError if it cannot listen there; the errors of `Tables`.
     """
     from starlette.middleware.cors import CORSMiddleware
     from starlette.types import ASGIApp
 
     from eddy.serve.access import Guard
+    from eddy.serve.http_server import HttpServer
     from eddy.serve.page.routes import with_page
-    from eddy.serve.server import HttpServer
     from eddy.serve.table_pages import METHODS, tables_app
 
     check_tls(tls)
@@ -62,14 +69,16 @@ def served(
     listener = listen(endpoint)
     try:
         table_rows = (limits or Limits()).table_rows
-        views = Views(topology, log, state_dir=state_dir, max_wait_s=max_wait_s, queries=queries, table_rows=table_rows)
+        tables = Tables(
+            topology, log, state_dir=state_dir, max_wait_s=max_wait_s, queries=queries, table_rows=table_rows
+        )
     except BaseException:
         listener.close()
         raise
-    with views:
+    with tables:
         host, port = listener.getsockname()[:2]
-        tables = tables_app(views, limits=limits)
-        app: ASGIApp = Guard(with_page(tables, topology, views), endpoint)
+        pages = tables_app(tables, limits=limits)
+        app: ASGIApp = Guard(with_page(pages, topology, tables), endpoint)
         if cors:  # around the guard: a browser asks for leave without the token
             app = CORSMiddleware(app, allow_origins=cors, allow_methods=METHODS, allow_headers=["*"])
         bounds = limits or Limits()
@@ -87,7 +96,7 @@ def served(
         _log.info("page on %s://%s/", "http" if tls is None else "https", Endpoint(host, port))
         _log.info("tables on %s://%s/v1/tables", "http" if tls is None else "https", Endpoint(host, port))
         try:
-            yield Served(views, tables.state.live, port)
+            yield Served(tables, pages.state.live, port)
         finally:
-            tables.state.live.stop()
+            pages.state.live.stop()
             server.stop()

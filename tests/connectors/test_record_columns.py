@@ -2,7 +2,7 @@
 
 from confluent_kafka import KafkaError, Message
 
-from eddy.connectors.kafka.columns import Columns, take
+from eddy.connectors.kafka.record_columns import Columns, take
 
 
 def record(topic: str, offset: int) -> Message:

@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.status import Status
 
 from eddy.cli.exits import message
-from eddy.cli.messages import messages_console, show_messages
 from eddy.cli.options import empty_option
+from eddy.cli.stderr_messages import messages_console, show_messages
 from eddy.connectors.spark import local_session
 from eddy.connectors.spark.session import ONE_TASK
 from eddy.errors import EddyError

@@ -12,8 +12,8 @@ import faust
 from faust.web import Request, Response, View
 
 from eddy.connectors.faust.hosted import HostedTopology
-from eddy.serve.watch import WorkerWatch
 from eddy.serve.worker_pages import pages_for_anybody
+from eddy.serve.worker_watch import WorkerWatch
 
 __all__ = ["add_pages"]
 

@@ -13,7 +13,7 @@ from eddy.tables.catalog import ServedTable
 from eddy.tables.intake import table_prefix
 from eddy.tables.ordering import decode_key, encode_key, prefix_of
 
-__all__ = ["TableView", "end_of"]
+__all__ = ["OpenTable", "end_of"]
 
 _PAGE = 1_000
 Row = tuple[Any, Any]
@@ -32,7 +32,7 @@ class _Rows(Protocol):
     def between(self, start: bytes, stop: bytes, limit: int) -> list[tuple[bytes, bytes]]: ...
 
 
-class TableView:
+class OpenTable:
     """A table to read."""
 
     def __init__(self, table: ServedTable, rows: _Rows) -> None:

@@ -24,7 +24,7 @@ from eddy.operators.context import Context
 from eddy.operators.nested.operators import NestedWeights
 from eddy.operators.operator import State
 from eddy.state.arrangement import Arrangement
-from eddy.state.trace import Trace
+from eddy.state.iteration_trace import Trace
 
 __all__ = ["InnerErrors", "InnerLimit", "LimitBarrier", "numbered"]
 

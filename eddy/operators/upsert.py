@@ -9,7 +9,7 @@ from eddy.operators.context import Context
 from eddy.operators.errors.set_aside import Aside, unwritten_keys
 from eddy.operators.keyed import Keyed
 from eddy.operators.operator import State
-from eddy.state.table import Table
+from eddy.state.table_state import Table
 
 __all__ = ["Upsert", "by_key", "replacement"]
 

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from eddy.connectors.kafka.errors import kafka_error
+from eddy.connectors.kafka.error_codes import kafka_error
 
 __all__ = ["UNANSWERED", "ClusterTrouble", "ClusterWatch", "is_answered"]
 

@@ -7,8 +7,8 @@ from confluent_kafka import KafkaError
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from eddy.connectors.kafka import trouble as module
-from eddy.connectors.kafka.trouble import ClusterTrouble, ClusterWatch
+from eddy.connectors.kafka import cluster_trouble as module
+from eddy.connectors.kafka.cluster_trouble import ClusterTrouble, ClusterWatch
 
 DOWN = KafkaError(KafkaError._ALL_BROKERS_DOWN)
 ANSWERS = st.lists(

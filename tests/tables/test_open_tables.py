@@ -1,4 +1,4 @@
-"""Views of a running application: what is served, that versions are exact, and reading one's own writes."""
+"""The tables of a running application: what is served, that versions are exact, and reading one's own writes."""
 
 import asyncio
 import random
@@ -15,33 +15,33 @@ from tests.tables.topologies import bank, people
 from tests.waiting import PATIENCE_S, Deadline, wait_for
 
 
-def rows_of(view: eddy.Views, table: str) -> dict[object, object]:
-    return dict(view[table].all())
+def rows_of(tables: eddy.Tables, table: str) -> dict[object, object]:
+    return dict(tables[table].all())
 
 
 def test_tables_are_read_by_point_range_and_prefix(log: Log, name: str) -> None:
     topology = people(name)
     eddy.create_topics(topology, log, 2)
-    with eddy.run(topology, log), eddy.views(topology, log) as views:
-        assert views.tables == [f"{name}-twice", "counts", "people"]
+    with eddy.run(topology, log), eddy.open_tables(topology, log) as tables:
+        assert tables.names == [f"{name}-twice", "counts", "people"]
         names = {f"k{n:02}": b"ada" if n % 2 else b"bob" for n in range(20)}
         wanted = produce(log, f"{name}-people", names | {"other": b"eve"}, 2)
-        version = views.wait(wanted, exact=True, timeout_s=PATIENCE_S)
+        version = tables.wait(wanted, exact=True, timeout_s=PATIENCE_S)
         assert version.exact
-        assert views["people"].get("k03") == "ada"
-        assert views["people"].get("none", "nobody") == "nobody"
-        assert views["people"].get_many(["k04", "x", "k01"]) == ["bob", None, "ada"]
-        assert [key for key, _ in views["people"].range("k03", "k06")] == ["k03", "k04", "k05"]
-        assert [key for key, _ in views["people"].prefix("k1", limit=3)] == ["k10", "k11", "k12"]
-        assert [key for key, _ in views["people"].prefix("k1", after="k17")] == ["k18", "k19"]
-        assert [key for key, _ in views["people"].after("k18")] == ["k19", "other"]
-        assert rows_of(views, "counts") == {"ada": 10, "bob": 10, "eve": 1}
-        assert rows_of(views, f"{name}-twice") == {"ada": 20, "bob": 20, "eve": 2}
-        table = views["people"]
-        assert (table.count(), views["counts"].count()) == (21, 3)
-        views.wait(produce(log, f"{name}-people", {"other": None}, 2), exact=True, timeout_s=PATIENCE_S)
-        assert (views["people"].get("other"), views["counts"].get("eve")) == (None, None)
-        assert table.count() == views["people"].count() == 20
+        assert tables["people"].get("k03") == "ada"
+        assert tables["people"].get("none", "nobody") == "nobody"
+        assert tables["people"].get_many(["k04", "x", "k01"]) == ["bob", None, "ada"]
+        assert [key for key, _ in tables["people"].range("k03", "k06")] == ["k03", "k04", "k05"]
+        assert [key for key, _ in tables["people"].prefix("k1", limit=3)] == ["k10", "k11", "k12"]
+        assert [key for key, _ in tables["people"].prefix("k1", after="k17")] == ["k18", "k19"]
+        assert [key for key, _ in tables["people"].after("k18")] == ["k19", "other"]
+        assert rows_of(tables, "counts") == {"ada": 10, "bob": 10, "eve": 1}
+        assert rows_of(tables, f"{name}-twice") == {"ada": 20, "bob": 20, "eve": 2}
+        table = tables["people"]
+        assert (table.count(), tables["counts"].count()) == (21, 3)
+        tables.wait(produce(log, f"{name}-people", {"other": None}, 2), exact=True, timeout_s=PATIENCE_S)
+        assert (tables["people"].get("other"), tables["counts"].get("eve")) == (None, None)
+        assert table.count() == tables["people"].count() == 20
 
 
 def test_each_exact_version_keeps_the_sum_and_each_write_is_read(log: Log, name: str) -> None:
@@ -72,13 +72,13 @@ def keeps_the_sum(log: Log, name: str, versions: int) -> None:
             own.close()
 
     thread = threading.Thread(target=transfer)
-    with eddy.run(topology, log), eddy.views(topology, log, max_wait_s=PATIENCE_S) as views:
+    with eddy.run(topology, log), eddy.open_tables(topology, log, max_wait_s=PATIENCE_S) as tables:
         thread.start()
         try:
             wait_for(written.is_set, PATIENCE_S, "a write")
             moved = set()
-            for exact, _ in enumerate(views.versions(timeout_s=PATIENCE_S), 1):
-                with views.snapshot(exact=True, timeout_s=PATIENCE_S) as snapshot:
+            for exact, _ in enumerate(tables.versions(timeout_s=PATIENCE_S), 1):
+                with tables.snapshot(exact=True, timeout_s=PATIENCE_S) as snapshot:
                     payers, payees = dict(snapshot["payers"].all()), dict(snapshot["payees"].all())
                 assert sum(payers.values()) + sum(payees.values()) == 0, snapshot.version
                 moved.add(sum(payees.values()))
@@ -87,14 +87,14 @@ def keeps_the_sum(log: Log, name: str, versions: int) -> None:
         finally:
             end.set()
             thread.join()
-        views.wait(latest, exact=True, timeout_s=PATIENCE_S)
+        tables.wait(latest, exact=True, timeout_s=PATIENCE_S)
         for number in range(20):  # a read right after a write never misses it
             row = {f"w{number}": eddy.Json().encode([f"payer{number}", f"payee{number}", number])}
-            with views.snapshot(produce(log, f"{name}-transfers", row), timeout_s=PATIENCE_S) as snapshot:
+            with tables.snapshot(produce(log, f"{name}-transfers", row), timeout_s=PATIENCE_S) as snapshot:
                 assert snapshot["payees"].get(f"payee{number}") == number
                 assert snapshot["payers"].get(f"payer{number}") == -number
                 token = snapshot.version.token
-            assert views.wait(token, timeout_s=PATIENCE_S).covers(views.wanted(token))
+            assert tables.wait(token, timeout_s=PATIENCE_S).covers(tables.wanted(token))
 
 
 def test_every_exact_version_of_two_workers_keeps_the_sum(local: Log, name: str) -> None:
@@ -116,19 +116,19 @@ def two_workers_keep_the_sum(log: Log, name: str, bursts: int) -> None:
     with (
         eddy.run(topology, log, config, member="0"),
         eddy.run(topology, log, config, member="1"),
-        eddy.views(topology, log, max_wait_s=0.02) as views,
+        eddy.open_tables(topology, log, max_wait_s=0.02) as tables,
     ):
         for burst in range(bursts):
             rows = {f"{burst}-{n}": eddy.Json().encode([f"p{n}", f"q{n}", rng.randrange(1, 99)]) for n in range(9)}
             wanted = produce(log, f"{name}-transfers", rows, 2)
             for _ in range(10):
-                with views.snapshot(timeout_s=PATIENCE_S) as snapshot:
+                with tables.snapshot(timeout_s=PATIENCE_S) as snapshot:
                     if snapshot.version.exact:
                         payers, payees = dict(snapshot["payers"].all()), dict(snapshot["payees"].all())
                         assert sum(payers.values()) + sum(payees.values()) == 0, snapshot.version
                         exact.add(sum(payees.values()))
             if burst % 3 == 2:
-                with views.snapshot(wanted, exact=True, timeout_s=PATIENCE_S) as snapshot:
+                with tables.snapshot(wanted, exact=True, timeout_s=PATIENCE_S) as snapshot:
                     total = sum(dict(snapshot["payees"].all()).values())
                     assert total == -sum(dict(snapshot["payers"].all()).values())
                     exact.add(total)
@@ -138,18 +138,18 @@ def two_workers_keep_the_sum(log: Log, name: str, bursts: int) -> None:
 def test_a_snapshot_stays_at_its_version(log: Log, name: str) -> None:
     topology = people(name)
     eddy.create_topics(topology, log)
-    with eddy.run(topology, log), eddy.views(topology, log) as views:
+    with eddy.run(topology, log), eddy.open_tables(topology, log) as tables:
         topic = f"{name}-people"
-        views.wait(produce(log, topic, {f"k{n}": b"old" for n in range(50)}), timeout_s=PATIENCE_S)
-        with views.snapshot() as snapshot:
+        tables.wait(produce(log, topic, {f"k{n}": b"old" for n in range(50)}), timeout_s=PATIENCE_S)
+        with tables.snapshot() as snapshot:
             before = list(snapshot["people"].all())
             changed = [(f"k{n}", b"new") for n in range(0, 50, 3)] + [(f"k{n}", None) for n in range(1, 50, 3)]
-            views.wait(produce(log, topic, [*changed, ("k00", b"new")]), timeout_s=PATIENCE_S)
+            tables.wait(produce(log, topic, [*changed, ("k00", b"new")]), timeout_s=PATIENCE_S)
             assert list(snapshot["people"].all()) == before == sorted(before)
             assert list(snapshot["people"].prefix("k1", limit=4)) == [row for row in before if row[0][:2] == "k1"][:4]
             assert snapshot["people"].get_many(["k00", "k1", "k3"]) == [None, "old", "old"]
             assert snapshot["people"].count() == 50
-        assert views["people"].get_many(["k00", "k1", "k3"]) == ["new", None, "new"]
+        assert tables["people"].get_many(["k00", "k1", "k3"]) == ["new", None, "new"]
         with pytest.raises(eddy.QueryError, match="closed"):
             snapshot["people"].get("k1")
 
@@ -162,8 +162,8 @@ def test_what_is_not_served_is_refused_with_the_remedy(local: Log, name: str) ->
     table.to_relation().map(lambda k, v: (v, k)).distinct(name="once")
     topology.table("other", key=eddy.Int64, value=eddy.Json()).map_values(str).to("plain")
     eddy.create_topics(topology, local)
-    with eddy.run(topology, local), eddy.views(topology, local) as views:
-        views.wait(timeout_s=PATIENCE_S)
+    with eddy.run(topology, local), eddy.open_tables(topology, local) as tables:
+        tables.wait(timeout_s=PATIENCE_S)
         for table_name, remedy in {
             "facts": r"\.to_table\(name=",
             "joined": r"\.to_table\(name=",
@@ -172,12 +172,12 @@ def test_what_is_not_served_is_refused_with_the_remedy(local: Log, name: str) ->
             "nothing": "served is needed: other, rows",
         }.items():
             with pytest.raises(eddy.TableNotServedError, match=remedy):
-                views[table_name]
+                tables[table_name]
         for wrong in (5, b"x", None, ["a"]):
             with pytest.raises(eddy.QueryError, match=r"key .* is no string"):
-                views["rows"].get(wrong)
+                tables["rows"].get(wrong)
         with pytest.raises(eddy.QueryError, match="is no int64"):
-            views["other"].get("five")
+            tables["other"].get("five")
         for unknown in (
             "not a token",
             "AAAA",
@@ -188,9 +188,9 @@ def test_what_is_not_served_is_refused_with_the_remedy(local: Log, name: str) ->
             5,
         ):
             with pytest.raises(eddy.QueryError, match="at_least"):
-                views.wait(unknown, timeout_s=0.0)
+                tables.wait(unknown, timeout_s=0.0)
         with pytest.raises(eddy.NotReadyError, match="as late as asked for has not come within 0"):
-            views.wait({"rows": [5]}, timeout_s=0.0)
+            tables.wait({"rows": [5]}, timeout_s=0.0)
 
 
 def test_without_a_worker_tables_are_shown_after_a_while_and_are_not_called_exact(local: Log, name: str) -> None:
@@ -199,17 +199,17 @@ def test_without_a_worker_tables_are_shown_after_a_while_and_are_not_called_exac
     eddy.create_topics(topology, local)
     with eddy.run(topology, local) as worker:
         worker.wait_idle(PATIENCE_S)
-    with eddy.views(topology, local, max_wait_s=0.05) as views:
-        assert views.wait(exact=True, timeout_s=PATIENCE_S).exact
+    with eddy.open_tables(topology, local, max_wait_s=0.05) as tables:
+        assert tables.wait(exact=True, timeout_s=PATIENCE_S).exact
         produce(local, f"{name}-people", {"a": b"ada"})
         deadline = Deadline(PATIENCE_S)
-        while views["people"].get("a") is None:
+        while tables["people"].get("a") is None:
             deadline.check("the row")
-        assert not views.version.exact
+        assert not tables.version.exact
         with eddy.run(topology, local):
-            version = views.wait({f"{name}-people": [1]}, exact=True, timeout_s=PATIENCE_S)
+            version = tables.wait({f"{name}-people": [1]}, exact=True, timeout_s=PATIENCE_S)
         assert isinstance(version, Version)
-        assert (views["counts"].get("ada"), views["people"].get("a")) == (1, "ada")
+        assert (tables["counts"].get("ada"), tables["people"].get("a")) == (1, "ada")
 
 
 def test_keys_of_numbers_are_in_their_order(local: Log, name: str, stack: ExitStack) -> None:
@@ -223,10 +223,10 @@ def test_keys_of_numbers_are_in_their_order(local: Log, name: str, stack: ExitSt
     producer.commit({}, None)
     producer.close()
     stack.enter_context(eddy.run(topology, local))
-    views = stack.enter_context(eddy.views(topology, local))
-    views.wait({"numbers": [6]}, timeout_s=PATIENCE_S)
-    assert [key for key, _ in views["numbers"].all()] == sorted(numbers)
-    assert [key for key, _ in views["numbers"].range(-3, 7)] == [-3, 0, 5]
+    tables = stack.enter_context(eddy.open_tables(topology, local))
+    tables.wait({"numbers": [6]}, timeout_s=PATIENCE_S)
+    assert [key for key, _ in tables["numbers"].all()] == sorted(numbers)
+    assert [key for key, _ in tables["numbers"].range(-3, 7)] == [-3, 0, 5]
 
 
 def test_what_ends_a_worker_is_raised_where_its_block_is_left(local: Log, name: str) -> None:
@@ -251,14 +251,14 @@ def test_a_waiting_coroutine_lets_others_run(local: Log, name: str, partitions: 
     home = local.partitioner(b"a", partitions)
 
     async def reading() -> object:
-        async with eddy.views(topology, local) as views:
+        async with eddy.open_tables(topology, local) as tables:
             wanted = {f"{name}-people": {home: 1}}
-            waiting = asyncio.create_task(views.wait_async(wanted, exact=True, timeout_s=PATIENCE_S))
+            waiting = asyncio.create_task(tables.wait_async(wanted, exact=True, timeout_s=PATIENCE_S))
             await asyncio.sleep(0.05)
             assert not waiting.done()
             await asyncio.to_thread(produce, local, f"{name}-people", {"a": b"ada"}, partitions)
             await waiting
-            return views["counts"].get("ada")
+            return tables["counts"].get("ada")
 
     with eddy.run(topology, local):
         assert asyncio.run(reading()) == 1

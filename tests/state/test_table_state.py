@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from eddy.serde import Native
 from eddy.state.memory import MemoryStore
 from eddy.state.spec import StateSpec
-from eddy.state.table import Table
+from eddy.state.table_state import Table
 from tests import oracle
 
 SPEC = StateSpec("t", "table", Native, Native, 1, lambda data, count: 0)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from eddy import ConnectorError
-from eddy.connectors.broker.java import find_java
+from eddy.connectors.broker.java_runtime import find_java
 from tests.connectors.broker.conftest import FakeJava
 
 

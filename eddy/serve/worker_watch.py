@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from eddy.errors import ConnectorError, EddyError
 from eddy.runtime.lifecycle import WorkerState
-from eddy.runtime.trouble import Retries
+from eddy.runtime.retries import Retries
 from eddy.runtime.worker import Worker
 from eddy.serve.state import Facts, Restoring, patience_s
 

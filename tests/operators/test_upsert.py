@@ -8,7 +8,7 @@ from hypothesis import example, given
 from eddy.errors import DataError
 from eddy.operators.batch import Batch
 from eddy.operators.context import OUTSIDE
-from eddy.operators.tables import Upsert
+from eddy.operators.upsert import Upsert
 from tests import oracle
 from tests.operators.bench import MEMORIES, Bench, Wiring, batch, built, facts, live, records, stories
 

@@ -19,7 +19,7 @@ from eddy.operators.errors.set_aside import reason_in
 from eddy.operators.reduce import Function
 from eddy.serde import Serde
 from eddy.state.spec import StateSpec
-from eddy.state.table import Table
+from eddy.state.table_state import Table
 
 __all__ = ["FOLDED", "FoldFunction", "GroupFunction"]
 

@@ -14,9 +14,9 @@ from typing import Self
 from eddy.connectors.broker import process
 from eddy.connectors.broker.home import LOG_PROPERTIES, SERVER_PROPERTIES, Home
 from eddy.connectors.broker.jars import Jars, find_jars
-from eddy.connectors.broker.java import find_java
+from eddy.connectors.broker.java_runtime import find_java
 from eddy.connectors.broker.ports import HOST, free_port, is_free, listens
-from eddy.connectors.broker.settings import STARTED, server_settings
+from eddy.connectors.broker.server_settings import STARTED, server_settings
 from eddy.errors import ConnectorError
 
 __all__ = ["Broker"]
@@ -31,7 +31,8 @@ class Broker:
     """A node of Kafka; all its files are in `folder`.
 
     The folder identifies the broker: any process can start, find and stop the one that runs there.
-    As a context manager it runs within the block; its data is kept. `settings` override the settings of `settings.py`.
+    As a context manager it runs within the block; its data is kept. `settings` override the
+    settings of `server_settings.py`.
 
     Without `port` it uses the port of the last run, or a free one. Without `voters` the node is a cluster by itself; a
     node of a larger cluster names the controller ports of all nodes, and the same `cluster_id` as the others.

@@ -1,0 +1,331 @@
+"""Open tables: the tables of an application in a user's program, read whole and at versions.
+
+    with eddy.open_tables(topology, log) as tables:
+        tables["descendants"].get("ada")
+        with tables.snapshot(exact=True) as at:
+            at.version, at["nodes"].get("ada"), at["descendants"].get("ada")
+
+A separate thread reads the topics; any thread may read the tables, from memory or from the local store.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from eddy.connectors.log import Log
+from eddy.errors import ConnectorError, EddyError, QueryError
+from eddy.live.dataflow.action import Action
+from eddy.live.query.explain import QueryPlan
+from eddy.live.query.named import Queries
+from eddy.live.query.planning import MAX_ROWS
+from eddy.live.query.query import Query, R, checked_query
+from eddy.live.server.live_server import LiveServer
+from eddy.live.server.live_view import Checks, LiveView
+from eddy.live.server.loading import TABLE_ROWS
+from eddy.state.memory import MemoryStore
+from eddy.state.rocksdb import RocksDBStore
+from eddy.state.spaces import Spaces
+from eddy.tables.catalog import Catalog, catalog_of
+from eddy.tables.open_table import OpenTable
+from eddy.tables.served_rows import RowsSnapshot, ServedRows
+from eddy.tables.table_reader import TableReader
+from eddy.tables.version import Version, Wanted, wanted_of
+from eddy.topology.topology import Topology
+
+__all__ = ["Tables", "TablesSnapshot", "open_tables"]
+
+_log = logging.getLogger("eddy.tables")
+_POLL_S, _PAUSE_S, _STOP_S = 0.2, 0.2, 10.0
+_LOOK_S, _LOOK_AT_LEAST_S = 0.002, 0.1
+"""A coroutine that waits looks less and less often, so that hundreds of them do not keep a core busy."""
+
+
+class TablesSnapshot:
+    """All tables at one version, until the snapshot is closed; former values of rows that change are kept in memory."""
+
+    def __init__(self, catalog: Catalog, rows: RowsSnapshot) -> None:
+        self._catalog, self._rows = catalog, rows
+
+    @property
+    def version(self) -> Version:
+        """The version of all tables of the snapshot."""
+        return self._rows.version
+
+    def __getitem__(self, table: str) -> OpenTable:
+        return OpenTable(self._catalog.table(table), self._rows)
+
+    def close(self) -> None:
+        """Free the kept values."""
+        self._rows.close()
+
+    def __enter__(self) -> "TablesSnapshot":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+class Tables:
+    """The tables of one application. Made by `eddy.open_tables`; for any thread.
+
+    Args:
+        topology: the application.
+        log: the log with its topics; a separate client of it is opened.
+        state_dir: a directory for rows, from which a restart continues, and for live queries' rows of large tables,
+            which are removed at the end; None keeps the tables in memory.
+        max_wait_s: seconds that committed records wait for a cut before they are shown without one.
+        cache_bytes: memory for blocks of the store on disk.
+        queries: the named queries that clients may ask for.
+        table_rows: the rows of a table that live queries have in memory; the rows of a larger table are on disk.
+
+    Raises: ConfigurationError where a user's topics do not exist; StateError; TopologyError.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        log: Log,
+        *,
+        state_dir: str | Path | None = None,
+        max_wait_s: float = 2.0,
+        cache_bytes: int = 64 << 20,
+        queries: Queries | None = None,
+        table_rows: int = TABLE_ROWS,
+    ) -> None:
+        self._table_rows = table_rows
+        self.queries = queries or Queries()
+        self._given, self._log = log, log.reopened()
+        try:
+            self.catalog = catalog_of(topology, self._log)
+            store = (
+                MemoryStore()
+                if state_dir is None
+                else RocksDBStore(Path(state_dir) / topology.name / "~views", topology.name, cache_bytes)
+            )
+            live_dir = None if state_dir is None else Path(state_dir) / topology.name / "~queries"
+            try:
+                self._spaces = Spaces(live_dir, topology.name, cache_bytes)
+            except BaseException:
+                store.close()
+                raise
+        except BaseException:
+            self._close_log()
+            raise
+        self.rows = ServedRows(store, list(self.catalog.tables))
+        self.reader = TableReader(self.catalog, self._log, self.rows, max_wait_s=max_wait_s)
+        self.last_error = ""
+        self._live: LiveServer | None = None
+        self._live_lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"eddy-tables-{topology.name}", daemon=True)
+        self._thread.start()
+
+    def _close_log(self) -> None:
+        if self._log is not self._given:
+            self._log.close()
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set():
+                self._step()
+        except Exception as error:
+            _log.error("reading tables has ended: %s", error)
+            self.rows.fail(error if isinstance(error, EddyError) else QueryError(f"tables: {error!r}"))
+        finally:
+            self.reader.close()
+
+    def _step(self) -> None:
+        try:
+            self.reader.step(_POLL_S)
+        except ConnectorError as error:
+            if str(error) != self.last_error:
+                _log.warning("beginning again: %s", error)
+            self.last_error = str(error)
+            self._stop.wait(_PAUSE_S)
+            return
+        if self.reader.following:
+            self.last_error = ""
+        else:
+            self._stop.wait(_PAUSE_S / 4)
+
+    @property
+    def version(self) -> Version:
+        """The latest version."""
+        return self.rows.version
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the tables that can be read."""
+        return sorted(self.catalog.tables)
+
+    @property
+    def tables(self) -> list[str]:
+        """Deprecated: the name until now of `names`."""
+        warnings.warn("Tables.tables is called names", DeprecationWarning, stacklevel=2)
+        return self.names
+
+    def wanted(self, at_least: Any) -> Wanted:
+        """The offsets that `at_least` asks for. Raises: QueryError."""
+        topics = {table.topic: table.partitions for table in self.catalog.tables.values()}
+        return wanted_of(at_least, self.catalog.inputs, topics)
+
+    def wait(self, at_least: Any = None, *, exact: bool = False, timeout_s: float = 30.0) -> Version:
+        """Wait until the tables are whole, at a version as late as `at_least` and, if asked for, an exact one.
+
+        `at_least` is a token or a version that was read; or for topics the offsets, by partition, before which records
+        have to be taken in: for a record that was written, its offset plus one.
+        Raises: NotReadyError after `timeout_s` seconds.
+        """
+        what = f"{'an exact ' if exact else 'a '}version{' as late as asked for' if at_least is not None else ''}"
+        return self.rows.wait(self._fits(at_least, exact), timeout_s, what)
+
+    def _fits(self, at_least: Any, exact: bool) -> Callable[[Version], bool]:
+        """A function that says whether a version is as late as `at_least` and, if asked for, exact."""
+        wanted = None if at_least is None else self.wanted(at_least)
+        return lambda version: (version.exact or not exact) and (wanted is None or version.covers(wanted))
+
+    async def wait_async(self, at_least: Any = None, *, exact: bool = False, timeout_s: float = 30.0) -> Version:
+        """`wait` as a coroutine: other coroutines run meanwhile."""
+        fits, began = self._fits(at_least, exact), time.monotonic()
+        while True:
+            version = self.version
+            if self.rows.failure is None and not self.rows.hindrance and fits(version):
+                return version
+            waited = time.monotonic() - began
+            if self.rows.failure is not None or waited >= timeout_s:
+                return self.wait(at_least, exact=exact, timeout_s=0)
+            await asyncio.sleep(min(max(_LOOK_S, waited / 10), _LOOK_AT_LEAST_S))
+
+    def __getitem__(self, table: str) -> OpenTable:
+        """A table; each read is at the latest version. Raises: TableNotServedError."""
+        return OpenTable(self.catalog.table(table), self.rows)
+
+    def snapshot(self, at_least: Any = None, *, exact: bool = False, timeout_s: float = 30.0) -> TablesSnapshot:
+        """All tables at one version, which is waited for as in `wait`. Close it, or use it in a `with` block.
+
+        Raises: NotReadyError after `timeout_s` seconds.
+        """
+        fits, end = self._fits(at_least, exact), time.monotonic() + timeout_s
+        while True:
+            self.wait(at_least, exact=exact, timeout_s=max(0.0, end - time.monotonic()))
+            made = TablesSnapshot(self.catalog, self.rows.snapshot())
+            if fits(made.version):
+                return made
+            made.close()  # the version has moved on in between
+
+    def versions(self, *, exact: bool = False, timeout_s: float = 30.0) -> Iterator[Version]:
+        """The present version, then each later one; a version that is replaced before it is asked for is skipped.
+
+        Raises: NotReadyError where no version follows for `timeout_s` seconds.
+        """
+        number = -1
+
+        def new(version: Version) -> bool:
+            return version.number > number and (version.exact or not exact)
+
+        while True:
+            version = self.rows.wait(new, timeout_s, "a new version")
+            number = version.number
+            yield version
+
+    def live(
+        self,
+        query: Query[R],
+        *,
+        max_rows: int = MAX_ROWS,
+        actions: Callable[[list[Action], Version], object] | None = None,
+        check_every: int | None = None,
+    ) -> LiveView[R]:
+        """A query that is kept up to date, to be opened by `with` or `async with`: see `LiveView`.
+
+        Args:
+            query: the query.
+            max_rows: the rows that the view may hold, with the rows of its nests; with more, it ends with an error.
+            actions: called with the actions of each batch of changes on the view, and the version: see `Action`.
+            check_every: for tests: after so many versions compare the view's rows with the answer from scratch. If they
+                differ, the view ends with an error that names the first difference. None compares nothing.
+        """
+        return LiveView(self.live_server(), checked_query(query), max_rows, Checks(actions, check_every))
+
+    def read(self, query: Query[R], *, max_rows: int = MAX_ROWS) -> R:
+        """The result of a query, once. Raises: QueryError."""
+        with self.live(query, max_rows=max_rows) as view:
+            return view.rows
+
+    def explain(self, query: Query, *, max_rows: int = MAX_ROWS) -> QueryPlan:
+        """How a query is answered and kept up to date: it is opened to see this. Raises: QueryError, NotReadyError."""
+        with self.live(query, max_rows=max_rows) as view:
+            return view.explain()
+
+    def live_server(self) -> LiveServer:
+        """The server of live queries over these tables, which the first call starts."""
+        with self._live_lock:
+            if self._live is None:
+                self._live = LiveServer(self.catalog, self.rows, self.wanted, self._table_rows, self._spaces)
+            return self._live
+
+    @property
+    def failure(self) -> Exception | None:
+        """The error that has ended reading, or all live queries; None without one."""
+        return self.rows.failure or (None if self._live is None else self._live.failure)
+
+    def close(self) -> None:
+        """Stop reading, and release the store; the second call does nothing."""
+        if self._stop.is_set():
+            return
+        self._stop.set()
+        if self._live is not None:
+            self._live.stop()
+        self._thread.join(_STOP_S)
+        self.rows.close()
+        self._close_log()
+
+    def __enter__(self) -> "Tables":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> "Tables":
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await asyncio.to_thread(self.close)
+
+
+def open_tables(
+    topology: Topology,
+    log: Log,
+    *,
+    state_dir: str | Path | None = None,
+    max_wait_s: float = 2.0,
+    cache_bytes: int = 64 << 20,
+    queries: Queries | None = None,
+    table_rows: int = TABLE_ROWS,
+) -> Tables:
+    """Read the tables of an application: see `Tables`, which has the arguments.
+
+    >>> import eddy
+    >>> topology = eddy.Topology("names")
+    >>> table = topology.table("names", key=eddy.String, value=eddy.String)
+    >>> log = eddy.open_log()
+    >>> eddy.create_topics(topology, log)
+    ['names']
+    >>> with eddy.run(topology, log), eddy.open_tables(topology, log) as tables:
+    ...     tables.wait().exact, tables["names"].get("ada")
+    (True, None)
+    """
+    return Tables(
+        topology,
+        log,
+        state_dir=state_dir,
+        max_wait_s=max_wait_s,
+        cache_bytes=cache_bytes,
+        queries=queries,
+        table_rows=table_rows,
+    )

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from eddy.errors import TopologyError
+from eddy.operators.errors.row_sizes import OVERHEAD
 
 __all__ = ["Config"]
 
@@ -70,6 +71,11 @@ class Config:
         for name in _COUNTS:
             if not getattr(self, name) >= 1:  # as NaN is not
                 raise TopologyError(f"config: {name}={getattr(self, name)}; 1 or more is needed")
+        if self.max_row_bytes <= OVERHEAD:
+            raise TopologyError(
+                f"config: max_row_bytes={self.max_row_bytes}; more than the {OVERHEAD:,} of a record's overhead "
+                "are needed"
+            )
         for name in _LIMITS_S:
             if not getattr(self, name) > 0:
                 raise TopologyError(f"config: {name}={getattr(self, name)}; more than 0 seconds are needed")

@@ -9,6 +9,7 @@ import click
 from eddy.cli.fields import FIELD_TYPES
 from eddy.config import Config
 from eddy.connectors.csv_rows import Empty
+from eddy.operators.errors.row_sizes import OVERHEAD
 
 __all__ = [
     "empty_of",
@@ -70,11 +71,27 @@ _EPOCH_OPTIONS = (
         show_default=True,
         help="Seconds after which an epoch commits, and its loops continue in the next one.",
     ),
+    click.option(
+        "--row-bytes",
+        type=click.IntRange(min=OVERHEAD + 1),
+        metavar="N",
+        default=_DEFAULTS.max_row_bytes,
+        show_default=True,
+        help="Bytes of a row of a recursion; one that makes larger rows is held.",
+    ),
+    click.option(
+        "--nested-rows",
+        type=click.IntRange(min=1),
+        metavar="N",
+        default=_DEFAULTS.max_nested_rows,
+        show_default=True,
+        help="Rows after which a recursion by nested time is considered endless.",
+    ),
 )
 
 
 def epoch_options(command: F) -> F:
-    """The limits of one epoch."""
+    """The limits of one epoch and of recursions."""
     for option in reversed(_EPOCH_OPTIONS):
         command = option(command)
     return command

@@ -51,6 +51,10 @@ class Output(Operator):
         self.batches.append(batch)
         return EMPTY
 
+    def end_epoch(self) -> None:
+        """Drop the batches."""
+        self.batches = []
+
 
 @dataclass(frozen=True, slots=True)
 class LoopStatistics:
@@ -323,18 +327,8 @@ class Circuit:
         return {name: LoopStatistics(op.waves, op.rows) for name, op in self.recursions.items()}
 
     def _clear(self) -> None:
-        for output in self.outputs.values():
-            output.batches = []
-        for gate in self.gates:
-            gate.outbox = []
-        for operator in self._keyed:
-            operator.dropped = 0
-        for recursion in self.recursions.values():
-            recursion.cut, recursion.overdue = [], []
-        for loop in self._loops:
-            loop.queue.moved = 0
-        for waker in self._wakers:
-            unguarded(waker).left_due = ()
+        for operator in self.operators:
+            operator.end_epoch()
 
 
 def _with_bodies(operators: Iterable[Operator]) -> Iterable[Operator]:

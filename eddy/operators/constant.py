@@ -42,6 +42,11 @@ class Constant(Operator):
         self._done = self.sent_now = True
         return Batch.of(difference, 0)
 
+    def end_epoch(self) -> None:
+        """The gate's rows are sent, or not to be sent."""
+        super().end_epoch()
+        self.gate.outbox = []
+
     def forget(self) -> None:
         """After a rollback, or a change of ownership."""
         self._done = self.sent_now = False

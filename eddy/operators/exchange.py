@@ -235,6 +235,15 @@ class Exchange(Keyed):
             self.later = by_iteration(received)
         return concat((self.later.pop(context.iteration, EMPTY), own))
 
+    def forget_later(self) -> None:
+        """The epoch is undone."""
+        self.later = {}
+
+    def end_epoch(self) -> None:
+        """The gate's rows are sent, or not to be sent."""
+        super().end_epoch()
+        self.gate.outbox = []
+
     def explore(self, *inputs: Batch) -> Batch:
         """The rows that continue, whoever owns them."""
         return keyed(inputs[0]) if self._needs_keys else inputs[0]

@@ -84,6 +84,11 @@ class ExpiringTable(Upsert):
             return Tick(min(moments.values()))
         return Watermark(self._expiry.source, moments)
 
+    def end_epoch(self) -> None:
+        """Drop what is reported."""
+        super().end_epoch()
+        self.left_due = ()
+
     def step(self, context: Context, *inputs: Batch) -> Batch:
         """Apply the last record of each key; then remove the rows that are due."""
         batch = self.with_keys(inputs[0])

@@ -73,6 +73,10 @@ class Join(Operator):
         self.by_depth = by_depth
         self.later: dict[int, Batch] = {}
 
+    def forget_later(self) -> None:
+        """The epoch is undone."""
+        self.later = {}
+
     def step(self, context: Context, *inputs: Batch) -> Batch:
         """Return the delta of the join, not consolidated."""
         left, right = inputs

@@ -37,6 +37,10 @@ def keyed_rows(rows: Mapping[Row, int]) -> Mapping[Row, int]:
 class Keyed(Operator):
     """An operator that drops rows. `dropped` counts the inserted ones, not retracted ones, of the current epoch."""
 
+    def end_epoch(self) -> None:
+        """Count anew."""
+        self.dropped = 0
+
     def with_keys(self, batch: Batch) -> Batch:
         """The rows that have a key."""
         return self._counted(batch, keyed(batch))

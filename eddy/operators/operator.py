@@ -54,8 +54,9 @@ NO_CLOCKS = ClocksRead()
 class Operator:
     """One step of a circuit. `name` is its name in errors and pictures.
 
-    Invariant: `step` is called at most once a wave, with at least one batch that is not empty, and
-    between two calls the operator has no memory except its states.
+    Invariants: `step` is called at most once a wave, with at least one batch that is not empty. Between epochs an
+    operator has no memory except its states. What an epoch reports beside them, such as rows to send and counts, is
+    read by others and dropped by `end_epoch`; nothing is set on an operator from outside.
     """
 
     name: str
@@ -72,6 +73,9 @@ class Operator:
         Nothing else is set on an operator for a step: iteration, times and all other circumstances are in `context`.
         """
         raise NotImplementedError
+
+    def end_epoch(self) -> None:
+        """Drop what the epoch has reported beside the states, after its commit or when it is undone."""
 
     def step_apart(self, context: Context, aside: "Aside", *inputs: Batch) -> Batch:
         """As `step`, but the rows that it cannot take are set aside. An operator that takes every row has none."""

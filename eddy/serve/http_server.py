@@ -114,15 +114,17 @@ class _Connection(H11Protocol):
 class _Uvicorn(uvicorn.Server):
     """Signals when it is up: only then can it be stopped."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, handshake_s: float) -> None:
         super().__init__(config)
+        self._handshake_s = handshake_s
         self.up = threading.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept connections. A TLS handshake has the time limit that a request has by default."""
+        """Accept connections. A TLS handshake has the time limit of a request."""
         if self.config.ssl_certfile is not None:
             loop = asyncio.get_running_loop()
-            loop.create_server = partial(loop.create_server, ssl_handshake_timeout=_REQUEST_S)  # type: ignore[method-assign]
+            timed = partial(loop.create_server, ssl_handshake_timeout=self._handshake_s)
+            loop.create_server = timed  # type: ignore[method-assign]
         await super().startup(sockets)
         self.up.set()
 
@@ -169,7 +171,7 @@ class HttpServer:
             ssl_certfile=None if tls is None else str(tls[0]),
             ssl_keyfile=None if tls is None else str(tls[1]),
         )
-        self._uvicorn = _Uvicorn(config)
+        self._uvicorn = _Uvicorn(config, request_s or _REQUEST_S)
         self._thread = threading.Thread(target=self._uvicorn.run, args=([listener],), name="eddy-http", daemon=True)
 
     def start(self) -> None:

@@ -26,6 +26,7 @@ __all__ = [
     "check_kind",
     "check_mapping",
     "check_name",
+    "check_names",
     "check_number",
     "check_rows",
     "check_serdes",
@@ -119,6 +120,17 @@ def _named(function: Any) -> str:
     line = line_of(function)
     name = name.rpartition("<locals>.")[2]
     return f"{name} of {line}" if line else name
+
+
+def check_names(where: str, given: Any) -> list[str]:
+    """Names, each once. Raises: TopologyError for anything else, or for none."""
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable) or not (names := list(given)):
+        raise TopologyError(f"{where}={given!r}; a list of names is needed")
+    for name in names:
+        check_name(name, where)
+    if len(set(names)) < len(names):
+        raise TopologyError(f"{where}={names}; each name is needed once")
+    return names
 
 
 def check_serdes(where: str, /, optional: bool = True, **serdes: Any) -> None:

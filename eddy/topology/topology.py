@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from eddy.errors import TopologyError
 from eddy.operators.graph.reached import Reached
 from eddy.serde import Bytes, Serde
-from eddy.topology.arguments import check_mapping, check_name, check_serdes, renamed_choice
+from eddy.topology.arguments import check_mapping, check_name, check_names, check_serdes, renamed_choice
 from eddy.topology.dsl.builder import Builder
 from eddy.topology.dsl.mutual import Bindings, mutually_recursive
 from eddy.topology.dsl.reach import CyclePolicy, DeletionMode, recursive_fixpoint
@@ -45,9 +45,12 @@ class Topology:
         self.plan = plan.Plan(name)
         self._builder = Builder(self.plan)
 
-    def stream(self, topic: str, key: Serde[K] = _BYTES, value: Serde[V] = _BYTES) -> KStream[K, V]:
-        """The records of `topic` as facts."""
-        return KStream(self._builder, self._source(topic, topic, "stream", key, value))
+    def stream(self, topic: str | Sequence[str], key: Serde[K] = _BYTES, value: Serde[V] = _BYTES) -> KStream[K, V]:
+        """The records of `topic` as facts; of a list of topics the records of all, each topic in its own order."""
+        if not isinstance(topic, list | tuple):
+            return KStream(self._builder, self._source(topic, topic, "stream", key, value))  # type: ignore[arg-type]
+        streams = [self.stream(name, key, value) for name in check_names("stream: topics", topic)]
+        return streams[0].merge(*streams[1:]) if len(streams) > 1 else streams[0]
 
     def table(
         self,

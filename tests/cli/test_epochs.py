@@ -38,10 +38,24 @@ def test_a_loop_goes_on_in_the_next_epoch_when_the_time_is_up(run: Command, star
     assert set(table.splitlines()) == {f"n{n}\t{n}" for n in range(1, 9)}
 
 
+def test_a_row_that_is_larger_than_allowed_is_refused(run: Command) -> None:
+    run("produce", "nodes", stdin=CHAIN)
+    told = run("run", "family.py", "--until-idle", "--row-bytes=1025", status=1).output
+    assert "at most max_row_bytes=1,025 are written" in told
+    run("run", "family.py", "--until-idle", "--row-bytes=1100")
+
+
 @pytest.mark.parametrize(
     ("option", "status"),
-    [("--epoch-records=0", 2), ("--epoch-bytes=-1", 2), ("--epoch-seconds=0", 2), ("--epoch-seconds=nan", 78)],
+    [
+        ("--row-bytes=1024", 2),
+        ("--nested-rows=0", 2),
+        ("--epoch-records=0", 2),
+        ("--epoch-bytes=-1", 2),
+        ("--epoch-seconds=0", 2),
+        ("--epoch-seconds=nan", 78),
+    ],
 )
 def test_a_bound_that_makes_no_sense_is_refused(run: Command, option: str, status: int) -> None:
-    assert "epoch" in run("run", "family.py", "--until-idle", option, status=None).output
+    assert option[2:7] in run("run", "family.py", "--until-idle", option, status=None).output
     run("run", "family.py", "--until-idle", option, status=status)

@@ -46,6 +46,15 @@ def merge_and_split(t: eddy.Topology) -> None:
 
 
 @case(
+    [of("one", ("a", "x1"), ("b", "y2")) + of("two", ("c", "x3"))],
+    x=[("a", "x1"), ("c", "x3")],
+    y=[("b", "y2")],
+)
+def several_topics_in_and_a_topic_by_function_out(t: eddy.Topology) -> None:
+    t.stream(["one", "two"], S, S).to(lambda key, value: value[0], topics=["x", "y"])
+
+
+@case(
     [of("lines", ("1", "to be or"), ("2", "not to be")), of("lines", ("3", "be"))],
     counts={"to": 2, "be": 3, "or": 1, "not": 1},
 )

@@ -49,6 +49,19 @@ class Function(NamedTuple):
 WRONG: dict[str, list[Any]] = {
     "name": [7, ["name"], "two words", "", lambda: "name", b"name"],
     "topic": [7, ["topic"], "two words", "", lambda key: "topic", b"topic", None],
+    "topic or list": [
+        7,
+        [],
+        ["one", "one"],
+        ["two words"],
+        {"topic"},
+        "two words",
+        "",
+        lambda key: "topic",
+        b"topic",
+        None,
+    ],
+    "names": [7, "one", b"one", [], ["one", "one"], ["two words"], [7], None],
     "serde": [str, 7, "string", eddy.Json, eddy.Struct, lambda data: data],
     "whole": [-1, 1.5, "4", True, [1]],
     "number": [-1, "4", True, float("nan")],
@@ -93,7 +106,8 @@ def transforms(of: str, *, rekey: bool) -> list[Call]:
 TABLE, JOINER = ("table", "collection"), (arguments(2), F2)
 FOLD = {"initializer": (arguments(0), F0), "name": ("n", "name")}
 CALLS = [
-    Call("topology", "stream", {"topic": ("new", "topic")}, {"key": "serde", "value": "serde"}),
+    Call("topology", "stream", {"topic": (["new", "other"], "topic or list")}, {"key": "serde", "value": "serde"}),
+    Call("topology", "stream", {"topic": ("new", "topic or list")}, {"key": "serde", "value": "serde"}),
     Call("topology", "table", {"topic": ("new", "topic")}, STREAM),
     Call(
         "topology",
@@ -133,6 +147,12 @@ CALLS = [
     Call("stream", "branch", {"branch": (arguments(2), F2)}),
     Call("stream", "repartition", {}, {"partitions": "whole", **STREAM}),
     Call("stream", "to", {"topic": ("out", "topic")}, {"key": "serde", "value": "serde"}),
+    Call(
+        "stream",
+        "to",
+        {"topic": (lambda key, value: "one", F2), "topics": (["one", "two"], "names")},
+        {"key": "serde", "value": "serde"},
+    ),
     Call("stream", "to_table", {}, {"name": "name"}),
     Call(
         "stream",
@@ -278,7 +298,10 @@ def test_what_does_not_fit_is_refused(one: Call, parameter: str, value: Any) -> 
 
 @pytest.mark.parametrize("of", CLASSES)
 def test_every_parameter_of_every_method_is_tried(of: str) -> None:
-    tried = {one.method: {*one.given, *one.others} for one in CALLS if one.of == of}
+    tried: dict[str, set[str]] = {}
+    for one in CALLS:
+        if one.of == of:
+            tried.setdefault(one.method, set()).update(one.given, one.others)
     without = {"topology": {"describe", "mermaid", "picture"}}.get(of, set())
     for name, method in inspect.getmembers(CLASSES[of], inspect.isfunction):
         if name.startswith("_") or name in without:

@@ -212,6 +212,7 @@ def test_a_null_value_deletes_from_a_table_and_is_a_value_of_a_stream() -> None:
         ({"cache_bytes": -1}, "config: cache_bytes=-1"),
         ({"max_epoch_records": math.nan}, "config: max_epoch_records=nan; a whole number"),
         ({"max_epoch_bytes": 0}, "config: max_epoch_bytes=0; 1 or more"),
+        ({"max_row_bytes": 1_024}, "config: max_row_bytes=1024; more than the 1,024 of a record's overhead"),
         ({"max_epoch_s": 0.0}, "config: max_epoch_s=0.0; more than 0 seconds"),
         ({"max_epoch_s": math.nan}, "config: max_epoch_s=nan; more than 0 seconds"),
         ({"max_nested_s": -1.0}, "config: max_nested_s=-1.0; more than 0 seconds"),

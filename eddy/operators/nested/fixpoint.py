@@ -184,6 +184,11 @@ class Fixpoint(NestedOperator):
     def _prefix(self, time: Time) -> tuple[int, ...]:
         return (time,) if self._depth == 2 else time
 
+    def end_epoch(self) -> None:
+        """Drop what is reported."""
+        super().end_epoch()
+        self.cut, self.overdue = [], []
+
     def forget_waves(self) -> None:
         """Undo the epoch."""
         self.body.forget_waves()

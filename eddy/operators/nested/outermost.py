@@ -73,6 +73,11 @@ class Outermost(Fixpoint):
         limits = self.limits.states() if self.limits is not None else ()
         return [*limits, self.queue.state, *self.given.states()]
 
+    def end_epoch(self) -> None:
+        """Drop what is reported."""
+        super().end_epoch()
+        self.queue.moved = 0
+
     def forget_waves(self) -> None:
         """The epoch is undone, or the states are others."""
         super().forget_waves()

@@ -174,7 +174,7 @@ class Body:
     def forget_waves(self) -> None:
         """Undo the epoch."""
         for operator in self._keepers:
-            operator.later = {}
+            operator.forget_later()
         for arrange in self._arranges:
             arrange.forget_wave()
 

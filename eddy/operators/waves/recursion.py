@@ -76,12 +76,15 @@ class LinearRecursion(Operator):
         was, self.sizes.careful = self.sizes.careful, True
         return not was
 
+    def end_epoch(self) -> None:
+        """Drop what is sent or reported."""
+        super().end_epoch()
+        self.gate.outbox, self.cut, self.overdue = [], [], []
+
     def forget_waves(self) -> None:
         """The epoch is undone."""
         self.body.forget_waves()
-        self.gate.outbox.clear()
-        self.cut.clear()
-        self.overdue.clear()
+        self.end_epoch()
 
     @property
     def _part(self) -> Callable[[Row], Any]:

@@ -1,11 +1,11 @@
 """KStream: facts that happened. Names and their meaning follow Kafka Streams, in snake_case."""
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Any, Generic, Literal, TypeVar, overload
 
-from eddy.errors import TopologyError
+from eddy.errors import DataError, TopologyError
 from eddy.operators.bound import Bound
 from eddy.operators.expiring_table import ExpiryClock
 from eddy.serde import Serde
@@ -13,6 +13,7 @@ from eddy.topology.arguments import (
     check_flag,
     check_function,
     check_kind,
+    check_names,
     check_serdes,
     check_whole,
     name_or,
@@ -174,9 +175,31 @@ class KStream(Generic[K, V]):
         )
         return KStream(self._builder, node)
 
-    def to(self, topic: str, key: Serde[K] | None = None, value: Serde[V] | None = None) -> None:
-        """Write each record to `topic`, a topic of the user's that has to exist."""
-        add_sink(self._builder, self._node, topic, key, value)
+    def to(
+        self,
+        topic: str | Callable[[K, V], str],
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        topics: Iterable[str] | None = None,
+    ) -> None:
+        """Write each record to `topic`, a topic of the user's that has to exist.
+
+        Or to the topic `topic(key, value)`, which is one of `topics`; a record for another one is an error.
+        """
+        if isinstance(topic, str) or not callable(topic):
+            if topics is not None:
+                raise TopologyError(
+                    f"to after '{self._node.label}': topics={topics!r}; topic= has to be a function then"
+                )
+            add_sink(self._builder, self._node, topic, key, value)
+            return
+        names = check_names(f"to after '{self._node.label}': topics", topics)
+        check_function(f"to after '{self._node.label}'", topic, "key", "value", what="topic")
+        check_serdes(f"to after '{self._node.label}'", key=key, value=value)
+        chosen: KStream[K, tuple[str, V]] = self.map_values(_addressed(topic, names))
+        for name in names:
+            part: KStream[K, V] = chosen.flat_map_values(_of_topic(name))
+            add_sink(self._builder, part._node, name, key, value or self._node.value)
 
     def to_table(
         self,
@@ -344,6 +367,20 @@ class KStream(Generic[K, V]):
         value: Serde[Any] | None = None,
     ) -> Any:
         return KStream(self._builder, self._builder.transform(self._node, verb, function, name, key, value))
+
+
+def _addressed(topic: Callable[[Any, Any], str], names: Sequence[str]) -> Callable[[Any, Any], tuple[str, Any]]:
+    def addressed(key: Any, value: Any) -> tuple[str, Any]:
+        name = topic(key, value)
+        if name not in names:
+            raise DataError(f"to: the function names topic {name!r}; one of topics={[*names]} is needed")
+        return name, value
+
+    return addressed
+
+
+def _of_topic(name: str) -> Callable[[tuple[str, Any]], list[Any]]:
+    return lambda pair: [pair[1]] if pair[0] == name else []
 
 
 def _first(

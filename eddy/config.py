@@ -1,11 +1,13 @@
 """The settings of a worker. Each has a usable default; nothing is read from the environment."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from eddy.errors import TopologyError
 from eddy.operators.errors.row_sizes import OVERHEAD
+from eddy.topology.arguments import check_function
 
 __all__ = ["Config"]
 
@@ -47,6 +49,10 @@ class Config:
         create_topics: create missing internal topics; else name them, with the commands for an administrator.
         accept_plan: start even though states were added or removed since the last run. New states start empty, so
             their readers may be wrong. A state whose format changed under its old name is still refused.
+        on_state: called with the worker's old and new state after each change, on the worker's thread: `joining`,
+            `restoring`, `processing`, `isolating`, `failed`, `closing`.
+        on_restore: called after each slice of a restore with the store's name, and how many of how many offsets of its
+            changelog are read.
     """
 
     state_dir: Path | None = None
@@ -65,6 +71,8 @@ class Config:
     retry_s: float = 300.0
     create_topics: bool = True
     accept_plan: bool = False
+    on_state: Callable[[str, str], object] | None = None
+    on_restore: Callable[[str, int, int], object] | None = None
 
     def __post_init__(self) -> None:
         self._check_types()
@@ -82,6 +90,9 @@ class Config:
         for name in _WAITS_S:
             if not getattr(self, name) >= 0:
                 raise TopologyError(f"config: {name}={getattr(self, name)}; 0 seconds or more are needed")
+        for name, parameters in (("on_state", ("old", "new")), ("on_restore", ("store", "done", "total"))):
+            if (listener := getattr(self, name)) is not None:
+                check_function("config", listener, *parameters, what=name)
         if self.on_error not in ("fail", "skip", "dead-letter"):
             raise TopologyError(f"config: on_error={self.on_error!r}; 'fail', 'skip' or 'dead-letter' is needed")
 

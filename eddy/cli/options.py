@@ -1,5 +1,6 @@
 """Options common to several commands, except those that name a log."""
 
+import functools
 import pathlib
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -14,8 +15,8 @@ from eddy.operators.errors.row_sizes import OVERHEAD
 __all__ = [
     "empty_of",
     "empty_option",
-    "epoch_options",
     "key_type_option",
+    "limit_options",
     "state_option",
     "timeout_option",
     "topology_argument",
@@ -46,9 +47,11 @@ def timeout_option(told: str) -> Callable[[F], F]:
 
 
 _DEFAULTS = Config()
-_EPOCH_OPTIONS = (
+_LIMITS = ("max_epoch_records", "max_epoch_bytes", "max_epoch_s", "max_row_bytes", "max_nested_rows")
+_LIMIT_OPTIONS = (
     click.option(
         "--epoch-records",
+        "max_epoch_records",
         type=click.IntRange(min=1),
         metavar="N",
         default=_DEFAULTS.max_epoch_records,
@@ -57,6 +60,7 @@ _EPOCH_OPTIONS = (
     ),
     click.option(
         "--epoch-bytes",
+        "max_epoch_bytes",
         type=click.IntRange(min=1),
         metavar="N",
         default=_DEFAULTS.max_epoch_bytes,
@@ -65,6 +69,7 @@ _EPOCH_OPTIONS = (
     ),
     click.option(
         "--epoch-seconds",
+        "max_epoch_s",
         type=click.FloatRange(min=0, min_open=True),
         metavar="S",
         default=_DEFAULTS.max_epoch_s,
@@ -73,6 +78,7 @@ _EPOCH_OPTIONS = (
     ),
     click.option(
         "--row-bytes",
+        "max_row_bytes",
         type=click.IntRange(min=OVERHEAD + 1),
         metavar="N",
         default=_DEFAULTS.max_row_bytes,
@@ -81,6 +87,7 @@ _EPOCH_OPTIONS = (
     ),
     click.option(
         "--nested-rows",
+        "max_nested_rows",
         type=click.IntRange(min=1),
         metavar="N",
         default=_DEFAULTS.max_nested_rows,
@@ -90,11 +97,16 @@ _EPOCH_OPTIONS = (
 )
 
 
-def epoch_options(command: F) -> F:
-    """The limits of one epoch and of recursions."""
-    for option in reversed(_EPOCH_OPTIONS):
-        command = option(command)
-    return command
+def limit_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The limits of epochs and of recursions. The command gets them as `limits`, by their names in `Config`."""
+
+    @functools.wraps(command)
+    def with_limits(**given: Any) -> None:
+        command(limits={name: given.pop(name) for name in _LIMITS}, **given)
+
+    for option in reversed(_LIMIT_OPTIONS):
+        with_limits = option(with_limits)
+    return with_limits
 
 
 def message_options(command: F) -> F:

@@ -5,7 +5,7 @@ import pathlib
 import re
 import sys
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import click
 from click.core import ParameterSource
@@ -14,7 +14,7 @@ from eddy.cli.exits import exit_status, message
 from eddy.cli.lifeline import watch_lifeline
 from eddy.cli.load import load
 from eddy.cli.logs import Target, log_options
-from eddy.cli.options import epoch_options, message_options, state_option, topology_argument
+from eddy.cli.options import limit_options, message_options, state_option, topology_argument
 from eddy.cli.signals import Stopped, stop_on_signals
 from eddy.cli.stderr_messages import LogFormat, messages_console, show_messages
 from eddy.cli.supervise import Supervisor
@@ -95,7 +95,7 @@ def _address(context: click.Context, parameter: click.Parameter, address: str | 
     show_default=True,
     help="Memory for a worker's states. What does not fit is read from disk again: give more where tables are large.",
 )
-@epoch_options
+@limit_options
 @click.option(
     "--retry",
     "retry_s",
@@ -154,11 +154,7 @@ def command(
     no_create_topics: bool,
     cache_mib: int,
     retry_s: float,
-    epoch_records: int,
-    epoch_bytes: int,
-    row_bytes: int,
-    nested_rows: int,
-    epoch_seconds: float,
+    limits: dict[str, Any],
     http: str | None,
     http_token_file: pathlib.Path | None,
     shutdown_s: float,
@@ -193,11 +189,7 @@ def command(
         on_error=on_error,
         cache_bytes=cache_mib << 20,
         retry_s=retry_s,
-        max_epoch_records=epoch_records,
-        max_epoch_bytes=epoch_bytes,
-        max_row_bytes=row_bytes,
-        max_nested_rows=nested_rows,
-        max_epoch_s=epoch_seconds,
+        **limits,
         create_topics=not no_create_topics,
         accept_plan=accept_plan,
     )

@@ -5,6 +5,7 @@ with eddy.run(topology, log) as worker:       # an error that ends the worker is
     ...
 """
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -18,6 +19,7 @@ from eddy.errors import ConnectorError
 from eddy.runtime.compiled_topology import user_topics
 from eddy.runtime.worker import Worker
 from eddy.statistics import Statistics
+from eddy.topology.arguments import check_function
 from eddy.topology.topology import Topology
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RunningWorker", "create_topics", "kafka", "open_log", "run"]
 
+_log = logging.getLogger("eddy.worker")
 _POLL_S = 0.1
 _START_S = 60.0
 _WRITER_PATIENCE_S = 30.0
@@ -65,8 +68,16 @@ def create_topics(topology: Topology, log: Log, partitions: int | Mapping[str, i
 class RunningWorker:
     """A worker on a thread of its own, from `eddy.run` until the end of its block."""
 
-    def __init__(self, topology: Topology, log: Log, config: Config | None, member: str) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        log: Log,
+        config: Config | None,
+        member: str,
+        on_failure: Callable[[BaseException], object] | None,
+    ) -> None:
         self._topology, self._config, self._member = topology, config, member
+        self._on_failure = on_failure
         self._given, self._log = log, log.reopened()
         self._stop, self._started = threading.Event(), threading.Event()
         self._wanted: list[Callable[[Worker], None]] = []
@@ -127,6 +138,9 @@ class RunningWorker:
             self._worker.run(self._stop.is_set, _POLL_S, self._after)
         except BaseException as error:
             self._error = error
+            _log.error("the worker of '%s' has ended: %s", self._topology.name, error)
+            if self._on_failure is not None:
+                self._on_failure(error)
         finally:
             self._started.set()
             if self._log is not self._given:
@@ -144,11 +158,20 @@ class RunningWorker:
         self.stop()
 
 
-def run(topology: Topology, log: Log, config: Config | None = None, *, member: str = "0") -> RunningWorker:
+def run(
+    topology: Topology,
+    log: Log,
+    config: Config | None = None,
+    *,
+    member: str = "0",
+    on_failure: Callable[[BaseException], object] | None = None,
+) -> RunningWorker:
     """Run a worker on a thread of its own, with its own client of the log.
 
-    Use it in a `with` block, or call `stop()`: an error that ends the worker is raised there. `config` and `member` are
-    passed to `Worker`.
+    Use it in a `with` block, or call `stop()`: an error that ends the worker is raised there. It is logged at once, and
+    `on_failure(error)` is called on the worker's thread. `config` and `member` are passed to `Worker`.
     Raises: the errors of `Worker`.
     """
-    return RunningWorker(topology, log, config, member)
+    if on_failure is not None:
+        check_function("run", on_failure, "error", what="on_failure")
+    return RunningWorker(topology, log, config, member, on_failure)

@@ -5,6 +5,7 @@ positions, a slice at a time, with polls between slices. Nothing is processed be
 """
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 from eddy.connectors.log import Log
@@ -25,14 +26,23 @@ class Recovery:
     """The restores of one worker's store. `incarnation` is the application's, `wall` the seconds since 1970.
 
     `held` are messages about parts without a finite answer, by recursion and partition, from the log at the restore's
-    start. `set_aside` are rows and keys that steps have set aside, from there too.
+    start. `set_aside` are rows and keys that steps have set aside, from there too. `report` is called after each slice
+    with the name of the state, and how many of how many offsets are read.
     """
 
     def __init__(
-        self, log: Log, store: Store, application: str, metadata_topic: str, incarnation: str, wall: Callable[[], float]
+        self,
+        log: Log,
+        store: Store,
+        application: str,
+        metadata_topic: str,
+        incarnation: str,
+        wall: Callable[[], float],
+        report: Callable[[str, int, int], None],
     ) -> None:
         self._log, self._store, self._application, self._metadata_topic = log, store, application, metadata_topic
-        self._wall = wall
+        self._wall, self._report = wall, report
+        self._totals: dict[str, int] = {}
         self._todo: list[Restore] = []
         self.incarnation = incarnation
         self.held_back = ""
@@ -59,6 +69,7 @@ class Recovery:
         self.held = metadata.held
         age_s = self._check_incarnation(metadata.incarnations)
         self._todo = restores(self._log, self._store, self._application, states, owned, metadata.left_out, age_s)
+        self._totals = self._left_by_state()
 
     def step(self, max_records: int) -> int:
         """Restore one slice. Returns the number of records in it."""
@@ -70,7 +81,16 @@ class Recovery:
         self._note(current, current.position == before)
         if current.done:
             self._todo.pop(0)
+        name = current.spec.name
+        total = self._totals.get(name, 0)
+        self._report(name, total - self._left_by_state().get(name, 0), total)
         return taken
+
+    def _left_by_state(self) -> dict[str, int]:
+        left: Counter[str] = Counter()
+        for restore in self._todo:
+            left[restore.spec.name] += restore.end - restore.position
+        return left
 
     def stamp(self) -> tuple[bytes, bytes]:
         """The stamp row to write with every batch."""

@@ -25,6 +25,7 @@ from eddy.runtime.holding import Holding
 from eddy.runtime.isolation import Isolation, Part
 from eddy.runtime.key_value_store import KeyValueStore, table_store
 from eddy.runtime.lifecycle import Event, Lifecycle, WorkerState
+from eddy.runtime.listeners import Listeners
 from eddy.runtime.partitioner_check import refuse_growth
 from eddy.runtime.producers import OwnProducer
 from eddy.runtime.provenance import records_to_blame
@@ -74,6 +75,8 @@ class Worker:
         self.group, self.member = topology.name, member
         self.statistics = Statistics()
         self.lifecycle = Lifecycle(f"worker '{member}' of '{self.group}'")
+        self._told = Listeners(self.config)
+        self.lifecycle.observe = self._told.transition
         self.trouble: Retries | None = None
         self.doing = ""  # the current or last part of a step, for monitors
         self._clock = clock
@@ -123,7 +126,7 @@ class Worker:
             sinks=made.sinks,
             internal=made.internal,
             positions=made.positions,
-            recovery=Recovery(log, self.local_store, self.group, plan, made.incarnation, wall),
+            recovery=Recovery(log, self.local_store, self.group, plan, made.incarnation, wall, self._told.restored),
             rejections=Rejections(made.internal, restorable, letters, made.decoder.senders),
             clocks=Clocks(circuit, made.positions, wall),
             cuts=cuts,

@@ -1,12 +1,16 @@
 """The tables that a one-off query reads, and its answer."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 from eddy.topology.sql.algebra import NamedColumn
 
 __all__ = ["Answer", "AnswerTable"]
+
+_SHOWN = 100
+"""How many rows a notebook shows."""
 
 
 @dataclass(frozen=True)
@@ -19,8 +23,37 @@ class AnswerTable:
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer to a query: the names of its columns, their types in SQL's words, and its rows."""
+    """The answer to a query: the names of its columns, their types in SQL's words, and its rows.
+
+    Iterating gives the rows. A notebook shows the first 100 as a table.
+    """
 
     columns: tuple[str, ...]
     types: tuple[str, ...]
     rows: list[tuple[Any, ...]]
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Each row as a dict by column, as `pandas.DataFrame` and `polars.DataFrame` take them.
+
+        Of columns with one name the last one is kept.
+        """
+        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+
+    def _repr_html_(self) -> str:
+        head = "".join(
+            f"<th>{escape(name)}<br><small>{escape(type)}</small></th>"
+            for name, type in zip(self.columns, self.types, strict=True)
+        )
+        rows = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in self.rows[:_SHOWN])
+        more = f"<p>{len(self.rows) - _SHOWN:,} more rows</p>" if len(self.rows) > _SHOWN else ""
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{more}"
+
+
+def _cell(value: Any) -> str:
+    return f"<td>{'' if value is None else escape(str(value))}</td>"

@@ -216,7 +216,7 @@ class TestCompose:
         assert len(set(named)) == len(named), "a volume each"
         assert set(named) == COMPOSE["volumes"].keys()
         assert {*places, *(volume.split(":")[0] for volume in KAFKA["volumes"])} <= set(named)
-        assert seconds(worker["stop_grace_period"]) >= lifeline._PATIENCE_S
+        assert seconds(worker["stop_grace_period"]) >= lifeline.PATIENCE_S
 
     def test_serves_tables_to_other_containers_with_a_token_only(self) -> None:
         serve = SERVICES["serve"]

@@ -28,7 +28,7 @@ items = eddy.live_table("items", key="id")
 def main(folder: Path, count: int, mode: str) -> dict[str, Any]:
     """Open the window, and look at memory."""
     if mode == "memory":
-        loading._LARGE = count + 1
+        loading.LARGE_ROWS = count + 1
     topology, log = eddy.Topology("items"), eddy.open_log()
     topology.table("items", key=eddy.String, value=eddy.Json())
     eddy.create_topics(topology, log)

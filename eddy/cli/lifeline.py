@@ -9,10 +9,11 @@ import threading
 import time
 from collections.abc import Callable
 
-__all__ = ["Lifeline", "watch_lifeline"]
+__all__ = ["PATIENCE_S", "Lifeline", "watch_lifeline"]
 
 _VARIABLE = "EDDY_SUPERVISED_FD"
-_PATIENCE_S = 35.0
+PATIENCE_S = 35.0
+"""Seconds that a worker has to stop once its supervisor has asked for it."""
 
 
 class Lifeline:
@@ -39,7 +40,7 @@ class Lifeline:
             os.close(self._read)
 
 
-def watch_lifeline(stop: Callable[[str], None], patience_s: float = _PATIENCE_S) -> None:
+def watch_lifeline(stop: Callable[[str], None], patience_s: float = PATIENCE_S) -> None:
     """In a worker: call `stop` when the supervisor closes the pipe, and end the process after `patience_s` more.
 
     Without a supervisor it does nothing.

@@ -18,9 +18,10 @@ from eddy.runtime.quiescence import lags, last_cut, quiescent
 from eddy.runtime.shares import members
 from eddy.topology.topology import Topology
 
-__all__ = ["command", "wait_until_quiescent"]
+__all__ = ["POLL_S", "command", "wait_until_quiescent"]
 
-_POLL_S = 0.1
+POLL_S = 0.1
+"""Seconds between two looks at the application."""
 _REACH_S = 1.0
 
 
@@ -68,7 +69,7 @@ def _wait_on(deadline: float, timeout: float, missing: str) -> None:
     if time.monotonic() >= deadline:
         click.echo(f"not quiescent after {timeout:g} s: {missing}", err=True)
         raise SystemExit(1)
-    time.sleep(_POLL_S)
+    time.sleep(POLL_S)
 
 
 class _Waiting:

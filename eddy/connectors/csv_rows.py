@@ -17,13 +17,13 @@ from typing import Literal
 
 from eddy.errors import DataError
 
-__all__ = ["Cell", "Empty", "check_width", "csv_line", "csv_rows", "meant"]
+__all__ = ["MAX_ROW_CHARS", "Cell", "Empty", "check_width", "csv_line", "csv_rows", "meant"]
 
 Cell = str | None
 Empty = Literal["null", "text"] | None
 """The meaning of a cell with nothing in it: no value, an empty text, or not stated."""
 
-_LONGEST = 16 << 20
+MAX_ROW_CHARS = 16 << 20
 """Characters of a row; above the limit of a log, so that the log's message names the record."""
 _CELL = re.compile(r'(?:"([^"]*(?:""[^"]*)*)"|([^",\r\n]*))(,|\r\n|\r|\n|\Z)')
 _OPEN = re.compile(r'"[^"]*(?:""[^"]*)*\Z')
@@ -59,11 +59,12 @@ def csv_rows(lines: Iterable[str]) -> Iterator[tuple[int, list[Cell]]]:
         if not is_open:
             yield from _parsed("".join(waiting), begin)
             waiting = []
-        elif size > _LONGEST:
+        elif size > MAX_ROW_CHARS:
             break
     if waiting:
         raise DataError(
-            f"line {opened}: a quote is opened and not closed {'within 16 MiB' if size > _LONGEST else 'in the file'}; "
+            f"line {opened}: a quote is opened and not closed "
+            f"{'within 16 MiB' if size > MAX_ROW_CHARS else 'in the file'}; "
             "RFC 4180 is needed. Write a quote within a value twice, and the value between quotes"
         )
 

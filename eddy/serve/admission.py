@@ -7,11 +7,11 @@ the bound is refused at once: 503, to be tried again. Streams of events count as
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["PROBES", "Admission"]
+__all__ = ["MAX_BYTES", "PROBES", "Admission"]
 
 PROBES = frozenset({"/healthz", "/readyz"})
 _MAX_PROBES = 16
-_MAX_BODY_BYTES, _MAX_BYTES = 1 << 20, 32 << 20
+_MAX_BODY_BYTES, MAX_BYTES = 1 << 20, 32 << 20
 """The bytes of one body that are waited for, and those of all bodies that are."""
 
 
@@ -33,7 +33,7 @@ class Admission:
                 came.append(await receive())
                 size += (more := len(came[-1].get("body", b"")))
                 self._bytes += more
-                if self._bytes > _MAX_BYTES:
+                if self._bytes > MAX_BYTES:
                     await _refuse("the bodies of requests that have not come whole are too large", scope, receive, send)
                     return
         finally:

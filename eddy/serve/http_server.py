@@ -21,13 +21,14 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from eddy.serve.admission import Admission
 
-__all__ = ["RENEW", "HttpServer"]
+__all__ = ["ANSWER_S", "RENEW", "HttpServer"]
 
 RENEW = "eddy.renew"
 """The key in a scope's state of a function that puts the end of the connection off by so many seconds."""
 
 _MAX_REQUESTS = 64
-_ANSWER_S, _REQUEST_S = 10.0, 5.0
+ANSWER_S, _REQUEST_S = 10.0, 5.0
+"""Seconds for an answer to be read, unless its handler renews them, and for a request to arrive whole."""
 _MAX_HEAD_BYTES = 16 << 10
 _STOP_S = 2.0
 
@@ -55,7 +56,7 @@ class _Connection(H11Protocol):
         """Wait for a request. Each request of a connection has the same time."""
         self._is_begun = False
         self._waiting[self] = None
-        self._renew(self._seconds or _ANSWER_S)
+        self._renew(self._seconds or ANSWER_S)
         self._within_s(self._request_s or _REQUEST_S)
         if len(self._waiting) > self._most:
             oldest = next(iter(self._waiting))

@@ -34,13 +34,14 @@ from eddy.program.open_tables import Tables
 from eddy.serve.answers import HEADERS, answer, tagged, whole_number
 from eddy.serve.event_stream import Bell, Stream
 
-__all__ = ["Authorize", "LivePages"]
+__all__ = ["MAX_BODY_BYTES", "Authorize", "LivePages"]
 
 Authorize = Callable[[Request, str], "bool | Callable[[Any, Any], bool]"]
 """Asked for each request and table: False refuses, True allows all rows, a function (key, value) allows some."""
 
 T = TypeVar("T")
-_MAX_BODY_BYTES = 1 << 20
+MAX_BODY_BYTES = 1 << 20
+"""The bytes of a request's body."""
 _MAX_WAIT_S, _READY_S, _BEHIND_S = 30.0, 5.0, 10.0
 _THREADS = 2
 """Queries that are opened at a time: the others of the event loop's threads stay free for reads of tables."""
@@ -239,7 +240,7 @@ class LivePages:
         found = self._streams.get(request.path_params["stream"])
         body = await _body(request)
         if body is None:
-            error = f"live queries: a body of at most {_MAX_BODY_BYTES:,} bytes is needed"
+            error = f"live queries: a body of at most {MAX_BODY_BYTES:,} bytes is needed"
             return answer({"code": QueryLimitError.code, "error": error}, 413)
         change = _decoded(_change, body)
         if found is None or found.stream.is_gone:
@@ -306,7 +307,7 @@ async def _body(request: Request) -> bytes | None:
     try:
         async for chunk in request.stream():
             data += chunk
-            if len(data) > _MAX_BODY_BYTES:
+            if len(data) > MAX_BODY_BYTES:
                 return None
     except ClientDisconnect as error:  # nobody hears of it
         raise QueryArgumentError("live queries: the request ended in its body; a whole one is needed") from error

@@ -38,7 +38,7 @@ from eddy.tables.key_text import key_of_text, text_of_key
 from eddy.tables.open_table import OpenTable
 from eddy.tables.version import Version
 
-__all__ = ["METHODS", "Authorize", "TablesLater", "tables_app"]
+__all__ = ["MAX_PAGE_BYTES", "MAX_STREAM_S", "MAX_WAIT_S", "METHODS", "Authorize", "TablesLater", "tables_app"]
 
 METHODS = ["GET", "POST"]
 """Those that web pages of other origins may use: POST changes the queries of a stream, and no table."""
@@ -46,8 +46,10 @@ METHODS = ["GET", "POST"]
 Row = tuple[Any, Any]
 
 _DEFAULT_ROWS, _MAX_ROWS = 1_000, 10_000
-_MAX_PAGE_BYTES, _CHUNK_BYTES = 16 << 20, 64 << 10
-_MAX_WAIT_S, _MAX_STREAM_S = 30.0, 60.0
+MAX_PAGE_BYTES, _CHUNK_BYTES = 16 << 20, 64 << 10
+"""The bytes of a page of rows, and the bytes that a stream of rows sends at a time."""
+MAX_WAIT_S, MAX_STREAM_S = 30.0, 60.0
+"""Seconds that an answer waits for a version, and that a stream of rows may take."""
 _BESIDE_A_WORKER = Limits(connections=40)
 _NDJSON = "application/x-ndjson"
 
@@ -173,7 +175,7 @@ class _Pages:
         size, last, more = 0, None, False
         with self._tables.snapshot(timeout_s=0.0) as snapshot:
             for key, value in _asked(snapshot[request.path_params["name"]], request):
-                if len(rows) >= limit or size >= _MAX_PAGE_BYTES:
+                if len(rows) >= limit or size >= MAX_PAGE_BYTES:
                     more = True
                     break
                 last = key
@@ -189,14 +191,14 @@ class _Pages:
         self, request: Request, limit: int | None, allowed: Callable[[Any, Any], bool]
     ) -> AsyncIterator[bytes]:
         """Lines of rows at one version, read as fast as the client takes them; the answer is cut off after a minute."""
-        end = time.monotonic() + _MAX_STREAM_S
+        end = time.monotonic() + MAX_STREAM_S
         with self._tables.snapshot(timeout_s=0.0) as snapshot:
             yield encode(_told(snapshot.version)) + b"\n"
             rows = _limited(_asked(snapshot[request.path_params["name"]], request), allowed, limit)
             while chunk := await asyncio.to_thread(_lines, rows):
                 yield chunk
                 if time.monotonic() > end:
-                    yield encode({"error": f"not read within {_MAX_STREAM_S:.0f} s; ask for less at a time"}) + b"\n"
+                    yield encode({"error": f"not read within {MAX_STREAM_S:.0f} s; ask for less at a time"}) + b"\n"
                     return
             yield encode({"end": True}) + b"\n"
 
@@ -207,7 +209,7 @@ class _Pages:
     async def _version(self, request: Request) -> Version:
         asked = request.query_params.get("at_least")
         seconds = whole_number(request, "wait")
-        wait_s = min(_MAX_WAIT_S, seconds if seconds is not None else _MAX_WAIT_S) if asked else 0.0
+        wait_s = min(MAX_WAIT_S, seconds if seconds is not None else MAX_WAIT_S) if asked else 0.0
         return await self._tables.wait_async(asked, timeout_s=wait_s)
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 
 from eddy.connectors.log import Records, TopicPartition
 
-__all__ = ["PendingRecords"]
+__all__ = ["MAX_BYTES", "PendingRecords"]
 
-_MAX_BYTES = 64 << 20
+MAX_BYTES = 64 << 20
 """The memory for records that are not shown yet."""
 _LEAST_SHARE = 1 << 20
 
@@ -27,7 +27,7 @@ class PendingRecords:
     @property
     def load(self) -> float:
         """The bytes of all records, as a share of the memory for them."""
-        return sum(self._bytes.values()) / _MAX_BYTES
+        return sum(self._bytes.values()) / MAX_BYTES
 
     def add(self, records: Records) -> int:
         """Keep a batch. Returns its bytes."""
@@ -63,5 +63,5 @@ class PendingRecords:
 
     def full(self) -> set[TopicPartition]:
         """The partitions whose records take more than an equal share of the memory."""
-        share = max(_LEAST_SHARE, _MAX_BYTES // max(1, len(self._bytes)))
+        share = max(_LEAST_SHARE, MAX_BYTES // max(1, len(self._bytes)))
         return {tp for tp, size in self._bytes.items() if size > share}

@@ -29,11 +29,12 @@ from eddy.tables.served_rows import ServedRows
 from eddy.tables.stored import ReadingStart, Stored, fingerprint, taken_in
 from eddy.tables.version import Offsets, Version
 
-__all__ = ["BeginAgainError", "ReaderFigures", "ReaderParts", "Reading"]
+__all__ = ["POLL_BYTES", "POLL_RECORDS", "BeginAgainError", "ReaderFigures", "ReaderParts", "Reading"]
 
 _FRESH_S = 10.0
 """Records that were written so long ago may have been compacted since."""
-_POLL_RECORDS, _POLL_BYTES = 50_000, 16 << 20
+POLL_RECORDS, POLL_BYTES = 50_000, 16 << 20
+"""Records that are read at a time, and their bytes."""
 _LOOK_S = 2.0
 _STAMP_S = 600.0
 
@@ -102,7 +103,7 @@ class Reading:
     def step(self, timeout_s: float) -> None:
         """Read on, waiting up to `timeout_s` for a record. Raises: ConnectorError; BeginAgainError."""
         self._keep_fresh()
-        for records in self.follower.poll(_POLL_RECORDS, self._patience_s(timeout_s), _POLL_BYTES):
+        for records in self.follower.poll(POLL_RECORDS, self._patience_s(timeout_s), POLL_BYTES):
             if records.topic == self.parts.catalog.internal.cuts:
                 if cuts := cuts_of(records):
                     self._cuts.add(cuts)

@@ -27,14 +27,14 @@ from eddy.state.store import Store
 from eddy.tables.intake import table_prefix
 from eddy.tables.version import Version
 
-__all__ = ["NOTED", "Changes", "RowsFollower", "RowsSnapshot", "ServedRows"]
+__all__ = ["MANY_KEYS", "MAX_KEPT", "NOTED", "Changes", "RowsFollower", "RowsSnapshot", "ServedRows"]
 
 _COUNTS, _TABLE, _LAST = b"\xffcounts\x00", b"\xfftable\x00", b"\xfflast\x00"
 NOTED = b"\xffnoted"
 """The key of the records that were known to be left out."""
-_MAX_KEPT = 1_000_000
+MAX_KEPT = 1_000_000
 """Changed rows that all snapshots together keep as they were; beyond it those that keep most end."""
-_MANY_KEYS = 10_000
+MANY_KEYS = 10_000
 """Keys that are looked up at a time; meanwhile others wait."""
 
 Changes = Mapping[str, Mapping[bytes, bytes | None]]
@@ -145,9 +145,9 @@ class ServedRows:
             snapshot.keep(olds)
         left = sorted(self._snapshots, key=lambda snapshot: snapshot.kept)
         total = sum(snapshot.kept for snapshot in left)
-        while total > _MAX_KEPT:
+        while total > MAX_KEPT:
             total -= left[-1].kept
-            left.pop().end(f"more than {_MAX_KEPT:,} rows have changed since snapshots were opened")
+            left.pop().end(f"more than {MAX_KEPT:,} rows have changed since snapshots were opened")
 
     def version_age_s(self) -> float:
         """Seconds since the latest version was shown; 0 before the first one."""
@@ -187,7 +187,7 @@ class ServedRows:
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """The latest values, all of one version."""
-        if len(keys) > _MANY_KEYS:
+        if len(keys) > MANY_KEYS:
             snapshot = self.snapshot()
             try:
                 return snapshot.get_many(keys)
@@ -263,8 +263,8 @@ class RowsSnapshot:
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """The values at this version."""
         values: list[bytes | None] = []
-        for start in range(0, len(keys), _MANY_KEYS):
-            part = keys[start : start + _MANY_KEYS]
+        for start in range(0, len(keys), MANY_KEYS):
+            part = keys[start : start + MANY_KEYS]
             with self._rows.changed:
                 self.check()
                 found = self._rows._store.get_many(part)

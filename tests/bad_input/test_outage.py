@@ -111,9 +111,9 @@ def test_an_outage_and_its_end_are_said_once(broker: Broker, name: str, rigs: li
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every call waits half a minute for an answer, and a worker makes several before it gives up."""
-    monkeypatch.setattr("eddy.connectors.kafka.producer._PATIENCE_S", 2.0)
-    monkeypatch.setattr("eddy.connectors.kafka.admin._REQUEST_S", 1.0)
-    monkeypatch.setattr("eddy.connectors.kafka.log._SWEEP_S", 1.0)
+    monkeypatch.setattr("eddy.connectors.kafka.producer.PATIENCE_S", 2.0)
+    monkeypatch.setattr("eddy.connectors.kafka.admin.REQUEST_S", 1.0)
+    monkeypatch.setattr("eddy.connectors.kafka.log.SWEEP_S", 1.0)
 
 
 @pytest.mark.usefixtures("impatient")

@@ -96,7 +96,7 @@ def case(seed: int) -> None:
 
 @pytest.fixture(autouse=True)
 def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wait, "_POLL_S", 0.0)
+    monkeypatch.setattr(wait, "POLL_S", 0.0)
 
 
 def test_all_results_may_be_read_when_it_ends() -> None:

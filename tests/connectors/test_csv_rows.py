@@ -101,7 +101,7 @@ def test_an_empty_cell_is_what_the_reader_says() -> None:
 def test_an_open_quote_is_named_and_does_not_take_the_file_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DataError, match="line 2: a quote is opened and not closed in the file"):
         list(csv_rows(["a,1\n", 'b,"2\n', "c,3\n"]))
-    monkeypatch.setattr(parser, "_LONGEST", 100)
+    monkeypatch.setattr(parser, "MAX_ROW_CHARS", 100)
     endless = iter(lambda: "c,3\n", "")
     with pytest.raises(DataError, match="line 1: a quote is opened and not closed within 16 MiB"):
         list(csv_rows(line for part in (['a,"1\n'], endless) for line in part))

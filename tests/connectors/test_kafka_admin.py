@@ -25,7 +25,7 @@ def test_who_holds_a_name_is_answered_once_the_broker_goes_on(
                 return False
             raise
 
-    monkeypatch.setattr(administration, "_REQUEST_S", 1.0)
+    monkeypatch.setattr(administration, "REQUEST_S", 1.0)
     wait_for(free)
     for _ in range(3):
         broker.pause()

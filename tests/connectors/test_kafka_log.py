@@ -67,7 +67,7 @@ def name() -> Name:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What may pass is waited for a second, in place of ten."""
-    monkeypatch.setattr("eddy.connectors.kafka.admin._REQUEST_S", 1.0)
+    monkeypatch.setattr("eddy.connectors.kafka.admin.REQUEST_S", 1.0)
 
 
 @pytest.fixture

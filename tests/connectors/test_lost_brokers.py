@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from eddy.connectors.kafka import KafkaSettings
-from eddy.connectors.kafka.admin import _REQUEST_S
+from eddy.connectors.kafka.admin import REQUEST_S
 from eddy.connectors.log import Position, Records, TopicPartition, TopicSpec
 from tests.connectors.steps import (
     KEPT,
@@ -103,7 +103,7 @@ def test_requests_are_answered(log: TidyKafkaLog, topic: str, nowhere: dict[str,
     assert topic in log.topics()
     admin._outsiders[group] = confluent_kafka.Consumer(log._alone | nowhere | {"group.id": group})
     assert log.committed(group, [where]) == {where: Position(2, "note")}
-    assert time.monotonic() - began < 3 * _REQUEST_S
+    assert time.monotonic() - began < 3 * REQUEST_S
     admin._client = AdminClient(dict(nowhere))  # type: ignore[arg-type]
     wait_for(log._trouble.reachable)
     assert values_of(log, topic) == numbered("v", 3)

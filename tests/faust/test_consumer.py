@@ -39,7 +39,7 @@ class Fed:
 
 @pytest.fixture
 def fed(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fed]:
-    monkeypatch.setattr(module, "_KEPT", KEPT)
+    monkeypatch.setattr(module, "MAX_KEPT", KEPT)
     made = Fed(topics)
     with closing(made.consumer):
         yield made
@@ -54,7 +54,7 @@ def test_a_backlog_that_faust_does_not_bring_is_read_in_slices(fed: Fed) -> None
 def test_records_that_faust_could_not_bring_since_too_many_were_under_way_are_left_to_it(
     fed: Fed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_LOOK_S", 0.0)
+    monkeypatch.setattr(module, "LOOK_S", 0.0)
     fed.feed.assign(fed.assignment)
     assert fed.consumer.poll(1_000, 0.0).assigned == {fed.where}
     for _ in range(3):
@@ -79,8 +79,8 @@ def test_an_epoch_after_control_records_that_is_undone_while_the_feed_is_full_is
 
 
 def test_large_records_are_read_from_the_log_a_few_at_a_time(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_KEPT_BYTES", 4 * module._LARGE)
-    fed = Fed(topics, bytes(module._LARGE))
+    monkeypatch.setattr(module, "MAX_KEPT_BYTES", 4 * module.ASSUMED_BYTES)
+    fed = Fed(topics, bytes(module.ASSUMED_BYTES))
     with closing(fed.consumer):
         fed.feed.assign(fed.assignment)
         wait_for(lambda: fed.poll() or len(fed.offsets) >= RECORDS, PATIENCE_S, "the records")

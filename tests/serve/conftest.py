@@ -21,7 +21,7 @@ from tests.waiting import PATIENCE_S, in_time
 @pytest.fixture(autouse=True)
 def patient_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection may last for longer than this process is held up."""
-    monkeypatch.setattr("eddy.serve.http_server._ANSWER_S", 300.0)
+    monkeypatch.setattr("eddy.serve.http_server.ANSWER_S", 300.0)
 
 
 class Page(NamedTuple):

@@ -132,7 +132,7 @@ def test_connection_lasts_as_long_as_each_request_has_its_answer_in_time() -> No
 
 
 def test_bodies_that_have_not_come_whole_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admission, "_MAX_BYTES", 100_000)
+    monkeypatch.setattr(admission, "MAX_BYTES", 100_000)
     head = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50000\r\n\r\n"
     with serving() as site, ExitStack() as stack:
         held = [stack.enter_context(closing(site.connect())) for _ in range(3)]

@@ -177,7 +177,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 def test_connection_that_asks_nothing_ends(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eddy.serve.http_server._ANSWER_S", 0.05)
+    monkeypatch.setattr("eddy.serve.http_server.ANSWER_S", 0.05)
     assert ward.monitor.port is not None
     with socket.create_connection(("127.0.0.1", ward.monitor.port), timeout=PATIENCE_S) as idle:
         idle.sendall(b"GET /healthz HT")

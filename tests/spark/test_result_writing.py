@@ -28,7 +28,7 @@ def test_open_transaction_of_another_producer_is_waited_for_up_to_a_bound(
         [*columns, [0] * 3],
         arrow_schema("topic string, k binary, key binary, value binary, t long, s binary, h binary, p int"),
     )
-    monkeypatch.setattr(inputs, "_PATIENCE_S", 0.5)
+    monkeypatch.setattr(inputs, "PATIENCE_S", 0.5)
     with closing(open_log()) as log:
         log.create_topics([TopicSpec(topic, 1)])
         write(log, topic, [(b"a", b"1")])

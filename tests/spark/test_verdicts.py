@@ -187,7 +187,7 @@ def test_records_are_folded_in_the_order_of_their_partition_whatever_their_times
     rig_of: Callable[..., Rig], one_task: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where a partition is read in many stretches, by several tasks."""
-    monkeypatch.setattr(inputs, "_RECORDS_A_RANGE", 3)
+    monkeypatch.setattr(inputs, "RECORDS_A_RANGE", 3)
     rig = rig_of(last_word, one_task)
     producer = rig.log.producer(None)
     producer.begin()

@@ -113,7 +113,7 @@ def test_many_keys_are_of_one_version_though_they_are_looked_up_in_slices(
         tables.wait(produce(local, f"{name}-people", dict.fromkeys(keys, b"0")), timeout_s=PATIENCE_S)
         found = tables["people"].get_many([f"k{n % 60}" for n in range(1_000_000)])
         assert (len(found), found[0], found[59]) == (1_000_000, "0", None)
-        monkeypatch.setattr(rows_module, "_MANY_KEYS", 1)
+        monkeypatch.setattr(rows_module, "MANY_KEYS", 1)
         seen, stop = set(), threading.Event()
 
         def write() -> None:
@@ -141,7 +141,7 @@ def test_many_keys_are_of_one_version_though_they_are_looked_up_in_slices(
 def test_snapshots_that_stay_open_share_a_bounded_memory(
     local: LocalLog, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rows_module, "_MAX_KEPT", 100)
+    monkeypatch.setattr(rows_module, "MAX_KEPT", 100)
     topology = people(name)
     eddy.create_topics(topology, local)
     with eddy.run(topology, local), eddy.open_tables(topology, local) as tables:

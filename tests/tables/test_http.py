@@ -138,14 +138,14 @@ def test_a_page_and_a_stream_have_an_end(site: Site, monkeypatch: pytest.MonkeyP
     site.write({f"k{n:05}": b"x" * 1_000 for n in range(12_000)})
     page = site.get("/v1/tables/people", limit=1_000_000).json
     assert (len(page["rows"]), page["next"]) == (10_000, "k09999")
-    monkeypatch.setattr(http_module, "_MAX_PAGE_BYTES", 100_000)
+    monkeypatch.setattr(http_module, "MAX_PAGE_BYTES", 100_000)
     page = site.get("/v1/tables/people", limit=5_000).json
     assert 90 <= len(page["rows"]) <= 110
     assert site.get("/v1/tables/people", after=page["next"]).json["rows"][0]["key"] == f"k{len(page['rows']):05}"
-    monkeypatch.setattr(http_module, "_MAX_STREAM_S", 0.0)
+    monkeypatch.setattr(http_module, "MAX_STREAM_S", 0.0)
     lines = site.get("/v1/tables/people", {"Accept": "application/x-ndjson"}).text.splitlines()
     assert "not read within 0 s" in json.loads(lines[-1])["error"]
-    monkeypatch.setattr(http_module, "_MAX_WAIT_S", 0.0)
+    monkeypatch.setattr(http_module, "MAX_WAIT_S", 0.0)
     later = eddy.Version({f"{site.name}-twice": [1_000_000]}, {}, True).token
     assert site.error("/v1/tables/people", at_least=later, wait=1_000) == (503, "QUERY_NOT_READY")
 

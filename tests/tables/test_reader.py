@@ -156,7 +156,7 @@ def test_cut_before_the_ends_does_not_count_where_the_reader_has_fallen_back(
     desk.work()
     cut = local.end_offsets([people_])[people_]
     produce(local, topic(desk), {"a": b"bob"})
-    monkeypatch.setattr(reading, "_POLL_RECORDS", 1)
+    monkeypatch.setattr(reading, "POLL_RECORDS", 1)
     follower = desk.reader.reading and desk.reader.reading.follower
     assert follower is not None
     follower.pause([people_, cuts])  # a client's queue may be as long
@@ -361,8 +361,8 @@ def test_every_version_that_is_exact_keeps_the_sum_whenever_readers_and_workers_
 @pytest.fixture
 def crowd(local: LocalLog, name: str, monkeypatch: pytest.MonkeyPatch) -> Desk:
     """Twelve partitions and little memory, so that one large transaction pauses its partition."""
-    monkeypatch.setattr(pending_records, "_MAX_BYTES", 8 << 20)
-    monkeypatch.setattr(reading, "_POLL_BYTES", 2 << 20)
+    monkeypatch.setattr(pending_records, "MAX_BYTES", 8 << 20)
+    monkeypatch.setattr(reading, "POLL_BYTES", 2 << 20)
     topology = eddy.Topology(name)
     for table in ("a", "b", "c"):
         topology.table(f"{name}-{table}", key=eddy.String, value=eddy.Bytes, name=table)

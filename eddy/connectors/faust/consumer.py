@@ -7,8 +7,8 @@
 
 Records below the stored positions are skipped: Faust's own positions follow eddy's, and lag them after a crash. Records
 that Faust has not delivered for a while are read from the log: records before its own position, and records of a
-partition that it has stopped fetching (faust#629). A log message says so, once for each assignment. At most `_KEPT`
-records, or about `_KEPT_BYTES` of them, are read before the earlier ones are committed.
+partition that it has stopped fetching (faust#629). A log message says so, once for each assignment. At most `MAX_KEPT`
+records, or about `MAX_KEPT_BYTES` of them, are read before the earlier ones are committed.
 """
 
 import logging
@@ -22,16 +22,16 @@ from eddy.connectors.kafka.record_columns import within
 from eddy.connectors.log import UNBOUNDED, Follower, Poll, Position, Records, TopicPartition
 from eddy.errors import ConfigurationError, ConnectorError
 
-__all__ = ["FaustConsumer"]
+__all__ = ["ASSUMED_BYTES", "LOOK_S", "MAX_KEPT", "MAX_KEPT_BYTES", "FaustConsumer"]
 
 _log = logging.getLogger("eddy.faust")
 _SLICE_S = 0.01
-_KEPT, _KEPT_BYTES = 20_000, 32 << 20
+MAX_KEPT, MAX_KEPT_BYTES = 20_000, 32 << 20
 """Records of all partitions, read from the log and not committed yet: no more are read while there are as many, or as
 many as have about so many bytes."""
-_LARGE = 64 << 10
+ASSUMED_BYTES = 64 << 10
 """Bytes of a record, as long as none was read."""
-_LOOK_S = 0.5
+LOOK_S = 0.5
 """How often the ends of the sources are looked at; what Faust has not brought by the next look is read."""
 
 
@@ -53,7 +53,7 @@ class FaustConsumer:
         self._exchanged: dict[TopicPartition, int] = {}
         self._follower: Follower | None = None
         self._paused: set[TopicPartition] = set()
-        self._typical = _LARGE
+        self._typical = ASSUMED_BYTES
         self._looked_at, self._unread, self._said = time.monotonic(), dict[TopicPartition, int](), False
 
     def poll(self, max_records: int, timeout_s: float, max_bytes: int = UNBOUNDED) -> Poll:
@@ -104,7 +104,7 @@ class FaustConsumer:
     def _fill(self) -> None:
         """Read a slice of the records that are to be read from the log, of each partition that has room."""
         for partition, backlog in self._backlogs.items():
-            share = max(1, min(_KEPT, _KEPT_BYTES // self._typical) // len(self._backlogs))
+            share = max(1, min(MAX_KEPT, MAX_KEPT_BYTES // self._typical) // len(self._backlogs))
             if backlog.next_offset < backlog.wanted and backlog.kept < share:
                 records = self._log.read(partition, backlog.next_offset, backlog.wanted, share)
                 if records.next_offset == backlog.next_offset:
@@ -118,7 +118,7 @@ class FaustConsumer:
 
         If Faust was stopped meanwhile, since too many records were under way, it is not late, and nothing is read.
         """
-        if time.monotonic() - self._looked_at < _LOOK_S:
+        if time.monotonic() - self._looked_at < LOOK_S:
             return
         self._looked_at = time.monotonic()
         if self._feed.was_full():

@@ -28,13 +28,14 @@ from eddy.connectors.kafka.static_membership import assigned, shares_out
 from eddy.connectors.log import Position, TopicPartition, TopicSpec
 from eddy.errors import ConnectorError, SlotTakenError
 
-__all__ = ["Admin"]
+__all__ = ["REQUEST_S", "Admin"]
 
 T = TypeVar("T")
 
 _log = logging.getLogger("eddy.kafka")
-_REQUEST_S = 10.0
-_ANSWER_S = _REQUEST_S + 5.0
+REQUEST_S = 10.0
+"""Seconds that one request to a broker may take."""
+_ANSWER_S = REQUEST_S + 5.0
 _RENEWAL_S = 4.0
 """After so long without an answer a client is replaced: it may have lost its brokers for ever (`trouble`)."""
 _COORDINATOR_S = 3600.0
@@ -128,7 +129,7 @@ class Admin:
                 self._client.poll(0)
                 self._trouble.check(self._where)
                 now = time.monotonic()
-                if not is_transient(error) or now > began + _REQUEST_S:
+                if not is_transient(error) or now > began + REQUEST_S:
                     raise kafka_error(f"{self._where}: {what}", error) from exception
                 if now > renewed + _RENEWAL_S:
                     self._renew()
@@ -143,7 +144,7 @@ class Admin:
 
     def _answer(self, what: str, future: "Future[T]", client: AdminClient | None = None) -> T:
         """The answer to a request of `client`, of a group's coordinator; or of the shared client if None."""
-        patience_s = _ANSWER_S if client is None else _REQUEST_S
+        patience_s = _ANSWER_S if client is None else REQUEST_S
         try:
             return future.result(patience_s)
         except TimeoutError as error:
@@ -168,7 +169,7 @@ class Admin:
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
         if not resources:
             return {}
-        futures = self._client.describe_configs(resources, request_timeout=_REQUEST_S)
+        futures = self._client.describe_configs(resources, request_timeout=REQUEST_S)
         return {resource.name: self._config(resource.name, future) for resource, future in futures.items()}
 
     def _config(self, name: str, future: "Future[Any]") -> dict[str, str]:
@@ -189,7 +190,7 @@ class Admin:
         if existing := sorted(self.partitions().keys() & wanted):
             raise ConnectorError(f"{self._where}: topic '{existing[0]}' exists already; a new name is needed")
         new = [NewTopic(s.name, s.partitions, replication, config={**configs, **s.configs}) for s in wanted.values()]
-        futures = self._client.create_topics(new, operation_timeout=_REQUEST_S)
+        futures = self._client.create_topics(new, operation_timeout=REQUEST_S)
         try:
             for name, future in futures.items():
                 self._result(f"create topic '{name}'", future)
@@ -202,7 +203,7 @@ class Admin:
         wanted = self.partitions().keys() & set(names)
         if not wanted:
             return
-        for name, future in self._client.delete_topics(sorted(wanted), operation_timeout=_REQUEST_S).items():
+        for name, future in self._client.delete_topics(sorted(wanted), operation_timeout=REQUEST_S).items():
             self._result(f"delete topic '{name}'", future)
         self._wait_until(
             lambda known: not known.keys() & wanted, "deleted topics are gone from the metadata", led=False
@@ -244,7 +245,7 @@ class Admin:
         what = f"list offsets of {', '.join(map(repr, names[:_NAMED]))}{more}"
 
         def request() -> dict[TopicPartition, int]:
-            futures = self._client.list_offsets(wanted, isolation_level=isolation, request_timeout=_REQUEST_S)
+            futures = self._client.list_offsets(wanted, isolation_level=isolation, request_timeout=REQUEST_S)
             found = {TopicPartition(tp.topic, tp.partition): self._answer(what, f).offset for tp, f in futures.items()}
             if any(offset < 0 for offset in found.values()):  # the client's answer if the connection broke
                 raise KafkaException(KafkaError(KafkaError._TRANSPORT, "the broker did not answer"))
@@ -268,7 +269,7 @@ class Admin:
         wanted = [confluent_kafka.TopicPartition(*tp, offset) for tp, offset in before.items() if offset > begins[tp]]
         if not wanted:
             return
-        for tp, future in self._client.delete_records(wanted, request_timeout=_REQUEST_S).items():
+        for tp, future in self._client.delete_records(wanted, request_timeout=REQUEST_S).items():
             self._result(f"delete records of '{tp.topic}' partition {tp.partition}", future)
 
     # Groups
@@ -314,7 +315,7 @@ class Admin:
         """All groups, with the number of their members."""
         listed = self._ask(
             "list groups",
-            lambda: self._answer("list groups", self._client.list_consumer_groups(request_timeout=_REQUEST_S)),
+            lambda: self._answer("list groups", self._client.list_consumer_groups(request_timeout=REQUEST_S)),
         )
         for error in listed.errors:
             raise kafka_error(
@@ -348,7 +349,7 @@ class Admin:
         Raises: SlotTakenError if the session does not end: another worker has the name.
         """
         told = False
-        patience_s = session_s + _REQUEST_S
+        patience_s = session_s + REQUEST_S
         deadline = time.monotonic() + patience_s
         while True:
             owned = self._ask(f"list group '{group}'", lambda: self._shares(group))

@@ -35,13 +35,13 @@ from eddy.connectors.log import Position, Records, TopicPartition, TopicSpec, ne
 from eddy.connectors.writing import WritableLog
 from eddy.errors import ConfigurationError
 
-__all__ = ["KafkaLog"]
+__all__ = ["SWEEP_S", "KafkaLog"]
 
 T = TypeVar("T")
 
 _TRANSACTION_TIMEOUT_MS = 20_000
 _SILENT = 0  # the admin client would log to stderr; its errors are raised anyway
-_SWEEP_S = 20.0
+SWEEP_S = 20.0
 """How long after a transaction's time limit a broker may take to end it."""
 _COMMON: dict[str, object] = {"retry.backoff.ms": 10, "topic.metadata.propagation.max.ms": 30_000}
 _CONSUMER: dict[str, object] = {
@@ -87,7 +87,7 @@ class KafkaLog(WritableLog):
         self._admin = Admin(
             lambda: self._made(lambda given: AdminClient(dict(given)), as_admin),  # type: ignore[arg-type]
             self.where,
-            timeout_ms / 1000 + _SWEEP_S,
+            timeout_ms / 1000 + SWEEP_S,
             lambda group: confluent_kafka.Consumer(alone | {"group.id": group}),
             self._trouble,
         )

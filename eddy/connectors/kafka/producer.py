@@ -40,12 +40,13 @@ from eddy.errors import (
     SlotTakenError,
 )
 
-__all__ = ["KafkaProducer"]
+__all__ = ["PATIENCE_S", "KafkaProducer"]
 
 _log = logging.getLogger("eddy.kafka")
 _PAUSE_S = 0.005
 _FULL_QUEUE_PAUSE_S = 0.05
-_PATIENCE_S = 30.0
+PATIENCE_S = 30.0
+"""Seconds that the producer waits for one answer of the broker."""
 _SUSPICIOUS_S = 1.0
 _CONSEQUENCES = {KafkaError._STATE, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
 _REFUSALS = {KafkaError.INVALID_TIMESTAMP, KafkaError.INVALID_RECORD, KafkaError._INVALID_DIFFERENT_RECORD}
@@ -153,7 +154,7 @@ class KafkaProducer:
     def _produce(self, topic: str, columns: list[Sequence[Any]]) -> None:
         """Pass records to the client, in a loop without Python bytecode; wait while its queue is full."""
         count = len(columns[0])
-        deadline, start = time.monotonic() + _PATIENCE_S, 0
+        deadline, start = time.monotonic() + PATIENCE_S, 0
         while start < count:
             first, *others = (iter(column[start:]) if start else iter(column) for column in columns)
             try:
@@ -162,12 +163,12 @@ class KafkaProducer:
             except BufferError:
                 taken = count - length_hint(first) - 1  # the refused one is sent again
                 if taken > start:
-                    deadline = time.monotonic() + _PATIENCE_S
+                    deadline = time.monotonic() + PATIENCE_S
                 start = taken
                 self._client.poll(_FULL_QUEUE_PAUSE_S)
                 if time.monotonic() > deadline:
                     raise ConnectorError(
-                        f"{self._where}: the queue has been full for {_PATIENCE_S:.0f} s; the broker does not accept "
+                        f"{self._where}: the queue has been full for {PATIENCE_S:.0f} s; the broker does not accept "
                         "the records",
                         retriable=True,
                     ) from None
@@ -176,13 +177,13 @@ class KafkaProducer:
 
     def flush(self) -> dict[TopicPartition, int]:
         """As `Producer.flush`."""
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + PATIENCE_S
         while self._flush():
             if time.monotonic() > deadline:
                 self._suspicious = True
                 raise ConnectorError(
                     f"{self._where}: {len(self._client)} records were not taken by the broker within "
-                    f"{_PATIENCE_S:.0f} s",
+                    f"{PATIENCE_S:.0f} s",
                     retriable=True,
                 )
         if self._reports.failed is not None:
@@ -248,7 +249,7 @@ class KafkaProducer:
         with contextlib.suppress(KafkaException, RuntimeError, SystemError):
             self._client.flush(SLICE_S)
         try:
-            error = outcome.get(timeout=_PATIENCE_S + SLICE_S)
+            error = outcome.get(timeout=PATIENCE_S + SLICE_S)
         except Empty:
             self._stuck = self._done = True
             raise ConnectorError(
@@ -258,7 +259,7 @@ class KafkaProducer:
             raise error
 
     def _commit(self) -> None:
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
                 self._client.commit_transaction(SLICE_S)
@@ -270,7 +271,7 @@ class KafkaProducer:
                         continue
                     self._done = True
                     raise IndeterminateCommitError(
-                        f"{self._where}: no answer to a commit within {_PATIENCE_S:.0f} s: {error.str()}"
+                        f"{self._where}: no answer to a commit within {PATIENCE_S:.0f} s: {error.str()}"
                     ) from exception
                 raise self._error(exception, "commit") from exception
 
@@ -282,7 +283,7 @@ class KafkaProducer:
 
     def abort(self) -> None:
         """As `Producer.abort`. Raises: ConnectorError if the client is unusable."""
-        self._abort(_PATIENCE_S)
+        self._abort(PATIENCE_S)
 
     def _abort(self, patience_s: float) -> None:
         if not self._open:
@@ -340,7 +341,7 @@ class KafkaProducer:
         if not self._open:
             raise ConnectorError(f"{self._where}: {what} without a transaction; begin one first")
 
-    def _insist(self, call: Callable[[float], object], what: str, patience_s: float = _PATIENCE_S) -> None:
+    def _insist(self, call: Callable[[float], object], what: str, patience_s: float = PATIENCE_S) -> None:
         """Retry a call of the transactional API until it is done, in slices between which signals are handled."""
         deadline = time.monotonic() + patience_s
         while True:

@@ -27,7 +27,9 @@ from eddy.connectors.spark.frames import Frames, Maximum, names
 from eddy.errors import ConnectorError
 
 __all__ = [
+    "PATIENCE_S",
     "RAW",
+    "RECORDS_A_RANGE",
     "OffsetRange",
     "OpenLog",
     "committed_records",
@@ -43,9 +45,11 @@ RAW = "k binary, v binary, t long, h binary, p int, o long, topic string"
 OpenLog = Callable[[], Log]
 """Opens the log anew, in the process that calls it."""
 
-_RECORDS_A_RANGE = 250_000
+RECORDS_A_RANGE = 250_000
+"""The most offsets of a partition that are read as one part."""
 _RECORDS_A_BATCH = 10_000
-_PATIENCE_S, _PAUSE_S = 60.0, 0.05
+PATIENCE_S, _PAUSE_S = 60.0, 0.05
+"""Seconds that a task waits for an open transaction to end, and between two looks."""
 
 
 @dataclass(frozen=True)
@@ -67,13 +71,13 @@ def topics_to_read(
 ) -> tuple[DataFrame, "RangeReading"]:
     """The ranges to read, and the function that reads them: committed records in `RAW` columns."""
     parts = [
-        (topic, s.partition, at, min(at + _RECORDS_A_RANGE, s.end))
+        (topic, s.partition, at, min(at + RECORDS_A_RANGE, s.end))
         for topic, ranges in topics.items()
         for s in ranges
-        for at in range(s.start, s.end, _RECORDS_A_RANGE)
+        for at in range(s.start, s.end, RECORDS_A_RANGE)
     ]
     records = sum(end - start for _, _, start, end in parts)
-    tasks = min(len(parts), max(frames.partitions, records // _RECORDS_A_RANGE))
+    tasks = min(len(parts), max(frames.partitions, records // RECORDS_A_RANGE))
     wanted = frames.rows(parts, "topic string, p int, o long, e long").coalesce(1)
     return wanted.repartition(tasks) if tasks > 1 else wanted, RangeReading(log)
 
@@ -104,11 +108,11 @@ def committed_records(log: Log, partition: TopicPartition, start: int, end: int)
     while position < end:
         records = log.read(partition, position, end, _RECORDS_A_BATCH)
         if records.next_offset == position:
-            deadline = deadline or time.monotonic() + _PATIENCE_S
+            deadline = deadline or time.monotonic() + PATIENCE_S
             if time.monotonic() > deadline:
                 raise ConnectorError(
                     f"topic '{partition.topic}' partition {partition.partition}: a transaction at offset {position} "
-                    f"has not ended for {_PATIENCE_S:g} s; it has to end before later records can be read. Its "
+                    f"has not ended for {PATIENCE_S:g} s; it has to end before later records can be read. Its "
                     "producer ends it, or its time limit does; try again",
                     retriable=True,
                 )

@@ -23,10 +23,10 @@ from eddy.live.dataflow.stored_map import StoredMap, map_in
 from eddy.live.dataflow.values import Flat, Row, flat_key, join_key
 from eddy.state.spaces import Spaces
 
-__all__ = ["ConditionFilter", "MatchCount", "RowIndex", "rows_of"]
+__all__ = ["MANY_KEYS", "READ_ROWS", "ConditionFilter", "MatchCount", "RowIndex", "rows_of"]
 
 _PAGE, _ALL = 1_000, 1 << 62
-_READ, _FEW = 100, 10_000
+READ_ROWS, MANY_KEYS = 100, 10_000
 """Rows that are read at a time, and keys of changes from which on they are on disk."""
 _SHARE = 20
 """To look for a key on disk takes as long as to read and evaluate so many rows in turn, at most."""
@@ -139,7 +139,7 @@ class ConditionFilter(QueryOperator):
         """The rows that the flipped keys decide; a row that several keys decide is yielded several times."""
         rows = self.table.rows
         keys = (key for count, index in self.matches for value in count.flipped for key in index.of(value))
-        while page := list(islice(keys, _READ)):
+        while page := list(islice(keys, READ_ROWS)):
             for each in (rows, self._passing):
                 if isinstance(each, StoredMap):
                     each.fetch(page)
@@ -169,7 +169,7 @@ class StoredChanges:
     def append(self, change: Change) -> None:
         """Note that a flipped key adds or removes a row; the row itself is unchanged."""
         self._has_come[change[0]] = change[1] is None
-        if len(self._has_come) == _FEW and isinstance(self._has_come, dict):
+        if len(self._has_come) == MANY_KEYS and isinstance(self._has_come, dict):
             stored: StoredMap[bool] = StoredMap(self._spaces.make())
             stored.fill(self._has_come.items())
             self._has_come = stored
@@ -177,7 +177,7 @@ class StoredChanges:
     def __iter__(self) -> Iterator[Change]:
         yield from self._own
         items = iter(self._has_come.items())
-        while page := list(islice(items, _READ)):
+        while page := list(islice(items, READ_ROWS)):
             self._rows.fetch(key for key, _ in page)
             for key, has_come in page:
                 row = self._rows[key]

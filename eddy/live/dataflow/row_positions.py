@@ -13,9 +13,10 @@ from typing import Any
 
 from eddy.live.dataflow.values import Flat
 
-__all__ = ["RowPositions"]
+__all__ = ["RUN", "SHORT_RUN", "RowPositions"]
 
-_RUN, _FEW = 1_024, 256
+RUN, SHORT_RUN = 1_024, 256
+"""Positions of a run, which is split at twice as many; a run of fewer than `SHORT_RUN` is joined with another."""
 _UNUSED: list[Any] = []
 """The value of `_runs` and `_ends` where there is one run, and of unknown `_starts`: never changed."""
 
@@ -31,10 +32,10 @@ class RowPositions:
         self._runs: list[list[Flat]] = _UNUSED
         self._ends: list[Flat] = _UNUSED
         self._starts: list[int] = _UNUSED
-        if len(positions) <= 2 * _RUN:
+        if len(positions) <= 2 * RUN:
             self._single = positions
         else:
-            self._runs = [positions[begin : begin + _RUN] for begin in range(0, len(positions), _RUN)]
+            self._runs = [positions[begin : begin + RUN] for begin in range(0, len(positions), RUN)]
             self._ends = [run[-1] for run in self._runs[:-1]]
 
     def __len__(self) -> int:
@@ -55,7 +56,7 @@ class RowPositions:
             at = bisect_left(self._ends, position)
             run = self._runs[at]
         insort(run, position)
-        if len(run) > 2 * _RUN:
+        if len(run) > 2 * RUN:
             self._split(at)
 
     def remove(self, position: Flat) -> None:
@@ -68,15 +69,15 @@ class RowPositions:
         at = bisect_left(self._ends, position)
         run = self._runs[at]
         del run[bisect_left(run, position)]
-        if len(run) < _FEW:
+        if len(run) < SHORT_RUN:
             self._join(at)
 
     def _split(self, at: int) -> None:
         if self._single is not None:
             self._runs, self._ends, self._single = [self._single], [], None
         run = self._runs[at]
-        self._runs[at : at + 1] = [run[:_RUN], run[_RUN:]]
-        self._ends.insert(at, run[_RUN - 1])
+        self._runs[at : at + 1] = [run[:RUN], run[RUN:]]
+        self._ends.insert(at, run[RUN - 1])
 
     def _join(self, at: int) -> None:
         """Join a run with the next one, or the last one with the run before it."""
@@ -84,7 +85,7 @@ class RowPositions:
         del self._ends[at]
         run = self._runs[at] + self._runs[at + 1]
         self._runs[at : at + 2] = [run]
-        if len(run) > 2 * _RUN:
+        if len(run) > 2 * RUN:
             self._split(at)
         elif not self._ends:
             self._runs, self._ends, self._single = _UNUSED, _UNUSED, run

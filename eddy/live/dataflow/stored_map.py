@@ -17,11 +17,12 @@ from eddy.live.dataflow.values import Flat
 from eddy.state.pages import PAGE_BYTES, pages
 from eddy.state.spaces import Space, Spaces, SpaceSnapshot
 
-__all__ = ["StoredMap", "map_in"]
+__all__ = ["MAX_CELLS", "PAGE_CELLS", "StoredMap", "map_in"]
 
 V = TypeVar("V")
 
-_CELLS, _PAGE, _FETCHED = 5_000, 1_000, 100
+MAX_CELLS, PAGE_CELLS, _FETCHED = 5_000, 1_000, 100
+"""Cells that are kept in memory, and cells that are read at a time: in order, and of given keys."""
 _BYTES = PAGE_BYTES
 """Of the cells that are kept, as they are on disk, and of those that are not written yet."""
 _LAST = b"\xff"
@@ -102,8 +103,8 @@ class StoredMap(MutableMapping[Flat, V]):
 
     def fetch(self, keys: Iterable[Flat]) -> None:
         """Read the cells of keys that will be asked for next: the first 5,000, or fewer where they are large."""
-        asked = list(dict.fromkeys(keys))[:_CELLS]
-        if len(self._cells) - len(self._dirty) + len(asked) > _CELLS:  # else they go while the others are read
+        asked = list(dict.fromkeys(keys))[:MAX_CELLS]
+        if len(self._cells) - len(self._dirty) + len(asked) > MAX_CELLS:  # else they go while the others are read
             self._let_go()
         missing = [key for key in asked if key not in self._cells]
         room = _BYTES
@@ -123,7 +124,7 @@ class StoredMap(MutableMapping[Flat, V]):
             data = cell_bytes(self._freeze(value))
             page.append((key, data))
             room -= _size(key, data)
-            if len(page) == _PAGE or room <= 0:
+            if len(page) == PAGE_CELLS or room <= 0:
                 self._write(page)
                 page, room = [], _BYTES
         self._write(page)
@@ -143,7 +144,7 @@ class StoredMap(MutableMapping[Flat, V]):
         self._dirty[key] = data
         self._dirty_bytes += _size(key, data)
         self._keep(key, value)
-        if len(self._dirty) >= _CELLS or self._dirty_bytes >= _BYTES:
+        if len(self._dirty) >= MAX_CELLS or self._dirty_bytes >= _BYTES:
             self.flush()
 
     def _keep_read(self, key: Flat, data: bytes | None) -> V | None:
@@ -154,7 +155,7 @@ class StoredMap(MutableMapping[Flat, V]):
         return found
 
     def _keep(self, key: Flat, value: V | None) -> None:
-        if len(self._cells) - len(self._dirty) >= _CELLS or self._kept_bytes >= _BYTES:
+        if len(self._cells) - len(self._dirty) >= MAX_CELLS or self._kept_bytes >= _BYTES:
             self._let_go()
         self._cells[key] = value
 
@@ -184,7 +185,7 @@ class StoredMap(MutableMapping[Flat, V]):
 
     def _pairs(self) -> Iterator[tuple[Flat, V]]:
         changed = {key: self._cells[key] for key in self._dirty}
-        for page in pages(lambda start, limit: self._space.between(start, None, limit), b"", _PAGE):
+        for page in pages(lambda start, limit: self._space.between(start, None, limit), b"", PAGE_CELLS):
             for key, data in page:
                 if key not in changed:
                     yield key, self._thaw(cell_of(data))
@@ -200,7 +201,7 @@ class StoredMap(MutableMapping[Flat, V]):
         self.flush()
         first, stop = prefix + start + (b"\x00" if after else b""), prefix + _LAST
         while limit > 0:
-            room = min(limit, _PAGE)
+            room = min(limit, PAGE_CELLS)
             page = self._space.between(first, stop, room)
             yield from (key for key, _ in page)
             limit -= room

@@ -17,9 +17,10 @@ from eddy.live.dataflow.stored_map import StoredMap
 from eddy.live.dataflow.values import Flat, Row
 from eddy.live.dataflow.window import Bounds, BucketDelta, Owner, SortedBucket, Window
 
-__all__ = ["StoredOrdered"]
+__all__ = ["LEAST_SLACK", "StoredOrdered"]
 
-_SLACK, _MOST_SLACK = 8, 1_000
+LEAST_SLACK, _MOST_SLACK = 8, 1_000
+"""The fewest and the most rows that a window keeps beyond the rows that it shows."""
 _MOVED = 20_000
 """Positions that a window that is moved may need; beyond them it is opened anew, as that takes long."""
 
@@ -38,7 +39,7 @@ class Stretch(SortedBucket):
     @property
     def slack(self) -> int:
         """The number of positions that are kept in addition to `needed`."""
-        return min(max(_SLACK, (self.needed or 0) // 4), _MOST_SLACK)
+        return min(max(LEAST_SLACK, (self.needed or 0) // 4), _MOST_SLACK)
 
     def has(self, position: Flat) -> bool:
         """Whether a position is within its bounds."""

@@ -20,9 +20,9 @@ from eddy.live.query.engine import LiveQueries
 from eddy.live.query.planning import PlannedView, tables_of
 from eddy.live.query.syntax import Select
 
-__all__ = ["LongOpening", "is_long"]
+__all__ = ["LONG_ROWS", "LongOpening", "is_long"]
 
-_LONG = 20_000
+LONG_ROWS = 20_000
 """Rows of its tables from which on a query begins aside."""
 
 
@@ -30,7 +30,7 @@ def is_long(engine: LiveQueries, select: Select) -> bool:
     """Whether operators of a query have to be made over many rows."""
     tables = [engine.tables[name] for name in tables_of(select)]
     is_passing = any(isinstance(table, PassingRows) for table in tables)
-    return (is_passing or sum(len(table.rows) for table in tables) >= _LONG) and not engine.has_begun(select)
+    return (is_passing or sum(len(table.rows) for table in tables) >= LONG_ROWS) and not engine.has_begun(select)
 
 
 class Scan(Protocol):

@@ -38,13 +38,13 @@ from eddy.tables.catalog import Catalog
 from eddy.tables.served_rows import ServedRows
 from eddy.tables.version import Version, Wanted
 
-__all__ = ["LiveServer"]
+__all__ = ["AT_ONCE_ROWS", "LiveServer"]
 
 _log = logging.getLogger("eddy.live")
 
 _LOOK_S = 0.5
 _PATIENCE_S, _AGAIN_S = 30.0, 0.05
-_AT_ONCE = 20_000
+AT_ONCE_ROWS = 20_000
 """Rows of a view that are read at a time, while others wait; a view of more begins aside."""
 _ANEW = "live query: all queries have begun anew meanwhile. Try again"
 _RESTARTS, _WITHIN_S = 3, 600.0
@@ -150,7 +150,7 @@ class LiveServer:
 
     def _open_at_once(self, select: Select, max_rows: int) -> PlannedView | None:
         """The view of a query if it is made quickly, as all others wait; else None."""
-        return None if is_long(self._engine, select) else self._engine.open_at_once(select, max_rows, _AT_ONCE)
+        return None if is_long(self._engine, select) else self._engine.open_at_once(select, max_rows, AT_ONCE_ROWS)
 
     def _open_aside(self, live: LiveView, aside: LongOpening) -> None:
         """Make the rows of a query without the lock, so that others are updated meanwhile."""

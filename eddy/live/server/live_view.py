@@ -4,7 +4,7 @@
         view.rows                                 view.rows
         for patch in view: …                      async for patch in view: …
 
-The first patch follows the rows with which the view was opened. A reader that is more than `_MAX_OPS` changes late gets
+The first patch follows the rows with which the view was opened. A reader that is more than `MAX_OPS` changes late gets
 one patch instead: the difference between the rows that it has seen and the present rows.
 """
 
@@ -32,9 +32,10 @@ from eddy.live.server.difference import difference
 from eddy.live.server.notebook import frame_of, html_of, keep_shown
 from eddy.tables.version import Version
 
-__all__ = ["Checks", "LiveView", "Patch", "QueryServer"]
+__all__ = ["MAX_OPS", "Checks", "LiveView", "Patch", "QueryServer"]
 
-_MAX_OPS = 10_000
+MAX_OPS = 10_000
+"""Changes that wait for a reader; then they are replaced by one that makes the rows equal."""
 
 
 class Patch(msgspec.Struct, frozen=True):
@@ -234,7 +235,7 @@ class LiveView(Generic[R]):
         self._rows = None
         self._number += 1
         self._queued += len(ops)
-        if self._queued > _MAX_OPS:
+        if self._queued > MAX_OPS:
             self._queue.clear()
             self._late = True
         else:

@@ -31,7 +31,7 @@ from eddy.tables.catalog import Catalog, ServedTable
 from eddy.tables.served_rows import RowsSnapshot, ServedRows
 from eddy.tables.version import Version
 
-__all__ = ["TABLE_ROWS", "Deltas", "LoadedTables", "StoredTableLostError"]
+__all__ = ["LARGE_ROWS", "MANY_WINDOWS", "TABLE_ROWS", "Deltas", "LoadedTables", "StoredTableLostError"]
 
 Allowed = Callable[[Any, Any], object]
 Deltas = dict[str, dict[Flat, Row | None]]
@@ -43,7 +43,7 @@ class StoredTableLostError(Exception):
 
 TABLE_ROWS = 1_000_000
 """The rows of a table that are held in memory at most; those of a larger one are on disk."""
-_LARGE, _WINDOWS = 100_000, 8
+LARGE_ROWS, MANY_WINDOWS = 100_000, 8
 """A table of so many rows is not loaded for a window, unless so many different windows of it are open already."""
 _PASSING, _STORED = "~", "^"
 """Ends the name of a table whose rows are not in memory, and of one that was loaded onto the disk as it outgrew it."""
@@ -273,10 +273,10 @@ class LoadedTables:
 
     def _prefers_passing(self, name: str, passing: Select) -> bool:
         count = self._row_count(name)
-        if count > self.most_rows or count < _LARGE:
+        if count > self.most_rows or count < LARGE_ROWS:
             return count > self.most_rows
         known = self.engine.tables.get(name + _PASSING)
-        return known is None or len(known.dependents) < _WINDOWS or self.engine.has_begun(passing)
+        return known is None or len(known.dependents) < MANY_WINDOWS or self.engine.has_begun(passing)
 
     def _load_passing(self, table: QueriedTable) -> None:
         """Add a table whose changes pass from now on. The caller holds the lock. Raises: as `load`; NotReadyError."""

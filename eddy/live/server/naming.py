@@ -26,10 +26,11 @@ from eddy.tables.open_table import end_of
 from eddy.tables.ordering import decode_key
 from eddy.tables.served_rows import RowsSnapshot
 
-__all__ = ["Naming", "check_columns"]
+__all__ = ["PAGE_ROWS", "Naming", "check_columns"]
 
 _KEPT = (bytes, decimal.Decimal)
-_PAGE = 5_000
+PAGE_ROWS = 5_000
+"""Rows that are read at a time."""
 _NESTED = (dict, list, tuple)
 _MAX_DEPTH = 200
 """Levels of lists and objects in a value: comparing and encoding deeper ones would end in the middle of a batch."""
@@ -68,7 +69,7 @@ class Naming:
         start = table_prefix(self._served.name)
         stop = end_of(start)
         try:
-            for page in pages(lambda first, limit: snapshot.between(first, stop, limit), start, _PAGE):
+            for page in pages(lambda first, limit: snapshot.between(first, stop, limit), start, PAGE_ROWS):
                 for key, row in self.delta(page):
                     if row is not None:
                         yield key, row

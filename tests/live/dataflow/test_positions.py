@@ -20,8 +20,8 @@ def position(number: int) -> bytes:
 @given(st.sets(numbers), st.lists(numbers, max_size=150), st.sampled_from([2, 3, 8]))
 def test_they_are_those_of_a_sorted_list(begun: set[int], turned: list[int], run: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(positions_module, "_RUN", run)
-        patch.setattr(positions_module, "_FEW", max(1, run // 4))
+        patch.setattr(positions_module, "RUN", run)
+        patch.setattr(positions_module, "SHORT_RUN", max(1, run // 4))
         expected = sorted(map(position, begun))
         found = RowPositions(list(expected))
         for each in map(position, turned):
@@ -48,7 +48,7 @@ def test_they_are_those_of_a_sorted_list(begun: set[int], turned: list[int], run
 
 
 def test_runs_are_split_and_joined() -> None:
-    run = positions_module._RUN
+    run = positions_module.RUN
     found = RowPositions([])
     for number in range(5 * run):
         found.add(b"%06d" % number)

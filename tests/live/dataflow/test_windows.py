@@ -64,8 +64,8 @@ def test_they_are_told_of_the_difference(
     rows: dict[int, int], bounds: list[Bounds], batches: list[dict[int, int | None]], run: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(positions_module, "_RUN", run)
-        patch.setattr(positions_module, "_FEW", 1)
+        patch.setattr(positions_module, "RUN", run)
+        patch.setattr(positions_module, "SHORT_RUN", 1)
         places = {key: position(place, key) for key, place in rows.items()}
         bucket = SortedBucket(sorted(places.values()))
         owners = [Told() for _ in bounds]

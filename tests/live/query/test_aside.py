@@ -79,7 +79,7 @@ def test_query_whose_rows_become_too_many_meanwhile_does_not_join() -> None:
 
 
 def test_it_is_long_where_operators_over_many_rows_are_to_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(long_opening, "_LONG", 5)
+    monkeypatch.setattr(long_opening, "LONG_ROWS", 5)
     rig = Rig(KEYS, {"items": [{"id": n} for n in range(5)], "parts": [], "nodes": [{"id": n} for n in range(4)]})
     query = items.where(items.id > 2).order_by(items.size)
     assert is_long(rig.engine, query.syntax)

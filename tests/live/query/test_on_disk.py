@@ -35,11 +35,11 @@ from tests.seeds import of_today
 
 @pytest.fixture(autouse=True)
 def hardly_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored_map, "_CELLS", 2)
-    monkeypatch.setattr(stored_map, "_PAGE", 3)
-    monkeypatch.setattr(stored_order, "_SLACK", 1)
-    monkeypatch.setattr(filter_module, "_READ", 2)
-    monkeypatch.setattr(filter_module, "_FEW", 3)
+    monkeypatch.setattr(stored_map, "MAX_CELLS", 2)
+    monkeypatch.setattr(stored_map, "PAGE_CELLS", 3)
+    monkeypatch.setattr(stored_order, "LEAST_SLACK", 1)
+    monkeypatch.setattr(filter_module, "READ_ROWS", 2)
+    monkeypatch.setattr(filter_module, "MANY_KEYS", 3)
 
 
 @pytest.fixture

@@ -57,8 +57,8 @@ def test_view_of_patches_is_the_answer_from_scratch(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(50))
 def test_it_is_with_sorted_rows_in_short_runs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(positions, "_RUN", 2)
-    monkeypatch.setattr(positions, "_FEW", 1)
+    monkeypatch.setattr(positions, "RUN", 2)
+    monkeypatch.setattr(positions, "SHORT_RUN", 1)
     play(f"runs {seed}")
 
 

@@ -35,7 +35,7 @@ def loaded(request: pytest.FixtureRequest, running: Running, tmp_path: Path) -> 
 @pytest.fixture
 def passing(in_memory: Loaded, monkeypatch: pytest.MonkeyPatch) -> Loaded:
     """No table is small enough to be in memory for a window, and no row is kept beyond one."""
-    monkeypatch.setattr(loading, "_LARGE", 0)
+    monkeypatch.setattr(loading, "LARGE_ROWS", 0)
     monkeypatch.setattr(first_rows, "slack_of", lambda limit, scanned: 0)
     return in_memory
 

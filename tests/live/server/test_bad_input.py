@@ -272,7 +272,7 @@ def test_declarations_that_clients_could_not_use_are_refused() -> None:
 
 
 def test_body_that_never_ends_is_refused(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_module, "_MAX_BODY_BYTES", 1_000)
+    monkeypatch.setattr(http_module, "MAX_BODY_BYTES", 1_000)
     client = site.client(asked("t", "tree"))
     client.until(lambda: "t" in client.whole)
     assert client.post(close=["x" * 200] * 10)[0] == 413

@@ -51,7 +51,7 @@ def test_table_that_is_lost_while_another_one_is_read_ends_no_query(
     loaded: Loaded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The snapshot that rows are read from has ended: they are read once more, when a query begins and later."""
-    monkeypatch.setattr(naming, "_PAGE", 1)
+    monkeypatch.setattr(naming, "PAGE_ROWS", 1)
     loses = [True]
 
     def allowed(key: str, value: str) -> bool:
@@ -131,7 +131,7 @@ def test_server_that_has_failed_says_so_to_every_reader(loaded: Loaded, monkeypa
 def test_queries_begin_anew_after_an_error_and_readers_get_the_difference(
     loaded: Loaded, monkeypatch: pytest.MonkeyPatch, long: int
 ) -> None:
-    monkeypatch.setattr(eddy.live.query.long_opening, "_LONG", long)
+    monkeypatch.setattr(eddy.live.query.long_opening, "LONG_ROWS", long)
     server, buckets = loaded.server, Buckets()
     loaded.show({"a": "root", "b": "root", "c": "root"}, {"a": 1})
     query = nodes.order_by(-nodes.id).nest(total=lambda row: totals.where(totals.id == row.id).one())

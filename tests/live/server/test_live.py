@@ -48,7 +48,7 @@ def test_rows_are_exact_and_patches_lead_to_them(running: Running) -> None:
 def test_queries_that_begin_aside_are_right_while_rows_change(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(eddy.live.query.long_opening, "_LONG", 0)
+    monkeypatch.setattr(eddy.live.query.long_opening, "LONG_ROWS", 0)
     draw, names = random.Random(2), [f"n{i}" for i in range(9)]
 
     def write() -> None:
@@ -69,7 +69,7 @@ def test_queries_that_begin_aside_are_right_while_rows_change(
 
 
 def test_equal_queries_that_begin_aside_at_once_are_one(loaded: "Loaded", monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(eddy.live.query.long_opening, "_LONG", 0)
+    monkeypatch.setattr(eddy.live.query.long_opening, "LONG_ROWS", 0)
     query = nodes.order_by(-nodes.parent)
     views = [LiveView(loaded.server, query, 100) for _ in range(3)]
     threads = [threading.Thread(target=view.open) for view in views]
@@ -146,7 +146,7 @@ def test_window_moves_without_a_new_query(running: Running) -> None:
 
 
 def test_late_reader_gets_one_patch_from_what_it_has_seen(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(eddy.live.server.live_view, "_MAX_OPS", 5)
+    monkeypatch.setattr(eddy.live.server.live_view, "MAX_OPS", 5)
     buckets = Buckets()
     with running.tables.live(TREE) as view:
         running.reach(view, {"a": "root"})

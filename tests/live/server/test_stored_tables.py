@@ -105,7 +105,7 @@ def test_table_beyond_the_bound_is_on_disk_for_queries_that_are_no_windows(on_di
 def test_table_on_disk_that_is_read_anew_makes_queries_begin_anew(
     on_disk: Loaded, monkeypatch: pytest.MonkeyPatch, long: int
 ) -> None:
-    monkeypatch.setattr(eddy.live.query.long_opening, "_LONG", long)
+    monkeypatch.setattr(eddy.live.query.long_opening, "LONG_ROWS", long)
     on_disk.show({"a": "root", "b": "a"}, {"a": 1})
     server = on_disk.server
     with LiveView(server, TREE, 100) as view, LiveView(server, totals, 100) as other:
@@ -140,7 +140,7 @@ def test_full_disk_ends_queries_that_need_it_and_others_go_on(on_disk: Loaded, m
         monkeypatch.setattr(Space, "write", write)
         with LiveView(server, TREE, 100) as view:
             assert rows_below(view) == ["a", "b"]
-            monkeypatch.setattr(stored_map, "_CELLS", 1)
+            monkeypatch.setattr(stored_map, "MAX_CELLS", 1)
             monkeypatch.setattr(Space, "write", refused)
             on_disk.show({f"n{number}": "a" for number in range(10)}, {"a": 11})
             with pytest.raises(eddy.QueryError, match=why):
@@ -177,7 +177,7 @@ def test_table_that_is_loaded_while_all_begin_anew_is_loaded_again(
 
 
 def test_window_that_the_disk_cannot_move_is_opened_anew(on_disk: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored_order, "_SLACK", 1)
+    monkeypatch.setattr(stored_order, "LEAST_SLACK", 1)
     on_disk.show({f"n{number}": "root" for number in range(9)})
     server, between, failed = on_disk.server, Space.between, False
     query = nodes.order_by(nodes.id).limit(1).nest(below=lambda row: nodes.where(nodes.parent == row.id))
@@ -254,7 +254,7 @@ def test_query_that_could_not_be_opened_leaves_no_table(passing: Loaded) -> None
 def test_window_beyond_many_others_may_read_a_table_that_is_not_loaded(
     passing: Loaded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loading, "_WINDOWS", 1)
+    monkeypatch.setattr(loading, "MANY_WINDOWS", 1)
     passing.show({"a": "root"}, {"a": 1})
     query = nodes.limit(2).nest(total=lambda row: totals.where(totals.id == row.id).one())
     with LiveView(passing.server, nodes.limit(1), 100), LiveView(passing.server, query, 100) as view:
@@ -262,7 +262,7 @@ def test_window_beyond_many_others_may_read_a_table_that_is_not_loaded(
 
 
 def test_many_different_windows_have_the_table_in_memory(passing: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "_WINDOWS", 2)
+    monkeypatch.setattr(loading, "MANY_WINDOWS", 2)
     passing.show({f"n{i}": "root" for i in range(9)})
     with ExitStack() as stack:
         views = [
@@ -278,7 +278,7 @@ def test_many_different_windows_have_the_table_in_memory(passing: Loaded, monkey
 
 def test_rows_that_are_read_while_others_wait_are_bounded(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
     """By count: the rows shown between two moments at which the lock was free."""
-    monkeypatch.setattr(server_module, "_AT_ONCE", 6)
+    monkeypatch.setattr(server_module, "AT_ONCE_ROWS", 6)
     held: list[int] = []
     shown, nest = Level.shown, view_module.nested
 
@@ -332,7 +332,7 @@ def test_bound_of_rows_in_memory_is_an_option_and_files_are_there_while_they_are
 def test_table_that_outgrows_the_memory_goes_over_to_the_disk_while_its_queries_go_on(
     in_memory: Loaded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(eddy.live.query.long_opening, "_LONG", 0)
+    monkeypatch.setattr(eddy.live.query.long_opening, "LONG_ROWS", 0)
     server, tables = in_memory.server, in_memory.server.tables
     tables.most_rows = 6
     rows: dict[str, str | None] = {"a": "root", "b": "a"}

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["encode", "has_unwritable"]
+__all__ = ["encode", "has_unwritable", "written"]
 
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 _PLAIN = frozenset({str, int, bool, type(None), bytes, msgspec.Raw})
@@ -34,8 +34,8 @@ def encode(value: Any) -> bytes:
     try:
         data = _encode(value)
     except RecursionError:
-        return _written(value)
-    return _written(value) if b"null" in data and has_unwritable(value) else data
+        return written(value)
+    return written(value) if b"null" in data and has_unwritable(value) else data
 
 
 def has_unwritable(value: Any) -> bool:
@@ -75,7 +75,7 @@ def _builtin(value: Any) -> Any:
     return found if type(found) in _PLAIN | _LISTS | {dict, float} else str(found)
 
 
-def _written(value: Any) -> bytes:
+def written(value: Any) -> bytes:
     """The same as `encode`, on a stack of its own: the value to write next is at its end."""
     out = bytearray()
     todo = [value]

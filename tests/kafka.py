@@ -111,7 +111,7 @@ def _processor_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def brokers_processor_s(config: pytest.Config) -> float:
+def brokers_processor_s(config: pytest.Config) -> float:  # private: pytest names it to fixtures only
     """The processor seconds of all brokers of a session: of those that have ended, and of those that end with it."""
     folder = Path(config._tmp_path_factory.getbasetemp()) / _BROKERS  # type: ignore[attr-defined]
     noted = (folder / _NOTES).read_text().split() if (folder / _NOTES).exists() else []

@@ -78,8 +78,7 @@ class Group:
         try:
             return worker.step() + worker.restoring
         except CrashError:
-            if worker._producer is not None:
-                worker._producer.abort()  # the writer's lock goes with the process
+            worker._producer.abort()  # private: the writer's lock goes with the process
             self.log.evict(self.topology.name, worker.member)
             self.workers[number] = self.worker(worker.member)
             return 1

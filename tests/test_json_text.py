@@ -48,7 +48,7 @@ def check_law() -> None:
     @given(VALUES)
     def law(value: Any) -> None:
         assert repr(read(encode(value))) == repr(shown(value))
-        assert repr(read(json_text._written(value))) == repr(shown(value))
+        assert repr(read(json_text.written(value))) == repr(shown(value))
 
     law()
 

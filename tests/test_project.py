@@ -21,6 +21,7 @@ import eddy
 from eddy.topology.plan.node import Node
 
 ROOT = Path(__file__).resolve().parents[1]
+TESTS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("*.py"))
 SOURCES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "eddy").rglob("*.py"))
 
 MAX_FILE_LINES = 500
@@ -250,6 +251,68 @@ def test_no_tracked_file_names_a_path_of_one_machine() -> None:
         if MACHINE_PATH.search(line)
     ]
     assert found == []
+
+
+NAMES_OF_OTHERS = {"os", "sys", "KafkaError"}
+"""Their names that begin with an underscore are documented."""
+
+
+def private_names(code: str) -> list[tuple[int, str]]:
+    """The lines that name something private that the code does not define itself, without a reason beside it.
+
+    `# private: <reason>` is beside it at the end of the line, or of the head of a function or class around it.
+    """
+    tree, lines = ast.parse(code), code.splitlines()
+    reasons = {number for number, line in enumerate(lines, start=1) if re.search(r"# private: \w", line)}
+    own: set[str] = set()
+    found: list[tuple[int, str]] = []
+    for step in ast.walk(tree):
+        match step:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                own.add(step.name)
+                if reasons.intersection(range(step.lineno, step.body[0].lineno)):
+                    reasons.update(range(step.lineno, step.end_lineno + 1))
+            case ast.Name(ctx=ast.Store()):
+                own.add(step.id)
+            case ast.Attribute(value=ast.Name("self"), ctx=ast.Store()):
+                own.add(step.attr)
+            case ast.Attribute(value=ast.Name(id=base)) if base in NAMES_OF_OTHERS:
+                pass
+            case ast.Attribute():
+                found.append((step.lineno, step.attr))
+            case ast.ImportFrom():
+                found += [(step.lineno, alias.name) for alias in step.names]
+            case ast.Call(func=ast.Attribute(attr=called) | ast.Name(id=called)) if called.endswith("attr"):
+                texts = [given.value for given in step.args[:2] if isinstance(given, ast.Constant)]
+                found += [(step.lineno, name) for text in texts for name in str(text).split(".")]
+    return [
+        (line, name)
+        for line, name in sorted(found)
+        if re.match(r"_(?!_|replace$).*[^_]$", name) and name not in own and line not in reasons
+    ]
+
+
+def test_tests_name_private_things_with_a_reason() -> None:
+    """Tests use the names that others may use; each other name has `# private: <reason>` beside it."""
+    found = {source: names for source in TESTS if (names := private_names(text_of(source)))}
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("worker._consumer.poll()", ["_consumer"]),
+        ("worker._consumer.poll()  # private: each second one is lost", []),
+        ("worker._consumer.poll()  # private:", ["_consumer"]),
+        ("def test_it():  # private: planted\n    monkeypatch.setattr(Step, '_group', None)", []),
+        ("monkeypatch.setattr('eddy.serve.server._ANSWER_S', 1)", ["_ANSWER_S"]),
+        ("from eddy.serve.server import _ANSWER_S", ["_ANSWER_S"]),
+        ("class Rig:\n    def __init__(self):\n        self._log = 1\n        self._log.__class__", []),
+        ("os._exit(0), row._replace(key=1), view._repr_html_()", []),
+    ],
+)
+def test_private_names_are_found(code: str, found: list[str]) -> None:
+    assert [name for _, name in private_names(code)] == found
 
 
 NODE_MODULES = {

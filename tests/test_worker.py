@@ -99,7 +99,7 @@ def interrupting(method: Callable[[LocalProducer], None]) -> Callable[[LocalProd
     interrupts = [KeyboardInterrupt()]
 
     def interrupted(producer: LocalProducer) -> None:
-        if producer._id is not None and interrupts:
+        if producer._id is not None and interrupts:  # private: who has one
             raise interrupts.pop()
         method(producer)
 
@@ -245,7 +245,7 @@ def test_epoch_without_records_that_failed_gives_way_to_records(log: LocalLog) -
     with closing(eddy.Worker(counts(), log, clock=lambda: now)) as worker:
         worker.run_until_idle()
         worker.lifecycle.on(Event.REJECTED)
-        worker._isolation = Isolation(Part([]), now)
+        worker._isolation = Isolation(Part([]), now)  # private: an outage at this moment
         now += 10.0
         write(log, "a")
         in_turn([worker], 3)
@@ -258,7 +258,7 @@ def test_commits_whose_outcome_is_never_known_end_though_empty_polls_lie_between
     now = 0.0
 
     def observe(step: str) -> None:
-        if step == "begun" and worker._epoch is not None and worker._epoch.computed:
+        if step == "begun" and worker._epoch is not None and worker._epoch.computed:  # private: at its commit alone
             raise IndeterminateCommitError("no answer to a commit")
 
     def go_on() -> None:
@@ -273,14 +273,14 @@ def test_commits_whose_outcome_is_never_known_end_though_empty_polls_lie_between
     with closing(eddy.Worker(topology, log, eddy.Config(retry_s=60.0), clock=lambda: now, observe=observe)) as worker:
         in_turn([worker], 2)
         write(log, "a", topic="names")
-        poll, polls = worker._consumer.poll, 0
+        poll, polls = LocalConsumer.poll, 0
 
-        def every_second_one(*args: Any) -> Poll:
+        def every_second_one(consumer: LocalConsumer, *args: Any) -> Poll:
             nonlocal polls
             polls += worker.state is WorkerState.PROCESSING
-            return Poll() if worker.state is WorkerState.PROCESSING and polls % 2 == 0 else poll(*args)
+            return Poll() if worker.state is WorkerState.PROCESSING and polls % 2 == 0 else poll(consumer, *args)
 
-        monkeypatch.setattr(worker._consumer, "poll", every_second_one)
+        monkeypatch.setattr(LocalConsumer, "poll", every_second_one)
         with pytest.raises(ConnectorError, match="no answer to a commit"):
             go_on()
 
@@ -299,7 +299,7 @@ def test_troubles_of_a_worker_without_partitions_do_not_add_up(log: LocalLog, mo
 
         for _ in range(3):
             with monkeypatch.context() as away:
-                away.setattr(worker._consumer, "poll", failing)
+                away.setattr(LocalConsumer, "poll", failing)
                 worker.step()
             for _ in range(5):
                 now += 100.0

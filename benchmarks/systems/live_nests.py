@@ -110,7 +110,7 @@ def _edit_us(server: LiveServer, tables: _Tables, numbers: list[int]) -> float:
             with server.lock:
                 tables.show("children", {f"c{number:07}": tables.child(number, begin + at)})
                 begun = time.thread_time()
-                server._take_whole()
+                server.take_whole()
                 spent += time.thread_time() - begun
         chunks.append(spent / size * 1e6)
     return statistics.median(chunks)

@@ -54,7 +54,7 @@ def test_a_name_that_an_earlier_worker_takes_back_is_taken_again(rig: Rig, caplo
     later = rig.worker(sums(rig))
     with pytest.raises(SlotTakenError):  # whether the group tells it first, or the note of the later start
         rig.wait(lambda: worker.step(0.01) is None)
-    assert not worker._tenure.lasts()
+    assert not worker._tenure.lasts()  # private: it has read the later start
     rig.settle(later)
 
 

@@ -25,7 +25,7 @@ LATER = ("eddy.cli.run", "eddy.connectors.kafka", "eddy.state.rocksdb", "eddy.pr
 """Imported by each run when it needs them."""
 
 
-def raising(stop: StopRequest, signum: int, frame: FrameType | None) -> None:
+def raising(stop: StopRequest, signum: int, frame: FrameType | None) -> None:  # private: planted
     """The mistake."""
     if stop and stop._may_leave():
         stop._may_raise = True  # for reminders

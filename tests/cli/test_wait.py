@@ -104,7 +104,7 @@ def test_all_results_may_be_read_when_it_ends() -> None:
         case(seed)
 
 
-def test_the_law_finds_a_wait_that_only_asks_for_positions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_law_finds_a_wait_that_only_asks_for_positions(monkeypatch: pytest.MonkeyPatch) -> None:  # private: planted
     monkeypatch.setattr(wait._Waiting, "_unreadable", lambda waiting: None)
     with pytest.raises(AssertionError):
         test_all_results_may_be_read_when_it_ends()

@@ -50,5 +50,5 @@ def test_embedded_log_brings_all_within_the_bytes(sizes: list[list[int]], limit:
         for records in polled:
             came[records.partition] += [len(value or b"") for value in records.values]
     assert came == dict(enumerate(sizes))
-    assert consumer._positions == ends
+    assert consumer._positions == ends  # private: a log tells committed ones only
     log.close()

@@ -65,7 +65,7 @@ def test_causes_without_end_take_no_memory_without_end(logger: logging.Logger, c
         logger.error("%s [%s] %s", "FAIL", "consumer-1", f"host-{number}: Connection refused")
     (held,) = logger.filters
     assert isinstance(held, ClientLog)
-    assert len(held._causes) == 256
+    assert len(held._causes) == 256  # private: the memory is meant
 
 
 def test_all_clients_share_one(clock: Clock) -> None:

@@ -35,7 +35,7 @@ def lines(answers: str) -> list[str]:
             pass
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_log", Log())
+        patch.setattr(module, "_log", Log())  # private: each example has its own log
         trouble = ClusterTrouble("kafka", reachable=lambda: False, clock=lambda: now)
         watch = ClusterWatch(trouble)
         for answer in answers:

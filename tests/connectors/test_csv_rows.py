@@ -83,7 +83,7 @@ def test_what_pythons_writer_quotes_is_read_as_it_was(table: list[list[str]]) ->
     assert [row for _, row in csv_rows(io.StringIO(file.getvalue(), newline=""))] == table
 
 
-def test_a_parser_whose_lines_do_not_end_with_cr_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_parser_whose_lines_do_not_end_with_cr_is_found(monkeypatch: pytest.MonkeyPatch) -> None:  # private: planted
     monkeypatch.setattr(parser, "_CELL", parser.re.compile(r'(?:"((?:[^"]|"")*)"|([^",\r\n]*))(,|\r\n|\n|\Z)'))
     with pytest.raises((AssertionError, DataError)):
         test_rows_are_those_of_the_grammar()

@@ -19,7 +19,7 @@ def test_who_holds_a_name_is_answered_once_the_broker_goes_on(
 
     def free() -> bool:
         try:
-            return log._admin.holder("group", "group-w1") is None
+            return log._admin.holder("group", "group-w1") is None  # private: asked by starts of workers only
         except ConnectorError as error:
             if error.retriable:
                 return False

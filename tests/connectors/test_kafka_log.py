@@ -191,7 +191,7 @@ class TestOpenTransactions:
         assert log.committed(group, [where]) == {where: Position(1, "first")}
 
 
-def held_position(log: Log, transactional_id: str, where: TopicPartition, group: str, metadata: object):  # type: ignore[no-untyped-def]
+def held_position(log: Log, transactional_id: str, where: TopicPartition, group: str, metadata: object):  # type: ignore[no-untyped-def]  # private: a commit that never ends
     """The client of a transaction that has moved a position to 2, and is left open."""
     import confluent_kafka
 
@@ -215,7 +215,7 @@ class TestProducers:
         while took_s < 1.5:
             deadline.check(f"a commit that takes long; the last one took {took_s} s")
             producer.begin()
-            client = producer._client
+            client = producer._client  # private: the old one
             send(producer, name("topic"), 0, [b"x"])
             producer.flush()
             broker.pause()
@@ -224,9 +224,9 @@ class TestProducers:
             producer.commit({}, None)
             took_s, count = time.monotonic() - began, count + 1
             resumed.join()
-        assert producer._client is client
+        assert producer._client is client  # private: still the old one
         commit_one(producer, name("topic"))
-        assert producer._client is not client
+        assert producer._client is not client  # private: the new one
         assert values_of(log, name("topic")) == [b"x"] * count
         log.close()
 

@@ -55,6 +55,7 @@ def nowhere() -> Iterator[dict[str, object]]:
 
 
 def test_a_read_goes_on(log: TidyKafkaLog, topic: str, nowhere: dict[str, object]) -> None:
+    # private: a client is put in place of another
     where, end = TopicPartition(topic, 0), settled_end(log, topic)
     assert list(log.read(where, 0, end, 2).values) == numbered("v", 2)
     reader = log._reader
@@ -64,6 +65,7 @@ def test_a_read_goes_on(log: TidyKafkaLog, topic: str, nowhere: dict[str, object
 
 
 def test_a_member_joins_again_and_goes_on(log: TidyKafkaLog, topic: str, nowhere: dict[str, object]) -> None:
+    # private: a client is put in place of another
     consumer = log.consumer(f"group-{topic}", [topic], "m")
     assert drained(consumer, 3) == numbered("v", 3)
     producer, end = log.producer(None), settled_end(log, topic)
@@ -76,6 +78,7 @@ def test_a_member_joins_again_and_goes_on(log: TidyKafkaLog, topic: str, nowhere
 
 
 def test_a_follower_goes_on_where_it_was(log: TidyKafkaLog, topic: str, nowhere: dict[str, object]) -> None:
+    # private: a client is put in place of another
     where = TopicPartition(topic, 0)
     follower = log.follower({where: 0})
 
@@ -94,6 +97,7 @@ def test_a_follower_goes_on_where_it_was(log: TidyKafkaLog, topic: str, nowhere:
 
 
 def test_requests_are_answered(log: TidyKafkaLog, topic: str, nowhere: dict[str, object]) -> None:
+    # private: a client is put in place of another
     where, group = TopicPartition(topic, 0), f"group-{topic}"
     admin = log._admin
     log.set_positions(group, {where: Position(2, "note")})

@@ -148,7 +148,7 @@ class Rig:
             witness = Witness(self.program, self.log, worker)
             assert witness.quiescent(), witness.pending()
             witness.check_counters(seen=None)
-            witness.check_store(worker, worker._consumer.assignment())
+            witness.check_store(worker, worker._consumer.assignment())  # private: the group's word
         finally:
             worker.close()
 

@@ -25,7 +25,7 @@ def steps_of_an_epoch() -> list[str]:
     """The names that `observe` is called with: a new one is killed at without more ado."""
     seen: list[str] = []
     with eddy.TopologyTestDriver(PROGRAMS[0].topology()) as driver:
-        driver.worker._parts.observe = seen.append
+        driver.worker._parts.observe = seen.append  # private: a driver's worker has no observer
         driver.input("nodes").pipe("a", "b")
     return list(dict.fromkeys(seen))
 

@@ -9,11 +9,12 @@ from eddy.serde import Native
 from tests.operators.bench import contents, facts, received
 
 
-def gate(partitions: int = 4, owned: frozenset[int] | None = None) -> Gate:
+def gate(partitions: int = 4, owned: frozenset[int] | None = None, draining: frozenset[int] = frozenset()) -> Gate:
     """Keys are numbers here, and a key's partition is its remainder."""
     ownership = Ownership()
     if owned is not None:
         ownership.partitions[partitions] = owned
+    ownership.draining = {"app-x": draining}
     return Gate("app-x", Native, Native, partitions, ownership, lambda key, count: Native.decode(key) % count)
 
 
@@ -47,8 +48,7 @@ def test_rows_of_others_leave_with_their_partition_and_iteration() -> None:
 
 
 def test_our_own_rows_leave_too_while_earlier_ones_of_their_partition_wait_in_the_topic() -> None:
-    one = gate(owned=frozenset({0, 1, 2, 3}))
-    one._ownership.draining = {one.topic: frozenset({2})}
+    one = gate(owned=frozenset({0, 1, 2, 3}), draining=frozenset({2}))
     assert one.own(facts([(1, "a"), (2, "b")])).rows == [(1, "a")]
     assert one.outbox[0].partitions == [2]
 

@@ -44,7 +44,7 @@ def hold_the_cycle_alone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Withheld, "mark_only", lambda self, rows: mark_only(self, {row for row in rows if row in self.stops}))
 
 
-def suspect_nothing(patch: pytest.MonkeyPatch) -> None:
+def suspect_nothing(patch: pytest.MonkeyPatch) -> None:  # private: planted
     """Each worker searches among its own rows alone."""
     patch.setattr(Quarantine, "_suspect", lambda self, rows, total: None)
 

@@ -420,7 +420,7 @@ def test_a_root_none_is_taken_back_after_a_restart(memory: str) -> None:
 
 
 def test_a_cache_that_does_not_look_for_none_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Cache, "_stores_none", False)
+    monkeypatch.setattr(Cache, "_stores_none", False)  # private: planted
     with pytest.raises(AssertionError):
         test_a_root_none_is_taken_back_after_a_restart("evicted")
 

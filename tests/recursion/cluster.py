@@ -101,8 +101,7 @@ class Cluster:
 
     def _bury(self, member: str) -> None:
         worker = self.workers[member]
-        if worker._producer is not None:
-            worker._producer.abort()  # the writer's lock goes with the process
+        worker._producer.abort()  # private: the writer's lock goes with the process
         self.log.evict(self.topology.name, member)
         self._restart(member)
 

@@ -36,7 +36,7 @@ DELETED = 1 << 20
 """A key of no row: its deletion makes an epoch in which nothing comes."""
 
 
-def watch(topology: eddy.Topology, relations: Watched) -> None:
+def watch(topology: eddy.Topology, relations: Watched) -> None:  # private: the DSL sends no deltas
     """Let the rows of `relations` leave, as deltas."""
     for name, relation in relations.items():
         topology._builder.add(

@@ -141,12 +141,12 @@ def test_tables_are_those_from_scratch(down: bool, story: list[tuple[dict[str, s
             assert group.below() == wanted
         group.rest()
         assert group.below() == expected(tree, down)
-        assert bool(read_metadata(group.log, "family-plan").held) == _has_cycle(tree)
+        assert bool(read_metadata(group.log, "family-plan").held) == has_cycle(tree)
     finally:
         group.close()
 
 
-def _has_cycle(tree: Mapping[str, str]) -> bool:
+def has_cycle(tree: Mapping[str, str]) -> bool:
     def leads_back(node: str) -> bool:
         at: str | None = node
         for _ in tree:

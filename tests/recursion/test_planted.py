@@ -103,7 +103,7 @@ def one_iteration_more(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Fixpoint, "__init__", longer)
 
 
-def feed_back_unmerged(patch: pytest.MonkeyPatch) -> None:
+def feed_back_unmerged(patch: pytest.MonkeyPatch) -> None:  # private: planted
     """What is held up by a cycle stays: retractions do not go round."""
     feed = Fixpoint._feed
 

@@ -264,7 +264,7 @@ def countdown() -> eddy.Topology:
     topology = eddy.Topology("countdown")
     roots = topology.stream("roots", key=eddy.String, value=eddy.Int64)
     visits = roots.map_values(_counted, name="checked", value=eddy.Int64).recursively(
-        lambda records: records.filter(lambda _, n: n > 0).map(_lower, key=eddy.String, value=eddy.Int64),
+        lambda records: records.filter(lambda _, n: n > 0).map(put_lower, key=eddy.String, value=eddy.Int64),
         name="down",
     )
     visits.to("visits", key=eddy.String, value=eddy.Int64)
@@ -279,7 +279,7 @@ def _counted(n: int) -> int:
     return n
 
 
-def _lower(key: str, n: int) -> tuple[str, int]:
+def put_lower(key: str, n: int) -> tuple[str, int]:
     return f"{key.split('/')[0]}/{n - 1}", n - 1
 
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -127,9 +128,16 @@ def test_the_same_seed_takes_the_same_turns_however_strings_are_hashed() -> None
 def test_steps_are_all_those_of_an_epoch() -> None:
     seen: list[str] = []
     program = PROGRAMS[0]
-    with eddy.TopologyTestDriver(program.topology()) as driver:
-        driver.worker._parts.observe = seen.append
-        driver.input("nodes").pipe("a", "b")
+    with closing(LocalLog(None)) as log:
+        eddy.create_topics(program.topology(), log)
+        with closing(eddy.Worker(program.topology(), log, observe=seen.append)) as worker:
+            worker.run_until_idle()
+            seen.clear()
+            producer = log.producer(None)
+            producer.begin()
+            producer.send("nodes", 0, [b"a"], [b"b"], [0])
+            producer.commit({}, None)
+            worker.run_until_idle()
     assert seen[: len(STEPS)] == STEPS
 
 
@@ -143,7 +151,7 @@ def take_undone_work_as_done(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Circuit, "rollback", Circuit.commit)
 
 
-def stay_after_an_abort(patch: pytest.MonkeyPatch) -> None:
+def stay_after_an_abort(patch: pytest.MonkeyPatch) -> None:  # private: planted
     """No rewind: the consumer goes on behind the records that were undone."""
     rewind = eddy.Worker._rewind
 
@@ -165,7 +173,7 @@ def purge_what_is_only_read(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(InternalTopics, "purge", purge)
 
 
-def write_the_store_before_the_commit(patch: pytest.MonkeyPatch) -> None:
+def write_the_store_before_the_commit(patch: pytest.MonkeyPatch) -> None:  # private: planted
     """The rows of an epoch are in the store already when its transaction begins."""
     changes = Circuit.changes
 
@@ -232,7 +240,7 @@ def ignore_an_unknown_commit(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Lifecycle, "on", lambda life, event: on(life, Event.REWOUND if event is Event.LOST else event))
 
 
-def overtake_rows_on_their_way(patch: pytest.MonkeyPatch) -> None:
+def overtake_rows_on_their_way(patch: pytest.MonkeyPatch) -> None:  # private: planted
     """Own rows go on in memory while earlier ones wait in the topic."""
     patch.setattr(Positions, "draining", lambda self, records: dict.fromkeys(self._exchanges, frozenset()))
 
@@ -243,7 +251,7 @@ def sleep_through_a_rebalance(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(local_group.ConsumerGroups, "refresh", lambda groups, member: (*refresh(groups, member)[:2], False))
 
 
-def believe_an_answer_of_before_a_pause(patch: pytest.MonkeyPatch) -> None:
+def believe_an_answer_of_before_a_pause(patch: pytest.MonkeyPatch) -> None:  # private: planted
     """Positions are asked for before first offsets: what others purge in between looks as if it were lost."""
     reread = Positions.reread
 
@@ -293,7 +301,7 @@ def set_aside_what_is_undone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Aside, "rollback", lambda aside: None)
 
 
-def set_retractions_aside_as_rows(patch: pytest.MonkeyPatch) -> None:
+def set_retractions_aside_as_rows(patch: pytest.MonkeyPatch) -> None:  # private: planted
     """The weight of a row that goes is lost: it never finds its row."""
     take = Aside.take
 
@@ -304,7 +312,7 @@ def set_retractions_aside_as_rows(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Aside, "again", lambda aside, row, weight: aside._add(row, abs(weight), "", 0, not aside.facts))
 
 
-def leave_a_withheld_key_in_its_table(patch: pytest.MonkeyPatch) -> None:
+def leave_a_withheld_key_in_its_table(patch: pytest.MonkeyPatch) -> None:  # private: planted
     """A group whose value cannot be written keeps its last one."""
     patch.setattr(Aggregate, "_shown", lambda step, aside, key, value: None if value is None else min(value, 2**63 - 1))
 
@@ -314,7 +322,7 @@ def let_held_rows_leave(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Withheld, "visible", lambda withheld, delta, x: delta)
 
 
-def overlook_a_mended_cycle(patch: pytest.MonkeyPatch) -> None:
+def overlook_a_mended_cycle(patch: pytest.MonkeyPatch) -> None:  # private: planted
     """Where op makes other rows of held ones, what cycles reach is not searched again."""
     patch.setattr(Quarantine, "_touched", lambda quarantine, externals: False)
 

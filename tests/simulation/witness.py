@@ -35,11 +35,11 @@ class Witness:
         self._sinks = {sink.topic: sink for sink in plan.sinks()}
         counts = {name: spec.partitions for name, spec in log.topics().items()}
         self._sink_serdes = {sink.topic: pair for sink, pair in sink_serdes(plan, counts).items()}  # type: ignore[attr-defined]
-        self._states: dict[str, State] = dict(worker.circuit.states)
+        self.states: dict[str, State] = dict(worker.circuit.states)
         self._held_nothing: dict[str, dict[Any, Any]] = {name: {} for name in optional_states(worker.circuit)}
         self.internal: InternalTopics = worker.internal
         self.group = program.topology().name
-        self._partitions = {name: [TopicPartition(name, p) for p in range(n)] for name, n in counts.items()}
+        self.partitions = {name: [TopicPartition(name, p) for p in range(n)] for name, n in counts.items()}
         self.inputs = self._all(self._sources)
         self.exchanges = self._all(self.internal.exchanges)
         self._counted: dict[TopicPartition, int] = {}
@@ -49,7 +49,7 @@ class Witness:
         self._cut_position = 0
 
     def _all(self, topics: Iterable[str]) -> list[TopicPartition]:
-        return [partition for topic in topics for partition in self._partitions[topic]]
+        return [partition for topic in topics for partition in self.partitions[topic]]
 
     def _records(self, partition: TopicPartition, ends: Ends | None = None) -> Records:
         begin = self.log.begin_offsets([partition])[partition]
@@ -57,13 +57,13 @@ class Witness:
         return self.log.read(partition, begin, end, 1 << 30)
 
     def _rows(self, topic: str, ends: Ends | None = None) -> Iterator[tuple[bytes, bytes | None]]:
-        for partition in self._partitions[topic]:
+        for partition in self.partitions[topic]:
             records = self._records(partition, ends)
             yield from zip(records.keys, records.values, strict=True)  # type: ignore[misc]
 
     def _places(self, topic: str, ends: Ends | None = None) -> Iterator[tuple[int, int]]:
         """The partition and the timestamp of each record."""
-        for partition in self._partitions[topic]:
+        for partition in self.partitions[topic]:
             yield from ((partition.partition, time) for time in self._records(partition, ends).timestamps)
 
     # What should be
@@ -93,14 +93,14 @@ class Witness:
 
     def state(self, name: str, ends: Ends | None = None) -> dict[Any, Any]:
         """What a state's changelog folds to, over all partitions, decoded."""
-        spec = self._states[name].spec
+        spec = self.states[name].spec
         if spec.changelog is None:
             return {}
         folded = latest(self._rows(spec.changelog, ends))
         return dict(self._decoded(name, key, value) for key, value in folded.items())
 
     def _decoded(self, name: str, key: bytes, value: bytes) -> tuple[Any, Any]:
-        spec = self._states[name].spec
+        spec = self.states[name].spec
         if spec.kind == "table":
             return spec.key.decode(key), spec.value.decode(value)
         if spec.kind == "calendar":
@@ -120,7 +120,7 @@ class Witness:
         for topic, answer in expected.sinks.items():
             agree(f"sink '{topic}'", self.sink(topic, ends), answer)
         for name, rows in states.items():
-            if self._states[name].spec.changelog is not None:
+            if self.states[name].spec.changelog is not None:
                 agree(f"changelog of '{name}'", self.state(name, ends), rows)
 
     def _states_of(self, expected: Expected) -> dict[str, dict[Any, Any]]:
@@ -128,13 +128,13 @@ class Witness:
         if expected.holds:
             return expected.states
         states = self._held_nothing | expected.states
-        assert set(states) == set(self._states), "the oracle knows other states"
+        assert set(states) == set(self.states), "the oracle knows other states"
         return states
 
     def check_store(self, worker: eddy.Worker, owned: Iterable[TopicPartition]) -> None:
         """What a worker has in its store, and sees of it, is what the log says, for the partitions owned."""
         expected = self._states_of(self.expected())
-        mine = {(len(self._partitions[topic]), partition) for topic, partition in owned}
+        mine = {(len(self.partitions[topic]), partition) for topic, partition in owned}
         for name in expected:
             state = worker.circuit.states[name]
             homes = [p for p in range(state.spec.partitions) if (state.spec.partitions, p) in mine]
@@ -150,7 +150,7 @@ class Witness:
 
     def check_cuts(self) -> None:
         """Each cut that is new: its outputs are the oracle's answer for its inputs."""
-        (partition,) = self._partitions[self.internal.cuts]
+        (partition,) = self.partitions[self.internal.cuts]
         end = self.log.end_offsets([partition])[partition]
         if end == self._cut_position:
             return
@@ -165,7 +165,7 @@ class Witness:
     def check_letters(self) -> None:
         """Each record that cannot be processed has one letter, of a table one at most; no other record has any."""
         letters = Counter[tuple[str, int, int]]()
-        for partition in self._partitions[self.internal.dead_letter]:
+        for partition in self.partitions[self.internal.dead_letter]:
             for headers in self._records(partition).headers or ():
                 told = dict(headers)
                 if "eddy.step" in told:  # of a row

@@ -120,6 +120,14 @@ class Actor:
     running: bool = False
 
 
+class FolderStore(RocksDBStore):
+    """A store on disk, which another one may follow in its folder."""
+
+    def __init__(self, folder: Path, owner: str) -> None:
+        super().__init__(folder, owner, 1 << 20)
+        self.folder, self.owner = folder, owner
+
+
 class AnswersLate:
     """The world's log as one worker sees it: `answered` is called before it gets an answer."""
 
@@ -278,7 +286,7 @@ class World:
             self._throw_out(actor)
         self._check()
 
-    def _check(self) -> None:
+    def _check(self) -> None:  # private: no log says whether it has changed
         """Hold the log to the invariants; where it has not changed there is nothing new to see."""
         version = self.log._storage.version()
         if version == self._checked:
@@ -330,7 +338,7 @@ class World:
 
     # Others
 
-    def _meddle(self) -> None:
+    def _meddle(self) -> None:  # private: of a group with members, as Kafka lets nobody
         """Somebody else writes positions of the group, or joins it."""
         partitions, rng, group = self.witness.before_others_write(), self.meddling, self.witness.group
         deed = rng.choice(["forget", "reset", "stranger", "stranger"])
@@ -411,14 +419,13 @@ class World:
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory()
         path = Path(self._folder.name) / str(len(self.trace))
-        return RocksDBStore(path, self.program.topology().name, 1 << 20)
+        return FolderStore(path, self.program.topology().name)
 
     def _keep_store(self, actor: Actor) -> None:
         """The store outlives its worker, or is lost; of one in memory an older copy may be taken."""
-        if isinstance(actor.store, RocksDBStore):
+        if isinstance(actor.store, FolderStore):
             actor.store.close()
-            reopened = RocksDBStore(actor.store._path, self.program.topology().name, 1 << 20)
-            self.left_behind.append(reopened)
+            self.left_behind.append(FolderStore(actor.store.folder, actor.store.owner))
         elif self.rng.random() < 0.8:
             self.left_behind.append(actor.store)
 
@@ -515,8 +522,8 @@ class World:
             self.say(f"{actor.name} at '{step}': {deed}")
             self.deeds[deed](actor, step)
 
-    def _crash(self, actor: Actor, step: str) -> None:
-        actor.worker._undo = lambda: None  # type: ignore[method-assign]  # a SIGKILL undoes nothing
+    def _crash(self, actor: Actor, step: str) -> None:  # private: a SIGKILL undoes nothing
+        actor.worker._undo = lambda: None  # type: ignore[method-assign]
         actor.worker.lifecycle.observe = lambda left, event, entered: None
         if step in BEFORE_COMMIT and (step not in UNLOCKED or self.rng.random() < 0.5):
             # The lock goes with the process; the open transaction goes when its time is out.
@@ -587,5 +594,6 @@ class World:
         if self.config.on_error == "dead-letter":
             self.witness.check_letters()
         for actor in self.actors:
-            self.witness.check_store(actor.worker, actor.worker._consumer.assignment())
+            assigned = actor.worker._consumer.assignment()  # private: the group's word, not the worker's
+            self.witness.check_store(actor.worker, assigned)
         self.say(f"at rest, {self.witness.cuts} cuts, {self.witness.exchanged} rows exchanged")

@@ -35,7 +35,7 @@ def spark() -> Iterator[object]:
 @pytest.fixture
 def finely_split(spark: Any) -> Iterator[None]:
     """Sessions that are made meanwhile split files into small pieces."""
-    conf = spark.sparkContext._jsc.sc().conf()
+    conf = spark.sparkContext._jsc.sc().conf()  # private: PySpark cannot set the options of a session that runs
     settings = {"spark.sql.files.maxPartitionBytes": "2000", "spark.sql.files.openCostInBytes": "1"}
     for name, value in settings.items():
         conf.set(name, value)

@@ -147,7 +147,7 @@ def last_offset(rig: Any, topic: str, key: bytes) -> tuple[int, int]:
 def plant(rig: Any, sql: str, topic: str, key: bytes, *values: Any) -> None:
     """Change a record in the log's own file, as no program can."""
     partition, offset = last_offset(rig, topic, key)
-    storage = rig.log._storage
+    storage = rig.log._storage  # private: no program changes records
     with storage.change():
         storage.rows(
             sql + " WHERE offset = ? AND partition_id = (SELECT id FROM partitions WHERE topic = ? AND partition = ?)",

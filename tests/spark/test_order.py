@@ -63,7 +63,7 @@ def swap(rig: Rig, topic: str, rng: random.Random) -> tuple[bytes, bytes, bytes]
     tp = TopicPartition(topic, partition)
     records = rig.log.read(tp, 0, rig.log.end_offsets([tp])[tp], 10_000)
     offsets = [offset for offset, found in zip(records.offsets, records.keys, strict=True) if found == key]
-    storage = rig.log._storage
+    storage = rig.log._storage  # private: no program changes records
     where = "offset = ? AND partition_id = (SELECT id FROM partitions WHERE topic = ? AND partition = ?)"
     with storage.change():
         for at, value in ((one, values[other]), (other, values[one])):

@@ -81,5 +81,5 @@ def test_a_name_that_the_statement_has_not_given_is_the_authors_error() -> None:
         topology.stream("others", key=eddy.String).group_by_key().count("mine")
 
     with pytest.raises(eddy.TopologyError, match="the name is taken by step 'mine'"):
-        built(topology._builder.plan, make)
+        built(topology.plan, make)
     assert next(tries) == 1

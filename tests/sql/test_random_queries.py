@@ -77,7 +77,7 @@ def test_a_step_that_is_not_checked_is_found(monkeypatch: pytest.MonkeyPatch) ->
     assert any(judge.wrong(seed) for seed in range(1_000, 1_400))
 
 
-def test_groups_that_keep_their_key_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_that_keep_their_key_are_found(monkeypatch: pytest.MonkeyPatch) -> None:  # private: planted
     group = StatementCompiler._group
     monkeypatch.setattr(StatementCompiler, "_group", lambda self, node: (group(self, node)[0], "_, row"))
     judge = Judge()

@@ -22,7 +22,7 @@ def rows_of(driver: eddy.TopologyTestDriver) -> "Counter[tuple[Any, ...]]":
 
 def counted(view: Any) -> None:
     """Count the rows of a view in a store, to be looked at."""
-    serde = view._node.value
+    serde = view._node.value  # private: the type of its rows
     view.map(lambda key, row: (row, 1), key=serde).group_by_key(key=serde).count("rows")
 
 

@@ -443,7 +443,8 @@ def test_the_bounds_on_memory_and_files_hold_after_a_reopen(path: Path) -> None:
         "level0_stop_writes_trigger=1073741824",
     ):
         assert f"  {line}" in options, line
-    assert store._live().property_int_value("rocksdb.block-cache-capacity") == CACHE_BYTES
+    database = store._live()  # private: figures of RocksDB
+    assert database.property_int_value("rocksdb.block-cache-capacity") == CACHE_BYTES
     assert (path / "rocksdict-config.json").read_text().startswith('{"raw_mode":true')
     store.close()
 
@@ -451,8 +452,9 @@ def test_the_bounds_on_memory_and_files_hold_after_a_reopen(path: Path) -> None:
 def test_the_stores_of_a_process_share_one_cache(path: Path, tmp_path: Path) -> None:
     figure = 3 << 20  # of no other test's stores
     first, second = RocksDBStore(path, "app", figure), RocksDBStore(tmp_path / "second", "app", figure)
-    before = second._live().property_int_value("rocksdb.block-cache-usage")
+    database = second._live()  # private: figures of RocksDB
+    before = database.property_int_value("rocksdb.block-cache-usage")
     batches_in(first)
-    assert second._live().property_int_value("rocksdb.block-cache-usage") > before + 100_000
+    assert database.property_int_value("rocksdb.block-cache-usage") > before + 100_000
     first.close()
     second.close()

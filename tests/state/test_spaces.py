@@ -73,8 +73,8 @@ def test_files_of_a_process_that_was_killed_go_at_the_next_start(tmp_path: Path)
     former = Spaces(path, "app", 1 << 20)
     space = former.make()
     space.write([(b"a", b"1")])
-    assert former._store is not None
-    former._store.close()  # as the process leaves them: the lock goes with it, the files stay
+    assert former._store is not None  # private: as a process leaves it, whose lock ends with it and whose files do not
+    former._store.close()  # private: the same
     assert path.exists()
     Spaces(path, "app", 1 << 20)
     assert not path.exists()

@@ -198,5 +198,5 @@ def test_files_of_others_beside_the_rows_of_queries_are_refused_and_cost_nothing
         for _ in range(3):
             with pytest.raises(eddy.QueryError, match=r"cannot be kept on disk: .*album\.txt"):
                 tables.read(people.nest(same=lambda row: people.where(people.key == row.key)))
-        assert not tables.rows._snapshots
+        assert not tables.rows._snapshots  # private: none is left
     assert refused.type is eddy.StateError

@@ -7,7 +7,7 @@ import pytest
 
 import eddy
 from eddy.topology.compiler.circuit_compiler import Environment, compile_plan
-from eddy.topology.plan.picture import PictureStep, _box, _DrawnPlace, steps
+from eddy.topology.plan.picture import PictureStep, _box, _DrawnPlace, steps  # private: no step may have such a name
 from eddy.topology.plan.stores import stores_of
 from tests.conformance.cases import CASES
 from tests.topology.programs import S, family

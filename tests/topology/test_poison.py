@@ -161,7 +161,7 @@ def test_result_is_that_of_the_input_without_them(
     config = Config(on_error="dead-letter", max_epoch_records=size, max_epoch_s=0.5)
     with TopologyTestDriver(topology, config, partitions=partitions) as driver:
         if hasty:
-            driver.worker._clock = count().__next__
+            driver.worker._clock = count().__next__  # private: a driver's own clock stands still in an epoch
         driver.input("in").pipe_all(rows)
         found, written_rows = state_of(driver), sorted_out(driver, as_table)
         bad = left_out(driver, rows, partitions)

@@ -99,7 +99,7 @@ def report(worker: eddy.Worker) -> Callable[[], None]:
     def say() -> None:
         nonlocal said
         ready = worker.state in (WorkerState.PROCESSING, WorkerState.ISOLATING)
-        owned = set(worker._consumer.assignment()) if ready else set()
+        owned = set(worker._consumer.assignment()) if ready else set()  # private: the group's word
         if owned != said:
             said = owned
             print(*(f"{topic} {partition}" for topic, partition in sorted(owned)), flush=True)

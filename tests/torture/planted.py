@@ -18,7 +18,7 @@ def write_the_store_before_the_commit() -> None:
     """The rows of an epoch are in the store already when its transaction begins."""
     changes = Circuit.changes
 
-    def written(circuit: Circuit) -> dict[str, Changes]:
+    def written(circuit: Circuit) -> dict[str, Changes]:  # private: planted
         rows = changes(circuit)
         for name, changed in rows.items():
             state = circuit.states[name]
@@ -31,7 +31,7 @@ def write_the_store_before_the_commit() -> None:
 def commit_for_nobody() -> None:
     """The group's generation is not asked at the commit: the metadata are those of a client that never joined."""
 
-    def anonymous(consumer: KafkaConsumer) -> object:
+    def anonymous(consumer: KafkaConsumer) -> object:  # private: planted
         group = consumer._where.split("'")[1]
         stranger = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": group})
         return stranger.consumer_group_metadata()

@@ -54,7 +54,7 @@ def countdown(of_run: Callable[[str], str]) -> eddy.Topology:
     topology = eddy.Topology(of_run("countdown"))
     roots = topology.stream(of_run("roots"), key=eddy.String, value=eddy.Int64)
     visits = roots.recursively(
-        lambda records: records.filter(lambda _, n: n > 0).map(programs._lower, key=eddy.String, value=eddy.Int64),
+        lambda records: records.filter(lambda _, n: n > 0).map(programs.put_lower, key=eddy.String, value=eddy.Int64),
         name="down",
     )
     visits.to(of_run("visits"), key=eddy.String, value=eddy.Int64)

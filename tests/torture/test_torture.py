@@ -52,7 +52,7 @@ def test_the_steps_are_those_of_an_epoch() -> None:
     topology = eddy.Topology("steps")
     topology.stream("in").to("out")
     with eddy.TopologyTestDriver(topology) as driver:
-        driver.worker._parts.observe = seen.append
+        driver.worker._parts.observe = seen.append  # private: a driver's worker has no observer
         driver.input("in").pipe(b"a", b"b")
     assert seen[: len(STEPS)] == STEPS
 

@@ -64,10 +64,10 @@ def check_store(witness: Witness, folder: Path, owned: set[TopicPartition]) -> N
     try:
         offsets = read_offsets(store)
         mine = {partition for _, partition in owned}
-        for name, state in witness._states.items():
+        for name, state in witness.states.items():
             topic = state.spec.changelog
             assert topic is not None, f"state '{name}' has no changelog"
-            for tp in witness._partitions[topic]:
+            for tp in witness.partitions[topic]:
                 prefix = state.spec.prefix(tp.partition)
                 held = {key[len(prefix) :]: value for key, value in store.scan(prefix)}
                 end = witness.log.end_offsets([tp])[tp] if tp.partition in mine else offsets.get(tp, 0)

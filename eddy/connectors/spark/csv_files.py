@@ -63,7 +63,7 @@ class CsvFiles:
         for path, found in groupby(lines, key=lambda line: line[1]):
             where = f"{self.where}: {unquote(path)}"
             try:
-                for place, row in enumerate(self._file(self._text(found), where)):
+                for place, row in enumerate(self.rows_of(self._text(found), where)):
                     yield *row, path, place
             except DataError as error:
                 raise DataError(f"{where}: {error}") from error
@@ -74,7 +74,8 @@ class CsvFiles:
                 raise ConnectorError(f"{self.where}: Spark has split a file; one task has to read all of it")
             yield text.decode(errors="surrogateescape") + "\n"
 
-    def _file(self, lines: Iterator[str], where: str) -> Iterator[tuple[bytes | None, bytes | None, int | None]]:
+    def rows_of(self, lines: Iterator[str], where: str) -> Iterator[tuple[bytes | None, bytes | None, int | None]]:
+        """Key, value and timestamp of the rows of one file. Raises: DataError."""
         rows = csv_rows(lines)
         names = [name or "" for name in next(rows, (0, []))[1]]
         for name in ("key", "value", "timestamp"):

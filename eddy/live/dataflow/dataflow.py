@@ -129,28 +129,29 @@ class Dataflow:
 
     def __init__(self) -> None:
         self.tables: dict[str, TableRows] = {}
-        self._shared: dict[Hashable, QueryOperator] = {}
+        self.operators: dict[Hashable, QueryOperator] = {}
+        """By identity, the operators that somebody uses."""
         self._rank = 0
         self._queue: list[tuple[int, QueryOperator]] = []
         self._outputs: list[QueryOperator] = []
         self._called: list[QueryOperator] = []
 
     def __len__(self) -> int:
-        return len(self._shared)
+        return len(self.operators)
 
     def __contains__(self, identity: Hashable) -> bool:
-        return identity in self._shared and not self._shared[identity].is_spent
+        return identity in self.operators and not self.operators[identity].is_spent
 
     def shared(self, identity: Hashable, make: Callable[[], Op]) -> Op:
         """The operator of this identity; made where there is none. Call `release` once for each call."""
         self._part_with_spent(identity)
-        found = self._shared.get(identity)
+        found = self.operators.get(identity)
         if found is None:
             found = make()
             found.identity = identity
             for source in found.inputs:
                 source.users += 1
-            self._shared[identity] = found
+            self.operators[identity] = found
             self._rank += 1
             found.rank = self._rank
             for source in found.inputs:
@@ -160,25 +161,25 @@ class Dataflow:
 
     def _part_with_spent(self, identity: Hashable) -> None:
         """Give an operator that is spent an identity of its own: its present users keep it, and it gets no others."""
-        found = self._shared.get(identity)
+        found = self.operators.get(identity)
         if found is not None and found.is_spent:
-            del self._shared[identity]
+            del self.operators[identity]
             found.identity = (found.rank, identity)
-            self._shared[found.identity] = found
+            self.operators[found.identity] = found
 
     def adopt(self, other: "Dataflow", found: Mapping[QueryOperator, QueryOperator]) -> None:
         """Take over the operators of another dataflow; `found` maps its tables to this dataflow's tables.
 
         An operator whose identity is already used here gets an identity of its own, and is shared no further.
         """
-        for operator in other._shared.values():
+        for operator in other.operators.values():
             operator.rebind(found)
             self._rank += 1
             operator.rank = self._rank
             self._part_with_spent(operator.identity)
-            if operator.identity in self._shared:
+            if operator.identity in self.operators:
                 operator.identity = (self._rank, operator.identity)
-            self._shared[operator.identity] = operator
+            self.operators[operator.identity] = operator
             for source in operator.inputs:
                 source.dependents[operator] = None
 
@@ -186,7 +187,7 @@ class Dataflow:
         """Subtract one user. An operator without users is removed, and releases its inputs."""
         operator.users -= 1
         if operator.users <= 0 and operator.identity is not None:
-            del self._shared[operator.identity]
+            del self.operators[operator.identity]
             operator.discard()
             for source in operator.inputs:
                 source.dependents.pop(operator, None)

@@ -35,7 +35,7 @@ class LiveQueries:
     """Tables, and the queries that are kept up to date over them."""
 
     def __init__(self) -> None:
-        self._dataflow = Dataflow()
+        self.dataflow = Dataflow()
         self._shared: dict[tuple[int, str], PlannedView] = {}
         self._by_operator: dict[ViewOperator, PlannedView] = {}
         self._logged: dict[PlannedView, list[TableRows]] = {}
@@ -47,27 +47,27 @@ class LiveQueries:
     @property
     def tables(self) -> dict[str, TableRows]:
         """The tables that are loaded."""
-        return self._dataflow.tables
+        return self.dataflow.tables
 
     def __len__(self) -> int:
         return len(self._by_operator)
 
     def load(self, name: str, rows: dict[Flat, Row]) -> None:
         """Add a table with its rows by key, in the form of `flat_key` of the key's columns."""
-        self._dataflow.tables[name] = TableRows(rows, name)
+        self.dataflow.tables[name] = TableRows(rows, name)
 
     def load_stored(self, name: str, rows: StoredMap[Row], spaces: Spaces, shown: str = "") -> None:
         """Add a table with rows on disk; its queries keep their rows in `spaces`. `shown` is its name for readers."""
-        self._dataflow.tables[name] = TableRows(rows, shown or name, spaces)
+        self.dataflow.tables[name] = TableRows(rows, shown or name, spaces)
 
     def load_passing(self, name: str, scan: Callable[[], Iterable[tuple[Flat, Row]]], shown: str) -> None:
         """Add a table whose rows are not in memory, with its name for readers. Only windows at the root can read it."""
-        self._dataflow.tables[name] = PassingRows(scan, shown)
+        self.dataflow.tables[name] = PassingRows(scan, shown)
 
     def exhaust(self, name: str) -> list[PlannedView]:
         """Note that changes of a passing table are lost. Returns its views, which have to be opened anew."""
         found: list[PlannedView] = []
-        table = self._dataflow.tables[name]
+        table = self.dataflow.tables[name]
         assert isinstance(table, PassingRows)
         table.losses += 1
         for operator in table.dependents:
@@ -85,10 +85,10 @@ class LiveQueries:
 
     def unload(self, name: str) -> None:
         """Remove a table. Raises: QueryError while a query reads it."""
-        table = self._dataflow.tables[name]
+        table = self.dataflow.tables[name]
         if table.dependents:
             raise QueryError(f"table '{name}': a query reads it; close the query first")
-        del self._dataflow.tables[name]
+        del self.dataflow.tables[name]
         table.discard()
 
     def open(self, select: Select, *, max_rows: int = MAX_ROWS, shared: bool = True) -> PlannedView:
@@ -99,7 +99,7 @@ class LiveQueries:
         identity = _identity(select, max_rows)
         view = self._shared.get(identity) if shared else None
         if view is None or view.operator.failure is not None or view.operator.is_low:
-            view = open_view(select, self._dataflow, max_rows)
+            view = open_view(select, self.dataflow, max_rows)
             self._by_operator[view.operator] = view
             if shared:
                 self._shared[identity] = view
@@ -112,7 +112,7 @@ class LiveQueries:
         if (view is not None and not view.operator.is_low) or max_rows <= at_once:
             return self.open(select, max_rows=max_rows)
         try:
-            view = open_view(select, self._dataflow, at_once)
+            view = open_view(select, self.dataflow, at_once)
         except TooManyRowsError:
             return None
         view.operator.max_rows = max_rows
@@ -129,12 +129,12 @@ class LiveQueries:
             return False
         empty = Dataflow()
         empty.tables = {name: _empty(table) for name, table in self.tables.items()}
-        return all(operator.identity in self._dataflow for operator in plan_view(select, empty).operators)
+        return all(operator.identity in self.dataflow for operator in plan_view(select, empty).operators)
 
     def adopt(self, other: "LiveQueries", view: PlannedView, found: Mapping[QueryOperator, QueryOperator]) -> None:
         """Take over a view of another engine; `found` maps its tables to the equal tables of this engine."""
-        self._dataflow.adopt(other._dataflow, found)
-        view.dataflow = self._dataflow
+        self.dataflow.adopt(other.dataflow, found)
+        view.dataflow = self.dataflow
         self._by_operator[view.operator] = view
         self._shared.setdefault(_identity(view.shape.select, view.operator.max_rows), view)
 
@@ -164,7 +164,7 @@ class LiveQueries:
 
         A view whose bound is exceeded has an empty patch and an `operator.failure`.
         """
-        outputs = self._dataflow.step(deltas)
+        outputs = self.dataflow.step(deltas)
         if self._logged or self.actions:
             self.actions = {view: self._actions(view) for view in self._logged}
         found = []
@@ -177,7 +177,7 @@ class LiveQueries:
                 self.spent.append(view)
             if view is not None and (operator.ops or operator.failure is not None):
                 found.append((view, operator.ops))
-        self._dataflow.end()
+        self.dataflow.end()
         return found
 
     def _actions(self, view: PlannedView) -> list[Action]:

@@ -131,7 +131,7 @@ class LiveServer:
             try:
                 self.tables.load_all(select)
                 with self.lock:
-                    self._take_whole()
+                    self.take_whole()
                     self.check()
                     self.tables.check_loaded(select)
                     view = self._open_at_once(select, live.max_rows)
@@ -158,7 +158,7 @@ class LiveServer:
             view = aside.open(live.max_rows)
             buckets = view.filled()
             with self.lock:
-                self._take_whole()  # its tables were read at the version that was the latest then
+                self.take_whole()  # its tables were read at the version that was the latest then
                 self.check()
                 if aside.engine is not self._engine:
                     raise NotReadyError(_ANEW)
@@ -338,15 +338,15 @@ class LiveServer:
                 self._fail(self._rows.failure)
                 return
             with self.lock:
-                self._take_whole()
+                self.take_whole()
 
-    def _take_whole(self) -> None:
+    def take_whole(self) -> None:
         """Take changes in; after an unexpected error all queries begin anew. The caller has the lock."""
         try:
             self._take()
         except StoredTableLostError as error:
             _log.info("live queries begin anew: %s", error)
-            self._begin_anew()
+            self.begin_anew()
         except Exception as error:
             self._break(error)
 
@@ -357,9 +357,10 @@ class LiveServer:
             self._fail(as_shown(error))
             return
         _log.error("live queries begin anew, as a change could not be applied", exc_info=error)
-        self._begin_anew()
+        self.begin_anew()
 
-    def _begin_anew(self) -> None:
+    def begin_anew(self) -> None:
+        """Drop all operators, and open all queries again. The caller has the lock."""
         lives = self._all()
         self._forget_all()
         self._state = "unknown"

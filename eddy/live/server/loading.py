@@ -227,7 +227,7 @@ class LoadedTables:
         """The number of rows of the table server's table; the table of this name may have only some of them."""
         return self._rows.counts[self.served(name).name]
 
-    def _is_stored(self, name: str) -> bool:
+    def is_stored(self, name: str) -> bool:
         """Whether a table is loaded, and on disk."""
         return name in self._namings and self.engine.tables[name].spaces is not None
 
@@ -245,7 +245,7 @@ class LoadedTables:
         """
         with self._lock:
             name = select.table.name
-            may_pass = may_pass and (name not in self._namings or self._is_stored(name) or name in self._outgrown)
+            may_pass = may_pass and (name not in self._namings or self.is_stored(name) or name in self._outgrown)
             if may_pass and self._is_small_window(select):
                 passing = renamed(select, {name: name + _PASSING})
                 if self._prefers_passing(name, passing):
@@ -259,7 +259,7 @@ class LoadedTables:
         """Raises: QueryError for a window that skips too many rows of a table on disk, as it counts them in memory."""
         name = select.table.name
         is_loaded = name in self._namings and name not in self._outgrown
-        is_on_disk = self._is_stored(name) or (not is_loaded and self._row_count(name) > self.most_rows)
+        is_on_disk = self.is_stored(name) or (not is_loaded and self._row_count(name) > self.most_rows)
         if is_on_disk and select.skip > self.most_rows:
             raise QueryError(
                 f"table '{name}': its {self._row_count(name):,} rows are on disk, and a skip of {select.skip:,} has to "
@@ -336,7 +336,7 @@ class LoadedTables:
         Raises: StoredTableLostError.
         """
         for name in sorted(self.feed.stale & self._namings.keys()):
-            if self._is_stored(name):
+            if self.is_stored(name):
                 raise StoredTableLostError(f"table '{name}', which is on disk for them, is read anew")
         self._outgrow()
         self._watch_again()

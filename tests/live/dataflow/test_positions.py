@@ -1,6 +1,7 @@
 """Sorted positions in runs: the same as a sorted list, with runs of any length."""
 
 from bisect import bisect_left
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +15,17 @@ numbers = st.integers(0, 60)
 
 def position(number: int) -> bytes:
     return b"%03d" % number
+
+
+def runs_of(positions: RowPositions) -> Iterator[list[bytes]]:
+    begin = 0
+    while begin < len(positions):
+        found = positions.run_with(begin, begin + 1)
+        assert found is not None
+        run, first = found
+        assert first == begin
+        yield run
+        begin += len(run)
 
 
 @settings(max_examples=200)
@@ -39,7 +51,7 @@ def test_they_are_those_of_a_sorted_list(begun: set[int], turned: list[int], run
             for end in range(len(expected) + 2):
                 assert found.between(begin, end) == expected[begin:end]
                 one = found.run_with(begin, end)
-                assert (one is not None) or len(found._runs) > 1
+                assert (one is not None) or len([*runs_of(found)]) > 1
                 if one is not None:
                     listed, first = one
                     assert listed == expected[first : first + len(listed)]
@@ -52,9 +64,10 @@ def test_runs_are_split_and_joined() -> None:
     found = RowPositions([])
     for number in range(5 * run):
         found.add(b"%06d" % number)
-    assert len(found._runs) > 2
-    assert all(run <= len(each) <= 2 * run for each in found._runs)
+    runs = [*runs_of(found)]
+    assert len(runs) > 2
+    assert all(run <= len(each) <= 2 * run for each in runs)
     for number in range(5 * run - 10):
         found.remove(b"%06d" % number)
-    assert not found._runs
+    assert len([*runs_of(found)]) == 1
     assert found.between(0, 100) == [b"%06d" % number for number in range(5 * run - 10, 5 * run)]

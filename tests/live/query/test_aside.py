@@ -50,7 +50,7 @@ def test_view_is_the_naive_answer_after_it_has_joined(seed: int) -> None:
         assert shown(view, buckets) == expected == canonical(later.rows)
     for each in (view, later.view, *(other.view for other in others)):
         rig.engine.close(each)
-    assert len(rig.engine) == len(rig.engine._dataflow) == 0
+    assert len(rig.engine) == len(rig.engine.dataflow) == 0
     assert [journal for table in rig.engine.tables.values() for journal in table.journals] == []
 
 
@@ -58,13 +58,13 @@ def test_nothing_is_changed_before_it_joins_and_a_table_that_was_read_anew_is_an
     rig = Rig(KEYS, {name: [] for name in KEYS})
     aside = LongOpening(rig.engine, items.order_by(items.size).syntax)
     aside.open(10)
-    assert len(rig.engine) == len(rig.engine._dataflow) == 0
+    assert len(rig.engine) == len(rig.engine.dataflow) == 0
     rig.engine.unload("items")
     rig.engine.load("items", {})
     with pytest.raises(eddy.NotReadyError, match="table 'items' has to be read anew"):
         aside.join()
     aside.close()
-    assert len(rig.engine) == len(rig.engine._dataflow) == 0
+    assert len(rig.engine) == len(rig.engine.dataflow) == 0
 
 
 def test_query_whose_rows_become_too_many_meanwhile_does_not_join() -> None:
@@ -75,7 +75,7 @@ def test_query_whose_rows_become_too_many_meanwhile_does_not_join() -> None:
     with pytest.raises(eddy.QueryError, match="more than 2 rows"):
         aside.join()
     aside.close()
-    assert len(rig.engine) == len(rig.engine._dataflow) == 0
+    assert len(rig.engine) == len(rig.engine.dataflow) == 0
 
 
 def test_it_is_long_where_operators_over_many_rows_are_to_be_made(monkeypatch: pytest.MonkeyPatch) -> None:

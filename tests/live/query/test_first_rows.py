@@ -119,7 +119,7 @@ def play(seed: Any, batches: int = 8) -> int:
         rig.apply(random_changes(draw, rig.rows(), draw.choice([1, 1, 2, 6])))
     for each in followed:
         rig.engine.close(each.view)
-    assert len(rig.engine) == len(rig.engine._dataflow) == 0
+    assert len(rig.engine) == len(rig.engine.dataflow) == 0
     return rig.renewals
 
 
@@ -188,4 +188,4 @@ def test_query_that_needs_other_rows_cannot_read_a_passing_table() -> None:
         assert not is_window(query.syntax)
         with pytest.raises(eddy.QueryError, match="only windows can read it"):
             engine.open(query.syntax)
-    assert len(engine._dataflow) == 0
+    assert len(engine.dataflow) == 0

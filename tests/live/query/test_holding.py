@@ -22,8 +22,8 @@ nodes = eddy.live_table("nodes", key="id")
 
 def read_by_somebody(engine: LiveQueries) -> set[QueryOperator]:
     """The operators, and the tables that one of them reads."""
-    flow = engine._dataflow
-    return {*flow._shared.values(), *(table for table in flow.tables.values() if table.dependents)}
+    flow = engine.dataflow
+    return {*flow.operators.values(), *(table for table in flow.tables.values() if table.dependents)}
 
 
 def check_what_goes(seed: Any) -> None:

@@ -59,9 +59,9 @@ def test_names_of_functions_and_rows_change_no_answer_and_share_all_operators() 
     rows = [{"id": n, "parent": (n - 1) // 2 if n else None} for n in range(15)]
     rig = Rig({"nodes": ["id"]}, {"nodes": rows})
     one = rig.follow(nodes.where(nodes.id == 0).nest(below=children))
-    operators = len(rig.engine._dataflow)
+    operators = len(rig.engine.dataflow)
     two = rig.follow(nodes.where(nodes.id == 0).nest(below=kids))
-    assert len(rig.engine._dataflow) == operators
+    assert len(rig.engine.dataflow) == operators
     rig.apply([("nodes", None, {"id": 1, "parent": 2})])
     assert one.rows == two.rows
     assert one.ops == two.ops
@@ -163,7 +163,7 @@ def kept_objects() -> int:
 
 def check_empty(rig: Rig) -> None:
     """No rows are kept anywhere; buckets only where a window is open."""
-    for operator in rig.engine._dataflow._shared.values():
+    for operator in rig.engine.dataflow.operators.values():
         for kept in ("counts", "keys", "_passing", "_groups", "rows"):
             value = getattr(operator, kept, None)
             assert callable(value) or not value

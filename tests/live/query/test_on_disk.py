@@ -99,7 +99,7 @@ def play(seed: Any, spaces: Spaces, *, batches: int = 8) -> None:
         assert again.buckets.entries == {b: rows for b, rows in each.buckets.entries.items() if rows}
         rig.engine.close(again.view)
     rig.close()
-    assert len(rig.engine) == len(rig.engine._dataflow) == len(spaces) == 0
+    assert len(rig.engine) == len(rig.engine.dataflow) == len(spaces) == 0
 
 
 @pytest.mark.parametrize("seed", [*range(15), *of_today(15)])

@@ -79,7 +79,7 @@ def test_subtree_that_moves_below_a_new_node_in_one_batch_stays() -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_buckets_are_those_that_the_root_leads_to(seed: int) -> None:
+def test_buckets_are_those_that_the_root_leads_to(seed: int) -> None:  # private: readers do not see others
     """Two edges from each node: shared nodes and cycles, which are cut off and closed again."""
     draw, names = random.Random(seed), [str(number) for number in range(8)]
 

@@ -47,7 +47,7 @@ def play(seed: Any, *, batches: int = 8) -> None:
         assert again.buckets.entries == {b: rows for b, rows in each.buckets.entries.items() if rows}
         rig.engine.close(again.view)
         rig.engine.close(each.view)
-    assert len(rig.engine) == len(rig.engine._dataflow) == 0  # nothing is kept for queries that are closed
+    assert len(rig.engine) == len(rig.engine.dataflow) == 0  # nothing is kept for queries that are closed
 
 
 @pytest.mark.parametrize("seed", [*range(130), *of_today(20)])

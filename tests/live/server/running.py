@@ -93,7 +93,7 @@ def break_once(server: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
     def breaks(*given: Any) -> Any:
         raise ZeroDivisionError("broken")
 
-    monkeypatch.setattr(server._engine, "apply", breaks)
+    monkeypatch.setattr(server.tables.engine, "apply", breaks)
 
 
 def kept(view: eddy.LiveView) -> int:
@@ -105,7 +105,7 @@ def kept(view: eddy.LiveView) -> int:
 
 
 def is_on_disk(loaded: Loaded, table: str) -> bool:
-    return loaded.server._engine.tables[table].spaces is not None
+    return loaded.server.tables.engine.tables[table].spaces is not None
 
 
 def rows_below(view: eddy.LiveView) -> list[str]:

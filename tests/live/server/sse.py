@@ -36,7 +36,7 @@ class Client:
     """One client that connects as often as it likes. `step` takes one event in."""
 
     def __init__(self, port: int, patience_s: float = 30.0, headers: dict[str, str] | None = None) -> None:
-        self.port, self._patience_s, self._headers = port, patience_s, headers or {}
+        self.port, self._patience_s, self.headers = port, patience_s, headers or {}
         self.asked: dict[str, dict[str, Any]] = {}
         self.last_id = ""
         self.stream = self.server = ""
@@ -55,7 +55,7 @@ class Client:
         """Connect, and ask for all queries. Raises: TornError; AssertionError with the answer where it is no stream."""
         self.close()
         query = urlencode([("query", json.dumps(each)) for each in self.asked.values()])
-        headers = self._headers | ({"Last-Event-ID": self.last_id} if self.last_id else {})
+        headers = self.headers | ({"Last-Event-ID": self.last_id} if self.last_id else {})
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=self._patience_s)
         try:
             connection.request("GET", f"/v1/live?{query}", headers={"Accept": "text/event-stream", **headers})
@@ -84,7 +84,7 @@ class Client:
         """Change the queries of the stream. Returns status and body."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=self._patience_s)
         try:
-            headers = {"Content-Type": "application/json", **self._headers}
+            headers = {"Content-Type": "application/json", **self.headers}
             with in_time("an answer to a change"):
                 connection.request("POST", f"/v1/live/{self.stream}", json.dumps(change).encode(), headers)
                 answer = connection.getresponse()

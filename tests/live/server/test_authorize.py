@@ -151,7 +151,7 @@ def test_without_a_clear_answer_nothing_is_read(site: Site, user: str, status: i
     assert {error["code"] for error in client.errors.values()} == {code}
 
 
-def test_filtered_tables_are_let_go_of(site: Site) -> None:
+def test_filtered_tables_are_let_go_of(site: Site) -> None:  # private: nothing is left
     site.write("notes", {"n1": b'{"owner": "ann", "folder": "f1"}'})
     server = site.tables.live_server()
     for user in ("ann", "eve", "broken"):
@@ -161,5 +161,5 @@ def test_filtered_tables_are_let_go_of(site: Site) -> None:
     wait_for(lambda: site.live.quota.streams == 0, PATIENCE_S)
     wait_for(lambda: not server.tables._filters and not site.live.publisher.queries, PATIENCE_S)
     assert not any(
-        "@" in name for name in (*server.tables._namings, *server._engine.tables, *server.tables.feed._watched)
+        "@" in name for name in (*server.tables._namings, *server.tables.engine.tables, *server.tables.feed._watched)
     )

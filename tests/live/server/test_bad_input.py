@@ -201,11 +201,11 @@ def test_large_rows_come_in_pages_and_disconnects_in_their_middle_leave_nothing(
     publisher, live = site.publisher, site.live
     wait_for(lambda: live.quota.streams == 0 and publisher.queries == 0, PATIENCE_S)
     server = site.server.tables.live_server()
-    assert not server._readers
-    assert len(server._engine) == 0
-    assert not live._streams
-    assert not live.quota._queries
-    assert not publisher._readers
+    assert not server._readers  # private: nothing is left
+    assert len(server.tables.engine) == 0
+    assert not live._streams  # private: nothing is left
+    assert not live.quota._queries  # private: nothing is left
+    assert not publisher._readers  # private: nothing is left
     wait_for(lambda: threading.active_count() <= threads + 4, PATIENCE_S)  # the pool of the event loop stays
 
 
@@ -232,7 +232,7 @@ def test_slow_client_gets_sums_and_rows_that_are_whole(site: Site) -> None:
     site.write({f"n{n:03}": "x" * 500 for n in range(100)})
     client = site.client(asked("all", "all_nodes"))
     client.until(lambda: "all" in client.whole)
-    stream = next(iter(site.live._streams.values())).stream
+    stream = next(iter(site.live._streams.values())).stream  # private: the reader's thread of a client
     for n in range(30):  # the reader's thread is held up meanwhile, as by a client that reads slowly
         site.write({f"n{n:03}": str(n), f"m{n:03}": "y"})
     token = site.write({"n050": None})

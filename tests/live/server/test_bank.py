@@ -117,7 +117,7 @@ class Late(Shower):
     def begin_anew(self) -> None:
         """All queries begin anew, as after an error in the middle of a batch."""
         with self._publisher.server.lock:
-            self._publisher.server._begin_anew()
+            self._publisher.server.begin_anew()
 
     def arrived(self) -> None:
         """Take events until everything that was written is shown exactly: until then rows may be earlier ones."""
@@ -184,8 +184,8 @@ def test_client_that_comes_back_is_told_that_its_rows_are_known_again() -> None:
         late.begin()
         late.arrived()
         with server.lock:  # nothing is computed anew before the client is told
-            server._begin_anew()
-            server._tell()
+            server.begin_anew()
+            server._tell()  # private: the moment between the two
             assert late.events()
             assert late.reader.unknown == late.asked.keys()
         wait_for(lambda: server.state == "complete", missing="the rows of all queries")
@@ -213,7 +213,7 @@ def not_caught_up(self: Connection, pair: tuple[Subscription, Any], *, whole: bo
     return None if kept is None else []
 
 
-CAUGHT_UP = Connection._caught_up
+CAUGHT_UP = Connection._caught_up  # private: planted
 
 
 @pytest.mark.parametrize(

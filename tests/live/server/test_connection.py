@@ -138,11 +138,11 @@ def moves_before_its_rows_were_sent(connection: Connection) -> Action:
 
 def shows_again(connection: Connection) -> Action:
     opened(connection, Asked("q", "x"))
-    subscription = connection._subscriptions["q"]
+    subscription = connection._subscriptions["q"]  # private: as the publisher calls it
     return lambda: connection.show_again(subscription)
 
 
-def resumes(connection: Connection) -> Action:
+def resumes(connection: Connection) -> Action:  # private: the stream before it
     asked = Asked("q", "x")
     former = Connection(connection._publisher, "server", query_of, lambda: None)
     opened(former, asked)
@@ -167,7 +167,7 @@ def closes(connection: Connection) -> Action:
     return lambda: connection.close()
 
 
-def check_nothing_is_left(publisher: Publisher, connection: Connection) -> None:
+def check_nothing_is_left(publisher: Publisher, connection: Connection) -> None:  # private: nothing is left
     assert not connection._subscriptions
     assert not connection.waiting
     for published in publisher._published.values():
@@ -204,7 +204,7 @@ def test_every_query_is_let_go_of_once_wherever_the_stream_closes(loaded: Loaded
     assert points > 5
 
 
-class Looks(Connection):
+class Looks(Connection):  # private: planted
     """Planted: whether the stream has closed is looked at after the lock was let go of."""
 
     def open(self, asked: Asked) -> bool:
@@ -220,7 +220,7 @@ class Looks(Connection):
         return True
 
 
-class Forgets(Connection):
+class Forgets(Connection):  # private: planted
     """Planted: a query that goes on is kept though the stream has closed."""
 
     def _keep(self, subscription: Subscription) -> bool:

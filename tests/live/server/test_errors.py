@@ -118,7 +118,7 @@ def test_server_that_has_failed_says_so_to_every_reader(loaded: Loaded, monkeypa
 
     with LiveView(loaded.server, nodes, 100) as view:
         monkeypatch.setattr(loaded.server.restarts, "most", 0)
-        monkeypatch.setattr(loaded.server._engine, "apply", breaks)
+        monkeypatch.setattr(loaded.server.tables.engine, "apply", breaks)
         loaded.show({"a": "root"})
         for read in (lambda: view.next(PATIENCE_S), lambda: view.rows, LiveView(loaded.server, nodes, 100).open):
             with pytest.raises(eddy.QueryError, match="broken"):
@@ -143,7 +143,7 @@ def test_queries_begin_anew_after_an_error_and_readers_get_the_difference(
     with server.lock:
         break_once(server, monkeypatch)
         loaded.show({"a": None, "d": "root"}, {"d": 4})
-        server._take_whole()
+        server.take_whole()
         assert [view.state for view in views] == ["unknown"] * 4
         assert [row["id"] for row in whole.rows] == ["c", "b", "a"]
         with pytest.raises(eddy.NotReadyError, match="computed anew"):
@@ -167,7 +167,7 @@ def test_queries_begin_anew_after_an_error_and_readers_get_the_difference(
     assert (server.restarts.count, server.failure, closed.state) == (1, None, "unknown")
     for view in views:
         view.close()
-    assert len(server._engine) == 0
+    assert len(server.tables.engine) == 0
 
 
 def test_queries_that_break_again_and_again_end(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,7 +206,7 @@ def test_query_that_cannot_begin_anew_ends_and_others_go_on(loaded: Loaded, monk
             monkeypatch.setattr(LiveQueries, "open", refuses)
             break_once(loaded.server, monkeypatch)
             loaded.show({"a": "root"})
-            loaded.server._take_whole()
+            loaded.server.take_whole()
         wait_for(lambda: good.state == "complete" and bad.state == "error", PATIENCE_S)
         assert [row["id"] for row in good.rows] == ["a"]
         with pytest.raises(eddy.QueryError, match="this one"):
@@ -216,7 +216,7 @@ def test_query_that_cannot_begin_anew_ends_and_others_go_on(loaded: Loaded, monk
 def test_reader_whose_loop_has_closed_disturbs_nobody(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
     loop = asyncio.new_event_loop()
     with LiveView(loaded.server, nodes, 100) as view:
-        view._waiting.append((loop, loop.create_future()))
+        view._waiting.append((loop, loop.create_future()))  # private: a moment between two threads
         loop.close()
         monkeypatch.setattr(loop, "is_closed", lambda: False)  # as it was a moment before
         loaded.show({"a": "root"})
@@ -241,7 +241,7 @@ def test_check_finds_a_view_that_differs_and_others_go_on(running: Running) -> N
         running.reach(view, {"b": "a", "c": "a"})
         running.reach(view, {"c": None})
         assert (view.state, other.state) == ("complete", "complete")
-        view._buckets.entries[""][0] = ({"id": "a", "parent": "rot"}, {})
+        view._buckets.entries[""][0] = ({"id": "a", "parent": "rot"}, {})  # private: a view that is wrong
         running.reach(other, {"d": "b"})
         assert other.rows == running.answer(TREE)
         assert view.state == "error"
@@ -303,7 +303,7 @@ def test_row_that_queries_cannot_have_ends_those_of_its_table_until_it_is_gone(
                 same=lambda row: docs.where(docs.text == row.text)
             )
             view = tables.live(query).open()
-            assert (len(view.rows), view._server.tables._is_stored("docs")) == (3, table_rows < 3)
+            assert (len(view.rows), tables.live_server().tables.is_stored("docs")) == (3, table_rows < 3)
             produce(log, "docs", {"bad": poison})
             with pytest.raises(eddy.QueryError, match=why):
                 view.next(PATIENCE_S)
@@ -324,8 +324,8 @@ def test_query_that_ends_while_it_is_computed_anew_stays_ended(loaded: Loaded) -
     with LiveView(server, nodes, 100) as view:
         view.listen(fails)
         with server.lock:
-            server._renewals.add(view, frozen=False)
+            server._renewals.add(view, frozen=False)  # private: a moment between two threads
             loaded.show({"a": "root"})
             with pytest.raises(ZeroDivisionError, match="listener"):
-                server._open_now(view, begin_long=True)
-            assert (view.state, len(server._engine)) == ("error", 0)
+                server._open_now(view, begin_long=True)  # private: a moment between two threads
+            assert (view.state, len(server.tables.engine)) == ("error", 0)

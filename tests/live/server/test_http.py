@@ -133,7 +133,7 @@ def test_client_that_comes_back_as_another_caller_has_the_rows_of_that_one(site:
     client, other = site.client(asked("m", "mine"), **{"X-User": "ann"}), site.client(asked("b", "mine"), **BOB)
     client.until(lambda: "m" in client.whole)
     other.until(lambda: "b" in other.whole)
-    client._headers = BOB
+    client.headers = BOB
     client.connect()
     token = site.write({"more": "bob"})
     client.until(lambda: client.version == {"token": token, "exact": True} and "m" in client.whole)
@@ -186,7 +186,7 @@ def test_clients_go_on_by_patches_after_all_queries_began_anew(site: Site, monke
     client = site.client(asked("t", "tree"))
     client.until(lambda: "t" in client.whole)
     tag = {"If-None-Match": site.get("/v1/queries/tree").headers["ETag"]}
-    monkeypatch.setattr(site.server.tables.live_server()._engine, "apply", breaks)
+    monkeypatch.setattr(site.server.tables.live_server().tables.engine, "apply", breaks)
     site.write({"b": "a"})
     client.until(lambda: client.rows("t") == site.answer(TREE))
     wait_for(lambda: site.get("/v1/queries/tree", tag).status == 200, PATIENCE_S)
@@ -208,7 +208,7 @@ def test_server_whose_queries_have_ended_says_so(site: Site, monkeypatch: pytest
     assert "eddy_live_ended 0.0" in site.get("/metrics").text
     server = site.server.tables.live_server()
     monkeypatch.setattr(server.restarts, "most", 0)
-    monkeypatch.setattr(server._engine, "apply", breaks)
+    monkeypatch.setattr(server.tables.engine, "apply", breaks)
     site.write({"a": "root"})
     client.until(lambda: "broken" in client.errors.get("t", {}).get("message", ""))
     wait_for(lambda: site.get("/healthz").status == site.get("/readyz").status == 503, PATIENCE_S)

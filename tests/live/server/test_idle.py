@@ -38,7 +38,7 @@ def stack() -> Iterator[ExitStack]:
         yield made
 
 
-def read_many(site: Site, draw: random.Random) -> None:
+def read_many(site: Site, draw: random.Random) -> None:  # private: the bytes of each
     for _ in range(40):
         least = f"n{draw.randrange(ROWS):04}"
         found = site.get(f"/v1/queries/after?least={least}").json["rows"]
@@ -59,7 +59,7 @@ def test_idle_queries_hold_no_more_than_their_bytes(stack: ExitStack) -> None:
 
 
 def test_bound_that_is_not_kept_is_found(stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Publisher, "_too_large", lambda self, idle: [])
+    monkeypatch.setattr(Publisher, "_too_large", lambda self, idle: [])  # private: planted
     with pytest.raises(AssertionError):
         read_many(site_of(stack), random.Random(0))
 
@@ -72,5 +72,5 @@ def test_query_that_was_read_once_goes_soon_and_one_of_a_stream_stays(stack: Exi
     site.get("/v1/queries/after?least=n0300")
     site.get("/v1/queries/after?least=n0700")  # a stream has carried it: reading it changes nothing
     wait_for(lambda: site.publisher.queries == 1, PATIENCE_S)
-    (left,) = site.publisher._published.values()
+    (left,) = site.publisher._published.values()  # private: which one is left
     assert left.select == after("n0700").syntax

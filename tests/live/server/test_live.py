@@ -78,7 +78,7 @@ def test_equal_queries_that_begin_aside_at_once_are_one(loaded: "Loaded", monkey
             thread.start()
     for thread in threads:
         thread.join()
-    assert len({id(view.view) for view in views}) == len(loaded.server._engine) == 1
+    assert len({id(view.view) for view in views}) == len(loaded.server.tables.engine) == 1
     loaded.show({"a": "root"})
     wait_for(lambda: all(view.rows for view in views), PATIENCE_S)
 
@@ -280,7 +280,7 @@ def test_cancelled_readers_and_openers_leave_nothing(loaded: Loaded) -> None:
                 await asyncio.sleep(0)
                 reading.cancel()
                 await asyncio.gather(reading, return_exceptions=True)
-            assert view._waiting == []
+            assert view._waiting == []  # private: nothing is left
         with loaded.server.tables.loading:  # which opening needs
             opening = asyncio.ensure_future(LiveView(loaded.server, nodes, 100).__aenter__())
             await asyncio.sleep(0)
@@ -289,7 +289,7 @@ def test_cancelled_readers_and_openers_leave_nothing(loaded: Loaded) -> None:
             assert opening.cancelled()
 
     asyncio.run(follow())  # it waits for the threads
-    assert (list(loaded.server._readers), len(loaded.server._engine)) == ([], 0)
+    assert (list(loaded.server._readers), len(loaded.server.tables.engine)) == ([], 0)  # private: nothing is left
 
 
 def test_actions_say_what_a_batch_did_to_a_query(running: Running) -> None:

@@ -33,14 +33,19 @@ def test_window_reads_the_table_for_rows_that_are_not_kept(passing: Loaded) -> N
     buckets = Buckets()
     with LiveView(passing.server, query, 100) as view, LiveView(passing.server, query, 100) as other:
         assert [row["id"] for row in view.rows] == names[:3]
-        assert (kept(view), len(passing.server._engine.tables["nodes~"].rows), view.view is other.view) == (3, 0, True)
-        assert "nodes" not in passing.server._engine.tables
+        tables = passing.server.tables.engine.tables
+        assert (kept(view), len(tables["nodes~"].rows), view.view is other.view, "nodes" in tables) == (
+            3,
+            0,
+            True,
+            False,
+        )
         assert "the other rows are not in memory" in str(view.explain())
         buckets.apply([Insert("", index, *entry) for index, entry in enumerate(view.entries[""])])
         buckets.entries |= {name: list(rows) for name, rows in view.entries.items() if name}
         with passing.server.lock:
             passing.show({"n01": None, "n30": None})
-            passing.server._take_whole()
+            passing.server.take_whole()
             assert (view.state, [row["id"] for row in view.rows]) == ("unknown", names[:3])
         for each in (view, other):
             each.wait(timeout_s=PATIENCE_S)
@@ -59,7 +64,7 @@ def test_window_reads_the_table_for_rows_that_are_not_kept(passing: Loaded) -> N
         wait_for(lambda: [row["id"] for row in other.rows] == ["n05", "z"], PATIENCE_S)
         wait_for(lambda: (view.rows, view.state) == ([], "complete"), PATIENCE_S)
     passing.show({"n06": "root"})
-    wait_for(lambda: "nodes~" not in passing.server._engine.tables, PATIENCE_S)
+    wait_for(lambda: "nodes~" not in passing.server.tables.engine.tables, PATIENCE_S)
 
 
 def test_table_beyond_the_bound_is_on_disk_for_queries_that_are_no_windows(on_disk: Loaded) -> None:
@@ -74,7 +79,7 @@ def test_table_beyond_the_bound_is_on_disk_for_queries_that_are_no_windows(on_di
     ]
     with ExitStack() as stack:
         window = stack.enter_context(LiveView(server, nodes.order_by(-nodes.id).limit(1), 100))
-        assert (server._engine.tables.keys(), [row["id"] for row in window.rows]) == ({"nodes~"}, ["d"])
+        assert (server.tables.engine.tables.keys(), [row["id"] for row in window.rows]) == ({"nodes~"}, ["d"])
         views = [stack.enter_context(LiveView(server, query, 100, Checks(every=1))) for query in given]
         assert (is_on_disk(on_disk, "nodes"), is_on_disk(on_disk, "descendants")) == (True, False)
         other = stack.enter_context(LiveView(server, nodes.limit(1), 100))
@@ -83,7 +88,7 @@ def test_table_beyond_the_bound_is_on_disk_for_queries_that_are_no_windows(on_di
             assert view.explain().rows > 0
         with server.lock:
             on_disk.show({"e": "d", "b": None, "c": "root"}, {"c": 2})
-            server._take_whole()
+            server.take_whole()
         assert [row["id"] for row in views[0].rows] == ["a", "c", "d", "e"]
         assert views[1].rows == 4
         assert [(row["id"], [below["id"] for below in row["same"]]) for row in views[2].rows] == [
@@ -112,7 +117,7 @@ def test_table_on_disk_that_is_read_anew_makes_queries_begin_anew(
         before = view.rows
         on_disk.lose("nodes")
         with server.lock:
-            server._take_whole()
+            server.take_whole()
             assert (view.state, view.rows, other.state) == ("unknown", before, "unknown")
         on_disk.rows.say("not whole yet")
         on_disk.show({"a": "root", "c": "a"})
@@ -153,7 +158,7 @@ def test_full_disk_ends_queries_that_need_it_and_others_go_on(on_disk: Loaded, m
         assert (server.restarts.count, server.failure) == (1, None)
 
 
-def test_table_that_is_loaded_while_all_begin_anew_is_loaded_again(
+def test_table_that_is_loaded_while_all_begin_anew_is_loaded_again(  # private: in the middle of a load
     on_disk: Loaded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_disk.show({"a": "root", "b": "a"})
@@ -165,7 +170,7 @@ def test_table_that_is_loaded_while_all_begin_anew_is_loaded_again(
         calls += 1
         if calls == 1:
             with server.lock:
-                server._begin_anew()
+                server.begin_anew()
         return made
 
     monkeypatch.setattr(LoadedTables, "_stored", meanwhile)
@@ -193,7 +198,7 @@ def test_window_that_the_disk_cannot_move_is_opened_anew(on_disk: Loaded, monkey
         monkeypatch.setattr(Space, "between", fails_once)
         view.window(limit=5)
         assert ([row["id"] for row in view.rows], failed) == (["n0", "n1", "n2", "n3", "n4"], True)
-        assert (len(server._engine), server.failure) == (1, None)
+        assert (len(server.tables.engine), server.failure) == (1, None)
 
 
 def test_table_stays_while_a_query_begins_over_it(passing: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,7 +211,7 @@ def test_table_stays_while_a_query_begins_over_it(passing: Loaded, monkeypatch: 
         former.close()
         passing.show({"a": "b"})
         with passing.server.lock:
-            passing.server._take_whole()
+            passing.server.take_whole()
         return opens(aside, max_rows)
 
     monkeypatch.setattr(LongOpening, "open", meanwhile)
@@ -214,7 +219,7 @@ def test_table_stays_while_a_query_begins_over_it(passing: Loaded, monkeypatch: 
         assert [row["parent"] for row in view.rows] == ["root", "b"]
     assert len(calls) == 1
     passing.show({"c": "root"})
-    wait_for(lambda: "nodes~" not in passing.server._engine.tables, PATIENCE_S)
+    wait_for(lambda: "nodes~" not in passing.server.tables.engine.tables, PATIENCE_S)
 
 
 def test_query_does_not_begin_over_rows_whose_changes_it_has_missed(
@@ -230,7 +235,7 @@ def test_query_does_not_begin_over_rows_whose_changes_it_has_missed(
             passing.lose("nodes")
             passing.show({"b": "root"})
             with passing.server.lock:
-                passing.server._take_whole()
+                passing.server.take_whole()
         return found
 
     monkeypatch.setattr(LongOpening, "open", meanwhile)
@@ -247,8 +252,8 @@ def test_query_that_could_not_be_opened_leaves_no_table(passing: Loaded) -> None
         LiveView(passing.server, mine.limit(5), 3).open()
     tables.unfiltered(name)
     with passing.server.lock:
-        passing.server._take_whole()
-        assert (tables.engine.tables, tables.feed._watched, tables._filters) == ({}, {}, {})
+        passing.server.take_whole()
+        assert (tables.engine.tables, tables.feed._watched, tables._filters) == ({}, {}, {})  # private: nothing is left
 
 
 def test_window_beyond_many_others_may_read_a_table_that_is_not_loaded(
@@ -269,7 +274,7 @@ def test_many_different_windows_have_the_table_in_memory(passing: Loaded, monkey
             stack.enter_context(LiveView(passing.server, nodes.order_by(nodes.id).limit(size), 100))
             for size in (1, 2, 2, 3, 4)
         ]
-        tables = passing.server._engine.tables
+        tables = passing.server.tables.engine.tables
         assert [len(tables[name].dependents) for name in ("nodes~", "nodes")] == [2, 1]
         passing.show({"n0": None, "n1": None, "a": "root"})
         expected = [["a", "n2", "n3", "n4"][:size] for size in (1, 2, 2, 3, 4)]
@@ -283,11 +288,11 @@ def test_rows_that_are_read_while_others_wait_are_bounded(loaded: Loaded, monkey
     shown, nest = Level.shown, view_module.nested
 
     def counted(level: Level, row: Any) -> Any:
-        held[-1] += loaded.server.lock._is_owned()  # type: ignore[attr-defined]
+        held[-1] += loaded.server.lock._is_owned()  # type: ignore[attr-defined]  # private: the lock alone knows its owner
         return shown(level, row)
 
     def nested_freely(*given: Any) -> Any:
-        assert not loaded.server.lock._is_owned()  # type: ignore[attr-defined]
+        assert not loaded.server.lock._is_owned()  # type: ignore[attr-defined]  # private: the lock alone knows its owner
         return nest(*given)
 
     loaded.show({f"n{i}": f"n{i // 3}" for i in range(1, 10)} | {"n0": "root"})
@@ -347,7 +352,7 @@ def test_table_that_outgrows_the_memory_goes_over_to_the_disk_while_its_queries_
         patched.entries = {bucket: list(entries) for bucket, entries in tree.entries.items()}
         for view in views:
             view.listen(lambda patch, view=view: states.append(view.state))  # type: ignore[misc]
-        assert not any(tables._is_stored(name) for name in ("nodes", mine))
+        assert not any(tables.is_stored(name) for name in ("nodes", mine))
         for number in range(12):
             more = {f"n{number}": "b", **({"a": None} if number == 8 else {})}
             rows |= more
@@ -358,7 +363,7 @@ def test_table_that_outgrows_the_memory_goes_over_to_the_disk_while_its_queries_
         in_memory.show({"last": "root", "n1": None, "n2": None})
         present = {key for key, parent in rows.items() if parent is not None}
         wait_for(lambda: views[1].rows == len(present), PATIENCE_S)
-        assert all(tables._is_stored(name + "^") for name in ("nodes", mine))
+        assert all(tables.is_stored(name + "^") for name in ("nodes", mine))
         assert [row["id"] for row in views[2].rows] == sorted(present)[:-3:-1]
         assert (views[3].rows, views[4].rows, views[5].rows) == ([{"id": "a", "count": 11}], len(present) - 1, [])
         for patch in patches(tree):
@@ -370,5 +375,5 @@ def test_table_that_outgrows_the_memory_goes_over_to_the_disk_while_its_queries_
             assert [row["id"] for row in later.rows] == sorted(present - {"b"})
     tables.unfiltered(mine)
     in_memory.show({})
-    wait_for(lambda: not tables._filters, PATIENCE_S, "the filtered rows to be forgotten")
+    wait_for(lambda: not tables._filters, PATIENCE_S, "the filtered rows to be forgotten")  # private: nothing is left
     assert not any(name.startswith(mine) for name in tables.engine.tables)

@@ -315,6 +315,41 @@ def test_private_names_are_found(code: str, found: list[str]) -> None:
     assert [name for _, name in private_names(code)] == found
 
 
+def pauses(code: str) -> list[int]:
+    """The lines that sleep without a reason at their end. `asyncio.sleep(0)` lets others run, and waits for nothing."""
+    lines = code.splitlines()
+    return [
+        step.lineno
+        for step in ast.walk(ast.parse(code))
+        if isinstance(step, ast.Call)
+        and ast.unparse(step.func) in {"time.sleep", "asyncio.sleep", "sleep"}
+        and ast.unparse(step) != "asyncio.sleep(0)"
+        and not re.search(r"# pause: \w", lines[step.lineno - 1])
+    ]
+
+
+def test_tests_sleep_with_a_reason() -> None:
+    """Tests wait for a condition, by `tests/waiting.py`; each other sleep has `# pause: <reason>` beside it."""
+    sources = [source for source in TESTS if source != "tests/waiting.py"]
+    found = {source: lines for source in sources if (lines := pauses(text_of(source)))}
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("time.sleep(1)", [1]),
+        ("\nasync def f():\n    await asyncio.sleep(0.05)", [3]),
+        ("async def f():\n    await asyncio.sleep(0)", []),
+        ("time.sleep(1)  # pause: a random moment", []),
+        ("time.sleep(1)  # a random moment", [1]),
+        ("program = 'time.sleep(600)'", []),
+    ],
+)
+def test_pauses_are_found(code: str, found: list[int]) -> None:
+    assert pauses(code) == found
+
+
 NODE_MODULES = {
     f"eddy.topology.plan.{name}"
     for name in ("node", "topic_steps", "transforms", "joins", "reductions", "recursions", "graph")

@@ -7,8 +7,21 @@ The patience is what a right program may need on a machine that is busy with oth
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-__all__ = ["PATIENCE_S", "Deadline", "WaitTimeoutError", "in_time", "quickest", "wait_for"]
+if TYPE_CHECKING:
+    import subprocess
+
+__all__ = [
+    "PATIENCE_S",
+    "Deadline",
+    "WaitTimeoutError",
+    "end_by",
+    "in_time",
+    "quickest",
+    "wait_for",
+    "wait_for_async",
+]
 
 PATIENCE_S = 120.0
 """The most that any test waits for one condition; a fifth of what pytest gives a whole test."""
@@ -71,6 +84,26 @@ def wait_for(
     while not condition():
         deadline.check(missing)
         time.sleep(pause_s)
+
+
+async def wait_for_async(condition: Callable[[], object], missing: object = "a condition") -> None:
+    """The same in a coroutine, while others run. Raises: WaitTimeoutError."""
+    import asyncio  # programs that are started import this module, and need none
+
+    deadline = Deadline()
+    while not condition():
+        deadline.check(missing)
+        await asyncio.sleep(0.01)
+
+
+def end_by(number: int, process: "subprocess.Popen[str]") -> None:
+    """Send a process a signal until it ends: of two that are sent at once it may receive one."""
+
+    def has_ended() -> bool:
+        process.send_signal(number)
+        return process.poll() is not None
+
+    wait_for(has_ended, missing="the end of the process")
 
 
 def quickest(attempt: Callable[[], float], within_s: float, attempts: int = 5) -> None:

@@ -153,7 +153,7 @@ def watch(
         begins, ends = rig.log.begin_offsets(where), rig.log.end_offsets(where)
         for disk in disks:
             disk.look(begins[disk.partition], ends[disk.partition])
-        time.sleep(pause_s)
+        time.sleep(pause_s)  # pause: so often the disk is looked at
     return disks
 
 

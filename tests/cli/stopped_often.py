@@ -66,7 +66,7 @@ def stopped_often(times: int, seed: int, longest_s: float, arguments: list[str])
         pid = os.fork()
         if pid == 0:
             child([*arguments, "--state", str(folder / "state")], said)
-        time.sleep(dice.uniform(0.1, longest_s))
+        time.sleep(dice.uniform(0.1, longest_s))  # pause: a random moment
         began = time.monotonic()
         os.kill(pid, signal.SIGTERM)
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

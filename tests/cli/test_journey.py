@@ -6,14 +6,13 @@ import pathlib
 import pty
 import signal
 import subprocess
-import time
 from collections.abc import Callable
 
 import pytest
 from click.testing import Result
 
 from tests import waiting
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, end_by
 
 TREE = "leaf\ttwig\ntwig\tbranch\nbranch\ttree\n"
 COUNTS = {("twig", "1"), ("branch", "2"), ("tree", "3")}
@@ -23,7 +22,6 @@ Command = Callable[..., Result]
 
 SLOW = """
 import pathlib, time, eddy
-from tests.waiting import PATIENCE_S
 
 topology = eddy.Topology("slow")
 
@@ -135,9 +133,7 @@ def test_first_signal_finishes_the_epoch(
 def test_second_signal_ends_at_once_and_loses_nothing(
     busy: subprocess.Popen[str], start: Start, run: Command, folder: pathlib.Path, number: signal.Signals
 ) -> None:
-    while busy.poll() is None:  # two at a time may be told as one
-        busy.send_signal(number)
-        time.sleep(0.01)
+    end_by(number, busy)
     assert busy.returncode == 128 + number
     assert run("consume", "out").stdout == ""
     (folder / "end").touch()

@@ -6,18 +6,18 @@ import pathlib
 import re
 import signal
 import subprocess
-import time
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 
 import pytest
 from click.testing import Result
 
 import eddy
 from tests.kafka import ADMIN, USERS, Secured
-from tests.waiting import PATIENCE_S, Deadline
+from tests.waiting import PATIENCE_S, wait_for
 
 TREE = "leaf\ttwig\ntwig\tbranch\nbranch\ttree\n"
 COUNTS = {"twig\t1", "branch\t2", "tree\t3"}
@@ -94,13 +94,14 @@ def test_reset_waits_for_the_session_and_takes_all_away(start: Start, run: Comma
     run("produce", f"{name}-in", stdin=TREE)
     finish(start("run", "family.py", "--until-idle", "--log-format", "json", *QUICK))
     state = pathlib.Path(".eddy/state", name)
-    shown = run("reset", "family.py", "--dry-run", status=None)
-    deadline = Deadline(PATIENCE_S)
-    while shown.exit_code:
-        assert "one that has stopped counts until its session has run out" in shown.stderr
-        deadline.check("the end of the session")
-        time.sleep(0.5)
+
+    def is_over() -> bool:
         shown = run("reset", "family.py", "--dry-run", status=None)
+        assert not shown.exit_code or "one that has stopped counts until its session has run out" in shown.stderr
+        return not shown.exit_code
+
+    wait_for(is_over, missing="the end of the session", pause_s=0.5)
+    shown = run("reset", "family.py", "--dry-run")
     internal = {line.split()[0] for line in run("topics", "family.py").stdout.splitlines()[3:]}
     gone = {f"topic {topic}" for topic in internal if not topic.endswith("dead-letter")}
     assert set(shown.stdout.splitlines()) == gone | {f"positions of group {name}", f"directory {state}"}
@@ -120,15 +121,13 @@ def test_of_two_workers_with_one_name_the_earlier_ends_and_may_be_started_again(
     run("topics", "create", f"{name}-in", f"{name}-out")
     counts = dict.fromkeys(("t", "r"), 0)
     arguments = ("run", "family.py", *QUICK)
+    status = partial(run, "status", "family.py", "--format", "json")
     earlier = start(*arguments, "--state", "state-0")
     for turn in range(turns):
         add_leaf(run, name, counts, turn)
         wait_until_idle(run, name, counts)
         earlier.send_signal(signal.SIGSTOP)
-        deadline = Deadline(PATIENCE_S)
-        while json.loads(run("status", "family.py", "--format", "json").stdout)["workers"]:
-            deadline.check("the end of the session")
-            time.sleep(0.2)
+        wait_for(lambda: not json.loads(status().stdout)["workers"], missing="the end of the session", pause_s=0.2)
         later = start(*arguments, "--state", f"state-{turn + 1}")
         add_leaf(run, name, counts, f"{turn} later")
         wait_until_idle(run, name, counts)
@@ -258,10 +257,7 @@ def test_rows_expire_by_tick_without_any_input_though_one_of_two_workers_is_kill
         set(run("consume", f"{name}-out", "--latest").stdout.splitlines()) <= there
     )  # on a busy machine some are gone
     os.kill(victim, signal.SIGKILL)
-    deadline = Deadline(PATIENCE_S)
-    while left := run("consume", f"{name}-out", "--latest").stdout:
-        deadline.check(left)
-        time.sleep(0.2)
+    wait_for(lambda: not run("consume", f"{name}-out", "--latest").stdout, missing="the last row's end", pause_s=0.2)
     written = run("consume", f"{name}-out", "--format", "jsonl").stdout.splitlines()
     rows = sorted((row["key"], row["value"] or "") for row in map(json.loads, written))
     assert rows == sorted((f"u{n}", value) for n in range(20) for value in ("here", "")), "each came once and went once"

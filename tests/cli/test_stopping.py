@@ -20,7 +20,7 @@ import pytest
 from eddy.cli.signals import Stopped, StopRequest, stop_on_signals
 from tests import waiting
 from tests.kafka import OwnBroker
-from tests.waiting import PATIENCE_S, quickest
+from tests.waiting import PATIENCE_S, end_by, quickest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HEARD_S = 5.0
@@ -163,9 +163,7 @@ def test_stop_that_takes_too_long_ends_the_worker_and_says_so(folder: pathlib.Pa
 def test_second_signal_ends_a_worker_at_once(folder: pathlib.Path, start: Start, number: signal.Signals) -> None:
     process = in_an_epoch(folder, start)
     process.send_signal(number)  # of two at a time that differ the lesser number may be told first
-    while process.poll() is None:  # and two that are the same as one
-        process.send_signal(number)
-        time.sleep(0.01)
+    end_by(number, process)
     ends(process, 128 + number)
 
 
@@ -291,7 +289,7 @@ def test_stop_raises_nothing_among_calls_of_clients() -> None:
             stop.check()
         for _ in range(30):
             signal.raise_signal(signal.SIGURG)
-            time.sleep(0.01)
+            time.sleep(0.01)  # pause: the time in which a signal could interrupt
 
 
 ABANDONS = """

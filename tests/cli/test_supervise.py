@@ -13,7 +13,7 @@ import pytest
 from eddy.cli.signals import StopRequest
 from eddy.cli.supervise import Supervisor
 from tests import waiting
-from tests.waiting import PATIENCE_S, Deadline
+from tests.waiting import PATIENCE_S, Deadline, end_by
 
 Start = Callable[..., subprocess.Popen[str]]
 
@@ -157,9 +157,7 @@ def test_first_signal_asks_them_to_stop(
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_second_signal_kills_them(supervised: Callable[..., subprocess.Popen[str]], number: signal.Signals) -> None:
     supervisor = supervised(10 * PATIENCE_S, "goes on")
-    while supervisor.poll() is None:
-        supervisor.send_signal(number)
-        time.sleep(0.01)
+    end_by(number, supervisor)
     supervisor.communicate(timeout=PATIENCE_S)
     assert supervisor.returncode == 128 + number
 

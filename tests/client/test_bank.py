@@ -83,7 +83,7 @@ def follow(seed: int, actions: int) -> Bank:
             await desk.open()
             for _ in range(actions):
                 await desk.act()
-                await asyncio.sleep(draw.uniform(0.0, 0.04))
+                await asyncio.sleep(draw.uniform(0.0, 0.04))  # pause: the pace of the changes
                 if draw.random() < 0.05:
                     proxy.cut()
             await desk.end()

@@ -46,7 +46,7 @@ def join_and_close(order: Order) -> None:
         with contextlib.suppress(SlotTakenError):  # a name may stay taken for a session: see `error_codes.py`
             while time.monotonic() < until:
                 consumer.poll(10, 0.02)
-        time.sleep(rng.choice(UNPOLLED_S) if order.polls else GIVEN_S)
+        time.sleep(rng.choice(UNPOLLED_S) if order.polls else GIVEN_S)  # pause: it does not poll meanwhile
         consumer.close()
         log.close()
         assert not any_abandoned()

@@ -239,7 +239,7 @@ class TestProducers:
             producer.begin()
             producer.send(out, partitions, column, column, [1_000] * len(partitions))
             if turn % 2:
-                time.sleep(turn % 4 * 0.003)  # the partitions are requested, and refused until the commit has ended
+                time.sleep(turn % 4 * 0.003)  # pause: partitions are refused until the commit has ended
                 producer.abort()
             else:
                 producer.commit({}, None)

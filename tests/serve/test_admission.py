@@ -1,6 +1,5 @@
 """Clients that say little or nothing shut nobody out; requests beyond a number are refused at once, probes are not."""
 
-import asyncio
 import random
 import select
 import socket
@@ -18,7 +17,7 @@ from eddy.serve import admission
 from eddy.serve.endpoint import check_proxies, endpoint_of, listen
 from eddy.serve.http_server import HttpServer
 from tests.serve.conftest import Page, fetch
-from tests.waiting import PATIENCE_S, wait_for
+from tests.waiting import PATIENCE_S, wait_for, wait_for_async
 
 REQUESTS = 20
 
@@ -36,8 +35,7 @@ class Site:
         self.inside += 1
         while (await receive()).get("more_body"):
             pass
-        while (scope["path"] == "/slow" or self.are_probes_slow) and not self.may_end.is_set():
-            await asyncio.sleep(0.01)
+        await wait_for_async(lambda: self.may_end.is_set() or not (scope["path"] == "/slow" or self.are_probes_slow))
         self.inside -= 1
         body = scope["client"][0].encode()
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(body))]})

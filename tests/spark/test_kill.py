@@ -96,7 +96,7 @@ class Application:
                 enough = rng.uniform(0, 0.6) * sum(WRITES[stage].values())
                 wait_for(lambda: self.appended(stage) > enough, job)
             else:
-                time.sleep(rng.uniform(0, MOMENTS_S[stage]))
+                time.sleep(rng.uniform(0, MOMENTS_S[stage]))  # pause: a random moment
         finally:
             assert job.kill() or job.process.returncode == 0, job.said()  # it may have been quicker than the kill
         if stage not in WRITES:

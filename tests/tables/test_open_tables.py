@@ -254,7 +254,7 @@ def test_a_waiting_coroutine_lets_others_run(local: Log, name: str, partitions: 
         async with eddy.open_tables(topology, local) as tables:
             wanted = {f"{name}-people": {home: 1}}
             waiting = asyncio.create_task(tables.wait_async(wanted, exact=True, timeout_s=PATIENCE_S))
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0)
             assert not waiting.done()
             await asyncio.to_thread(produce, local, f"{name}-people", {"a": b"ada"}, partitions)
             await waiting

@@ -66,7 +66,7 @@ def kill_at_random(rig: Rig, times: int, broker: Broker | None) -> None:
     """SIGKILL of one or both at any moment, also while they start, join and restore."""
     both(rig)
     for _ in range(times):
-        time.sleep(rig.rng.uniform(0, LONGEST_RUN_S))
+        time.sleep(rig.rng.uniform(0, LONGEST_RUN_S))  # pause: a random moment
         rig.look_after()
         victims = rig.rng.choice([["w0"], ["w1"], ["w0", "w1"]])
         for member in victims:
@@ -101,7 +101,7 @@ def _revive(rig: Rig, member: str, how: int) -> None:
         rig.signal(other(member), signal.SIGKILL)
         rig.wait_for(lambda: not rig.members(), "the group is empty")
     elif how == 2:
-        time.sleep(TRANSACTION_S)
+        time.sleep(TRANSACTION_S)  # pause: longer than a transaction
     rig.signal(member, signal.SIGCONT)
     rig.slots[member].doomed = False
     rig.faults["SIGSTOP, " + ("successor", "successor that dies", "longer than a transaction")[how]] += 1
@@ -127,11 +127,11 @@ def restart_broker(rig: Rig, times: int, broker: Broker | None) -> None:
     both(rig)
     rig.wait_for_progress()
     for turn in range(times):
-        time.sleep(rig.rng.uniform(0.2, 1.5))
+        time.sleep(rig.rng.uniform(0.2, 1.5))  # pause: a random moment
         number = (signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP)[turn % 3]
         if number == signal.SIGSTOP:
             broker.pause()
-            time.sleep(rig.rng.uniform(0.5, LONGEST_PAUSE_S))
+            time.sleep(rig.rng.uniform(0.5, LONGEST_PAUSE_S))  # pause: so long the broker is paused
             broker.resume()
         else:
             (broker.kill if number == signal.SIGKILL else broker.stop)()
@@ -144,7 +144,7 @@ def storm(rig: Rig, times: int, broker: Broker | None) -> None:
     """Somebody joins, leaves or dies every second."""
     both(rig)
     for _ in range(times):
-        time.sleep(1.0)
+        time.sleep(1.0)  # pause: the pace of the storm
         rig.look_after()
         if len(rig.slots) < 2 or (len(rig.slots) < len(STORM) and rig.rng.random() < 0.5):
             rig.start(rig.rng.choice([member for member in STORM if member not in rig.slots]))

@@ -54,7 +54,7 @@ def commit_positions_apart() -> None:
 
     def apart(producer: KafkaProducer, positions: Mapping[TopicPartition, Position], group: object) -> None:
         commit(producer, {}, None)
-        time.sleep(0.05)
+        time.sleep(0.05)  # pause: the moment between the two
         producer.begin()
         commit(producer, positions, group)
 

@@ -243,7 +243,7 @@ class Rig:
                 positions, moved = self.observer.positions, now
             if now - moved > HANGS_AFTER_S or now - began > GIVES_UP_AFTER_S:
                 raise Hang(f"waited {now - began:.0f} s until {what}:\n{self.stacks()}")
-            time.sleep(_TICK_S)
+            time.sleep(_TICK_S)  # pause: the rig's own wait, which looks after the workers
 
     def look_after(self) -> None:
         """Start again who has ended for what is temporary. Raises: Failure for who ended otherwise, or is wrong."""
@@ -275,7 +275,7 @@ class Rig:
             if slot.process.poll() is None:
                 slot.process.send_signal(signal.SIGCONT)
                 slot.process.send_signal(signal.SIGUSR1)
-        time.sleep(LAST_WORDS_S)
+        time.sleep(LAST_WORDS_S)  # pause: no worker says that it has said all
         owned = {member: sorted(slot.owned() or []) for member, slot in self.slots.items()}
         words = [f"--- {slot.errors}\n{last_words(slot.errors)}" for slot in self.slots.values()]
         return "\n".join([f"owned {owned}", f"pending {self._pending()}", *words])

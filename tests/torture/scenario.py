@@ -88,5 +88,5 @@ def _difference(rig: Rig) -> Difference:
             found = Difference() if rig.witness.pending() else difference(rig.witness)
             if found == Difference() and not rig.witness.pending():
                 break
-            time.sleep(0.5)
+            time.sleep(0.5)  # pause: the time between two looks
     return found

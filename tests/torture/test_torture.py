@@ -68,11 +68,11 @@ def test_a_feed_that_was_told_to_stop_while_it_waited_for_the_gate_feeds_no_more
         for _ in range(5):
             with feed.gate:
                 feed.running.set()
-                time.sleep(0.3)  # it waits for the gate
+                time.sleep(0.3)  # pause: it waits for the gate, and says so to nobody
                 feed.running.clear()
             with feed.gate:
                 fed = dict(feed.acknowledged)
-            time.sleep(0.3)
+            time.sleep(0.3)  # pause: nothing is fed meanwhile
             assert feed.acknowledged == fed
     finally:
         feed.close()

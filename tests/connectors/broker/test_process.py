@@ -138,7 +138,7 @@ time.sleep(600)
     send_signal(tmp_path, signal.SIGSTOP)
     wait_for(lambda: stands_still(pid), PATIENCE_S, "the stop of all threads")
     before = [file.stat().st_mtime_ns for file in files]
-    time.sleep(0.05)
+    time.sleep(0.05)  # pause: nothing is written meanwhile
     assert [file.stat().st_mtime_ns for file in files] == before
     send_signal(tmp_path, signal.SIGCONT)
     wait_for(lambda: [file.stat().st_mtime_ns for file in files] != before, PATIENCE_S, "the threads going on")

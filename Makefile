@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-kafka demo-live test quick test-stress test-long torture bench format venv clean screenshots
+.PHONY: help demo demo-kafka demo-live test quick checks test-stress test-long torture bench format venv clean screenshots
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -23,15 +23,17 @@ demo-kafka: .venv/.kafka ## the same on Kafka, with two workers and a crash; nee
 demo-live: .venv/.http ## trees in the browser: WordNet while subtrees move, and permissions, until Ctrl-C
 	@$(BIN)/python examples/demo_live.py
 
-test: .venv/.dev ## check format, lint, types and layers, then run the tests
+test: checks ## check format, lint, types and layers, then run the tests
+	$(BIN)/pytest -n 6 --dist loadgroup
+
+quick: checks ## the same with the tests that need no broker, Spark or browser, and few examples; two minutes
+	EDDY_EXAMPLES=10 EDDY_STORIES=2 $(BIN)/pytest -q -n 2 --dist loadgroup --quick
+
+checks: .venv/.dev # format, lint, types and layers
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -n 6 --dist loadgroup
-
-quick: .venv/.dev ## the tests that need no broker, Spark or browser; some two minutes
-	$(BIN)/pytest -q -n 2 --dist loadgroup --quick
 
 test-stress: .venv/.dev ## run TESTS, TIMES alone and TIMES four at once: TIMES=20 TESTS=tests/faust
 	@$(BIN)/python -m tests.stress $(or $(TIMES),20) $(or $(TESTS),tests/connectors tests/faust tests/cli)

@@ -375,8 +375,18 @@ FOUND_BY: dict[Plant, list[int]] = {
     forget_the_event_time: [39],
     call_it_done_while_rows_are_due: [109],
     overtake_rows_on_their_way: [554],
-    sleep_through_a_rebalance: [372],
     keep_the_parts_of_an_undone_epoch: [276],
+    ignore_an_unknown_commit: [25],
+    sleep_through_a_rebalance: [95],
+    believe_an_answer_of_before_a_pause: [77],
+    forget_what_is_set_aside: [96],
+    set_aside_what_is_undone: [34],
+    set_retractions_aside_as_rows: [36],
+    leave_a_withheld_key_in_its_table: [34],
+    let_held_rows_leave: [28],
+    overlook_a_mended_cycle: [46],
+    lose_what_waits_at_an_opened_stop: [46],
+    believe_positions_that_others_wrote: [6],
 }
 """Seeds that are tried first, where the first ones do not find a bug; no more than a shorter way."""
 

@@ -46,11 +46,11 @@ def finish(process: subprocess.Popen[str], status: int) -> str:
 
 
 def test_what_is_held_is_told_by_every_command_and_goes_when_it_is_mended(
-    start: Start, run: Command, program: Callable[..., str]
+    run: Command, program: Callable[..., str]
 ) -> None:
     file = program("hold")
     run("produce", "links", stdin="top\ta\na\ttop\n")
-    told = finish(start("run", file, "--until-idle"), 3)
+    told = run("run", file, "--until-idle", status=3).stderr
     assert f"WARNING no finite answer: {WHY}" in told
     assert "idle: all input is taken in" in told
     assert run("wait", file, status=3).stderr == f"no finite answer: {WHY}\n"
@@ -60,23 +60,21 @@ def test_what_is_held_is_told_by_every_command_and_goes_when_it_is_mended(
     shown = [line.split() for line in run("status", file).stdout.splitlines()]
     assert ["reach", "0", *WHY.split()] in shown
     run("produce", "links", stdin="a\tb\n")
-    assert "reach' has a finite answer again, partition 0" in finish(start("run", file, "--until-idle"), 0)
+    assert "reach' has a finite answer again, partition 0" in run("run", file, "--until-idle").stderr
     assert run("wait", file).stderr == ""
     assert json.loads(run("status", file, "--format", "json").stdout)["held"] == []
     assert "no finite answer" not in run("status", file).stdout
 
 
-def test_stop_ends_with_a_status_of_its_own_until_it_is_mended(
-    start: Start, run: Command, program: Callable[..., str]
-) -> None:
+def test_stop_ends_with_a_status_of_its_own_until_it_is_mended(run: Command, program: Callable[..., str]) -> None:
     file = program("stop")
     run("produce", "links", stdin="top\ta\na\ttop\n")
     for options in ([], ["--until-idle"]):
-        told = finish(start("run", file, *options), 65)
+        told = run("run", file, *options, status=65).stderr
         assert f"error [DATA_NO_FINITE_ANSWER]: all input is taken in, and there is no finite answer: {WHY}\n" in told
     run("wait", file, status=3)
     run("produce", "links", stdin="a\tb\n")
-    finish(start("run", file, "--until-idle"), 0)
+    run("run", file, "--until-idle")
     run("wait", file)
 
 

@@ -137,7 +137,7 @@ def test_second_signal_ends_at_once_and_loses_nothing(
     assert busy.returncode == 128 + number
     assert run("consume", "out").stdout == ""
     (folder / "end").touch()
-    finish(start("run", "slow.py", "--until-idle"))
+    run("run", "slow.py", "--until-idle")
     assert run("consume", "out").stdout == "a\t1\n"
 
 
@@ -170,9 +170,7 @@ def test_follow_prints_what_comes_until_interrupted(start: Start, run: Command) 
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_data_error_names_the_record_and_the_line_of_the_author(
-    start: Start, run: Command, folder: pathlib.Path, form: str
-) -> None:
+def test_data_error_names_the_record_and_the_line_of_the_author(run: Command, folder: pathlib.Path, form: str) -> None:
     (folder / "bad.py").write_text(
         "import eddy\n"
         "topology = eddy.Topology('bad')\n"
@@ -180,13 +178,13 @@ def test_data_error_names_the_record_and_the_line_of_the_author(
         "words.map_values(lambda word: word.nothing).to('out')\n"
     )
     run("produce", "words", stdin="a\tb\n")
-    _, messages = finish(start("run", "bad.py", "--until-idle", "--log-format", form), status=1)
+    messages = run("run", "bad.py", "--until-idle", "--log-format", form, status=1).stderr
     line = messages.splitlines()[-2:] if form == "text" else [json.loads(messages.splitlines()[-1])["message"]]
     told = "\n".join(line)
     assert "topic 'words' partition 0 offset 0 key b'a'" in told
     assert "bad.py:4: words.map_values(lambda word: word.nothing)" in told
     assert "Traceback" not in messages
-    _, messages = finish(start("run", "bad.py", "--until-idle", "--on-error", "dead-letter"))
+    messages = run("run", "bad.py", "--until-idle", "--on-error", "dead-letter").stderr
     assert "1 records in, 0 out, 1 left out" in messages
     letters = run("consume", "bad-dead-letter", "--headers", "--format", "jsonl").stdout
     assert ["eddy.topic", "words"] in json.loads(letters)["headers"]

@@ -30,12 +30,12 @@ def test_folder_that_a_paused_worker_holds_is_free_once_that_one_has_gone(
     assert holder.stderr is not None
     assert " runs on " in holder.stderr.readline() + holder.stderr.readline()
     holder.send_signal(signal.SIGSTOP)
-    told = finish(start("run", "family.py", "--data", "another", "--until-idle"), 75)
+    told = run("run", "family.py", "--data", "another", "--until-idle", status=75).stderr
     assert f"error [STATE_IN_USE]: state '.eddy/state/family/0': is in use by another process, {holder.pid};" in told
     assert "Delete" not in told
     holder.kill()
     holder.wait()
-    finish(start("run", "family.py", "--until-idle"))
+    run("run", "family.py", "--until-idle")
     assert set(run("consume", "descendants", "--latest", "--value-type", "int64").stdout.splitlines()) == {"twig\t1"}
 
 

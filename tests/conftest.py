@@ -31,6 +31,13 @@ LONGEST = ("tests/torture/", "tests/bad_input/", "tests/kill/", "tests/types/")
 
 OUTSIDE = ("tests/spark/", "tests/client/", "tests/faust/", "tests/upgrade/", "tests/test_docker.py")
 SERVERS = {"brokers_folder", "spark", "page", "browser"}
+DEAREST = (
+    "tests/cli/test_stopping.py",
+    "tests/live/server/test_torture.py",
+    "tests/recursion/test_workers.py",
+    "tests/tables/test_torture.py",
+)
+"""The files of the others that cost most: processes that are stopped, servers and workers that are killed."""
 
 settings.register_profile("eddy", deadline=None, max_examples=seeds.EXAMPLES)
 settings.load_profile("eddy")
@@ -56,8 +63,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def is_slow(item: pytest.Item) -> bool:
-    """Whether a test needs a broker, Spark or a browser, or is of those that take longest."""
-    return item.nodeid.startswith((*LONGEST, *OUTSIDE)) or not SERVERS.isdisjoint(getattr(item, "fixturenames", ()))
+    """Whether a test needs a broker, Spark or a browser, or is of those that take longest or cost most."""
+    return item.nodeid.startswith((*LONGEST, *OUTSIDE, *DEAREST)) or not SERVERS.isdisjoint(
+        getattr(item, "fixturenames", ())
+    )
 
 
 def pytest_collection() -> None:

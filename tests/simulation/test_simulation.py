@@ -387,6 +387,8 @@ FOUND_BY: dict[Plant, list[int]] = {
     overlook_a_mended_cycle: [46],
     lose_what_waits_at_an_opened_stop: [46],
     believe_positions_that_others_wrote: [6],
+    call_it_done_by_positions_that_others_wrote: [77],
+    own_what_a_stranger_has_a_part_of: [28],
 }
 """Seeds that are tried first, where the first ones do not find a bug; no more than a shorter way."""
 

@@ -6,13 +6,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import eddy
 from eddy import json_text
 from eddy.json_text import encode
 from eddy.live.dataflow.patch import Insert
+from tests.seeds import EXAMPLES
 
 LEAVES = st.one_of(
     st.none(),
@@ -45,6 +46,7 @@ def read(data: bytes) -> Any:
 
 
 def check_law() -> None:
+    @settings(max_examples=max(EXAMPLES, 40))
     @given(VALUES)
     def law(value: Any) -> None:
         assert repr(read(encode(value))) == repr(shown(value))

@@ -35,9 +35,10 @@ DEAREST = (
     "tests/cli/test_stopping.py",
     "tests/live/server/test_torture.py",
     "tests/recursion/test_workers.py",
+    "tests/sql/test_random_queries.py",
     "tests/tables/test_torture.py",
 )
-"""The files of the others that cost most: processes that are stopped, servers and workers that are killed."""
+"""The files of the others that cost most: processes that are stopped, what is killed, and what is drawn at random."""
 
 settings.register_profile("eddy", deadline=None, max_examples=seeds.EXAMPLES)
 settings.load_profile("eddy")

@@ -17,7 +17,8 @@ from tests.seeds import in_turn
 
 assert blocks
 assert nested_blocks
-STORIES = int(os.environ.get("EDDY_STORIES", "6"))
+ENOUGH = 6
+STORIES = int(os.environ.get("EDDY_STORIES", ENOUGH))
 CHUNKS = 6
 
 
@@ -27,7 +28,7 @@ def test_the_answer_is_that_from_scratch_after_every_epoch(name: str) -> None:
     for seed in range(STORIES):
         play(PROGRAMS[name], seed, played)
     assert played.epochs > 6 * STORIES
-    assert played.rows > played.epochs / 4, "next to nothing ever changed"
+    assert played.rows > played.epochs / 4 or STORIES < ENOUGH, "next to nothing ever changed"
 
 
 @pytest.mark.parametrize("chunk", [*in_turn(range(CHUNKS), 2)])

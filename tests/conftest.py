@@ -29,7 +29,14 @@ __all__ = [
 LONGEST = ("tests/torture/", "tests/bad_input/", "tests/kill/", "tests/types/")
 """Where single tests take longest. Next to the groups of Spark's they come first; else one would be left at the end."""
 
-OUTSIDE = ("tests/spark/", "tests/client/", "tests/faust/", "tests/upgrade/", "tests/test_docker.py")
+OUTSIDE = (
+    "tests/spark/",
+    "tests/client/",
+    "tests/faust/",
+    "tests/upgrade/",
+    "tests/test_docker.py",
+    "tests/test_wordnet_demo.py",
+)
 SERVERS = {"brokers_folder", "spark", "page", "browser"}
 DEAREST = (
     "tests/cli/test_stopping.py",
@@ -37,8 +44,10 @@ DEAREST = (
     "tests/recursion/test_workers.py",
     "tests/sql/test_random_queries.py",
     "tests/tables/test_torture.py",
+    "tests/test_docs.py::test_programs_of_the_docs_and_the_examples_pass_mypy",
+    "tests/test_suite.py",
 )
-"""The files of the others that cost most: processes that are stopped, what is killed, and what is drawn at random."""
+"""Those of the others that cost most: processes that are stopped, what is killed, and what is drawn at random."""
 
 settings.register_profile("eddy", deadline=None, max_examples=seeds.EXAMPLES)
 settings.load_profile("eddy")

@@ -197,6 +197,12 @@ BESIDE_A_CYCLE = Case([("seeds", 0, (3, 1)), ("edges", 0, (2, 2, "same")), ("edg
 WIDENS = Case(
     [("seeds", 0, (0, "seed ")), ("edges", 0, (0, 1, "twice")), ("edges", 1, (1, 0, "letter")), ("edges", 0, None)]
 )
+CROSSES = Case(
+    [("seeds", 0, (0, "seed ")), ("edges", 0, (0, 1, "same")), ("edges", 1, (1, 2, "twice")), ("seeds", 1, None),
+     ("edges", 3, (0, 0, "twice")), ("seeds", 1, (3, "seed ")), ("edges", 5, (0, 0, "twice")),
+     ("seeds", 1, (1, "seed ")), ("edges", 2, (0, 3, "same")), ("edges", 5, (0, 3, "twice"))]
+)  # fmt: skip
+"""A change of op makes a wide row of an earlier one, for another owner."""
 LINKS = Case([("seeds", 0, (0, 1)), *(("edges", n, (0, 1, "same")) for n in range(3)),
               *(("edges", n, (1, 0, "same")) for n in range(3, 6)), ("seeds", 1, (2, 1))])  # fmt: skip
 
@@ -231,6 +237,7 @@ def test_it_is_so_whatever_the_cut(
 @example(BESIDE_A_CYCLE, 25, 3, 2, [1, 1, 2], [1])
 @example(WIDENS, 30, 2, 1, [], [9])
 @example(LINKS, 30, 2, 2, [1, 1], [9])
+@example(CROSSES, 30, 4, 1, [4, 5, 2, 4, 3, 3, 1, 2, 4], [4, 3])
 def test_it_is_so_whoever_owns_the_rows(
     case: Case, limit: int, owners: int, each: int, rooms: list[int], sizes: list[int]
 ) -> None:

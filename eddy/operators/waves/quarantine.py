@@ -118,7 +118,7 @@ class Quarantine:
         frontiers = {iteration: self.admit(batch) for iteration, batch in arrived.items()}
         if let_go.rows:
             frontiers[0] = concat((frontiers.get(0, EMPTY), let_go)).consolidated(self._name)
-        heads = self._heads(inputs, frontiers)
+        heads = self._heads(inputs, frontiers, total)
         run(frontiers, total)
         if heads:
             self._cut_off(heads, total, run)
@@ -307,7 +307,7 @@ class Quarantine:
 
     # When the waves have ended
 
-    def _heads(self, inputs: Sequence[Batch], waiting: dict[int, Batch]) -> list[Row]:
+    def _heads(self, inputs: Sequence[Batch], waiting: dict[int, Batch], total: Total) -> list[Row]:
         """The rows that may have closed a cycle although the waves end; see `_cut_off`.
 
         A cycle is closed by a row that a change of op derives from earlier rows of X; the waves can end in spite of it
@@ -320,7 +320,10 @@ class Quarantine:
         if any(weight > 0 for batch in externals for weight in batch.weights):
             made = self._body.run(EMPTY, 0)
             heads += [row for row, weight in zip(made.rows, made.weights, strict=True) if weight > 0]
-            made = self._gate.own(self.admit(made.consolidated(self._name)), 1)
+            made = self.admit(made.consolidated(self._name))
+            if self._sizes.careful and self._sizes.refused_rows(made.rows):
+                made = self.hold_whole(Wave(0, EMPTY, made, waiting), total)
+            made = self._gate.own(made, 1)
             if made.rows:
                 waiting[1] = concat((made, waiting.get(1, EMPTY))).consolidated(self._name)
         return list(dict.fromkeys(heads))

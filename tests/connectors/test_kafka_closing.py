@@ -1,18 +1,20 @@
 """Closing clients of Kafka, while their group rebalances and while there is no broker: it ends, and soon."""
 
+import gc
 import subprocess
 import sys
 import time
 import uuid
 from pathlib import Path
 
+import confluent_kafka
 import msgspec
 import pytest
 
 from eddy.connectors.kafka import KafkaLog, KafkaSettings
-from eddy.connectors.log import TopicSpec
+from eddy.connectors.log import TopicPartition, TopicSpec
 from tests.connectors.joining import Order
-from tests.connectors.steps import QUICK_SESSIONS, wait_for
+from tests.connectors.steps import QUICK_SESSIONS, commit_one, wait_for
 from tests.waiting import PATIENCE_S, quickest
 
 ROOT = Path(__file__).parents[2]
@@ -88,3 +90,36 @@ def test_log_closes_within_its_deadline_where_the_broker_has_gone() -> None:
         return time.monotonic() - began
 
     quickest(attempt, 10.0)
+
+
+def clients() -> int:
+    return sum(isinstance(found, confluent_kafka.Producer | confluent_kafka.Consumer) for found in gc.get_objects())
+
+
+def test_clients_are_freed_when_they_are_closed(broker: str) -> None:
+    """A process may have some 1,000 clients; a worker looks for objects that refer to one another very seldom."""
+    topic, group = (f"{stem}-{uuid.uuid4().hex[:8]}" for stem in ("freed", "group"))
+    where = TopicPartition(topic, 0)
+    gc.collect()
+    gc.disable()
+    try:
+        before = clients()
+        log = KafkaLog(KafkaSettings.of(broker, environ={}))
+        log.create_topics([TopicSpec(topic, 1)])
+        for _ in range(2):
+            producer = log.producer(topic)
+            commit_one(producer, topic)
+            producer.close()
+            consumer = log.consumer(group, [topic], "m")
+            consumer.poll(1, 0.1)
+            consumer.close()
+            follower = log.follower({where: 0})
+            follower.poll(1, 0.1)
+            follower.close()
+            log.write(topic, {"a": "b"})
+            log.read(where, 0, 1, 1)
+        log.close()
+        del producer, consumer, follower, log
+        assert clients() == before
+    finally:
+        gc.enable()

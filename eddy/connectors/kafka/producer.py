@@ -110,7 +110,8 @@ class KafkaProducer:
             raise ConnectorError(f"{self._where}: begin within a transaction; commit or abort it first")
         if self._pid != os.getpid():
             raise ConnectorError(f"{self._where}: used in a forked process; a client of its own is needed there")
-        self._listen()
+        if not self._suspicious:
+            self._listen()
         if self._suspicious:
             _log.info("%s: made anew, since requests of an ended transaction may be under way", self._where)
             self._close_client()
@@ -332,10 +333,15 @@ class KafkaProducer:
             self._close_client()
 
     def _close_client(self) -> None:
+        """Close the client, and forget it: its callback refers to this object, so that neither would be freed.
+
+        A process may have some 1,000 clients that are not freed.
+        """
+        client = self.__dict__.pop("_client", None)
         if self._stuck:
-            keep(self._client)
-        else:
-            close_within(self._client.close, self._where)
+            keep(client)
+        elif client is not None:
+            close_within(client.close, self._where)
 
     def _demand_open(self, what: str) -> None:
         if not self._open:

@@ -38,6 +38,8 @@ REQUEST_S = 10.0
 _ANSWER_S = REQUEST_S + 5.0
 _RENEWAL_S = 4.0
 """After so long without an answer a client is replaced: it may have lost its brokers for ever (`trouble`)."""
+_LATE_S = 20.0
+"""How long after its end a busy broker may still know a session."""
 _COORDINATOR_S = 3600.0
 """The client's own bound of a request to a group's coordinator. Such a request that meets it while the broker stands
 still ends the process once the broker goes on (librdkafka issue 4605). So the wait is bounded, and not the request."""
@@ -349,7 +351,7 @@ class Admin:
         Raises: SlotTakenError if the session does not end: another worker has the name.
         """
         told = False
-        patience_s = session_s + REQUEST_S
+        patience_s = session_s + _LATE_S
         deadline = time.monotonic() + patience_s
         while True:
             owned = self._ask(f"list group '{group}'", lambda: self._shares(group))

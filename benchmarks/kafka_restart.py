@@ -28,7 +28,7 @@ __all__ = ["run"]
 _PATIENCE_S = 60.0
 _BURST = 500
 _PROGRAM = """
-from benchmarks.systems.kafka_worker import family
+from benchmarks.systems.family import family
 topology = family({0!r}, {1!r}, {2!r})
 """
 _KILLED = {"at rest": 1, "at work": _BURST}

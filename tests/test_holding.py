@@ -17,6 +17,7 @@ from eddy.partitioner import partition_of
 from eddy.runtime.metadata import read_metadata, write_held
 from eddy.state.memory import MemoryStore
 from eddy.topology.plan.scopes import Scopes
+from tests.children import KilledError, bury
 from tests.holding import once_held, reaching, way_round
 from tests.simulation.world import BEFORE_COMMIT, STEPS
 
@@ -49,10 +50,6 @@ def expected(members: dict[str, str], partitions: int) -> Held:
     return held
 
 
-class CrashError(BaseException):
-    """A SIGKILL."""
-
-
 class Group:
     """Workers on the embedded log, with stores in memory."""
 
@@ -70,16 +67,15 @@ class Group:
             self.fails_at = ""
             if step in BEFORE_COMMIT and not self.kills:
                 raise eddy.ConnectorError("planned", retriable=True)
-            raise CrashError
+            raise KilledError
 
     def step(self, number: int) -> int:
         """A step of one worker; where it is killed another takes its place, without its states."""
         worker = self.workers[number]
         try:
             return worker.step() + worker.restoring
-        except CrashError:
-            worker._producer.abort()  # private: the writer's lock goes with the process
-            self.log.evict(self.topology.name, worker.member)
+        except KilledError:
+            bury(worker, self.topology.name, self.log)
             self.workers[number] = self.worker(worker.member)
             return 1
 

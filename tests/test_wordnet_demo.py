@@ -6,56 +6,35 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from eddy.connectors.broker.ports import listens
-from tests.waiting import PATIENCE_S
+from tests.children import Child, without_settings
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "wordnet"
 COUNTED = "✓ all {} counts equal those counted from scratch"
 
-Start = Callable[..., subprocess.Popen[str]]
+Start = Callable[..., Child]
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
+def start(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
     """Start a demonstration. Its temporary folders are in `tmp_path`."""
-    started: list[subprocess.Popen[str]] = []
+    said = tmp_path_factory.mktemp("said")
+    ours = {"TMPDIR": str(tmp_path), "COLUMNS": "120", "PYTHONUNBUFFERED": "1"}
 
-    def begin(name: str, *arguments: str, **variables: str) -> subprocess.Popen[str]:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("EDDY_")} | variables
-        process = subprocess.Popen(
-            [sys.executable, EXAMPLE / name, *arguments],
-            env=environment | {"TMPDIR": str(tmp_path), "COLUMNS": "120", "PYTHONUNBUFFERED": "1"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        started.append(process)
-        return process
+    def begin(name: str, *arguments: str, **variables: str) -> Child:
+        command, environment = [sys.executable, EXAMPLE / name, *arguments], without_settings(**variables, **ours)
+        child = Child(said, command, env=environment, stderr=subprocess.STDOUT)
+        stack.callback(child.ended)
+        stack.callback(child.signal, signal.SIGTERM)  # it ends what it has started
+        return child
 
-    yield begin
-    for process in started:
-        process.terminate()
-        process.communicate(timeout=PATIENCE_S)
-
-
-def all_of(process: subprocess.Popen[str], patience_s: float = PATIENCE_S) -> str:
-    said, _ = process.communicate(timeout=patience_s)
-    assert process.returncode == 0, said
-    return said
-
-
-def lines_until(process: subprocess.Popen[str], part: str) -> str:
-    assert process.stdout is not None
-    said = ""
-    for line in process.stdout:
-        said += line
-        if part in line:
-            return said
-    raise AssertionError(f"never said {part!r}, but {said}")
+    with ExitStack() as stack:
+        yield begin
 
 
 def running_in(folder: Path) -> list[str]:
@@ -77,7 +56,7 @@ def test_demo_counts_all_concepts_without_spark(start: Start, missing: str, tmp_
         home.mkdir()
         (home / "sitecustomize.py").write_text("import sys\n\nsys.modules['pyspark'] = None\n")
         variables = {"PYTHONPATH": os.pathsep.join([str(home), *filter(None, [os.environ.get("PYTHONPATH")])])}
-    said = all_of(start("demo.py", **variables))
+    said = start("demo.py", **variables).ends().out
     check_counts(said)
     needed = {"pyspark": "pip install -e '.[spark]'", "Java": "Java 17 or later, on Debian: apt-get install openjdk"}
     assert said.rstrip().splitlines()[-1].startswith(f"Not verified with Spark. What it needs: {needed[missing]}")
@@ -88,7 +67,7 @@ def test_demo_counts_all_concepts_without_spark(start: Start, missing: str, tmp_
 @pytest.mark.xdist_group("spark-jobs")
 @pytest.mark.timeout(1200)
 def test_demo_ends_with_a_verification_where_there_is_spark(start: Start, tmp_path: Path) -> None:
-    said = all_of(start("demo.py"), patience_s=1200)
+    said = start("demo.py").ends(patience_s=1200).out
     check_counts(said)
     verdict = said[said.index("✓ verified with Spark, in ") :]
     assert "wordnet: equal, at the cut concepts 82945\n" in verdict
@@ -97,7 +76,7 @@ def test_demo_ends_with_a_verification_where_there_is_spark(start: Start, tmp_pa
 
 
 def test_demo_on_kafka_counts_right_over_a_crash(start: Start, broker: str, tmp_path: Path) -> None:
-    said = all_of(start("demo_kafka.py", "--quick", "--bootstrap", broker))
+    said = start("demo_kafka.py", "--quick", "--bootstrap", broker).ends().out
     epochs, taken = re.findall(r"✗ worker b gets SIGKILL at its work, after ([\d,]+) epochs, ([\d,]+) records", said)[0]
     assert min(int(number.replace(",", "")) for number in (epochs, taken)) > 0
     assert "✓ worker b is back" in said
@@ -108,12 +87,11 @@ def test_demo_on_kafka_counts_right_over_a_crash(start: Start, broker: str, tmp_
 
 def test_demo_on_kafka_ends_all_that_it_started_when_it_is_interrupted(start: Start, tmp_path: Path) -> None:
     demo = start("demo_kafka.py", "--quick")
-    port = int(re.findall(r"runs on 127\.0\.0\.1:(\d+)", lines_until(demo, "two workers share"))[0])
+    port = int(demo.wait_to_say(r"runs on 127\.0\.0\.1:(\d+).*two workers share")[1])
     assert listens(port)
     assert len(running_in(tmp_path)) == 2
-    demo.send_signal(signal.SIGINT)
-    demo.communicate(timeout=PATIENCE_S)
-    assert demo.returncode == 130
+    demo.signal(signal.SIGINT)
+    demo.ends(130)
     assert running_in(tmp_path) == []
     assert not listens(port)
     assert list(tmp_path.iterdir()) == []

@@ -7,16 +7,11 @@ The patience is what a right program may need on a machine that is busy with oth
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import subprocess
 
 __all__ = [
     "PATIENCE_S",
     "Deadline",
     "WaitTimeoutError",
-    "end_by",
     "in_time",
     "quickest",
     "wait_for",
@@ -94,16 +89,6 @@ async def wait_for_async(condition: Callable[[], object], missing: object = "a c
     while not condition():
         deadline.check(missing)
         await asyncio.sleep(0.01)
-
-
-def end_by(number: int, process: "subprocess.Popen[str]") -> None:
-    """Send a process a signal until it ends: of two that are sent at once it may receive one."""
-
-    def has_ended() -> bool:
-        process.send_signal(number)
-        return process.poll() is not None
-
-    wait_for(has_ended, missing="the end of the process")
 
 
 def quickest(attempt: Callable[[], float], within_s: float, attempts: int = 5) -> None:

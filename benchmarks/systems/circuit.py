@@ -10,6 +10,7 @@ from time import perf_counter
 from typing import Any
 
 import eddy
+from benchmarks.systems.family import family
 from benchmarks.systems.process import percentiles_ms, read_changes, read_rows, report, settle, write_counts
 from benchmarks.workloads import SUM_EVERY
 from eddy.operators.batch import Batch
@@ -21,16 +22,7 @@ Row = tuple[Any, Any]
 
 def compiled(of: eddy.Serde[Any] = eddy.Int64) -> Circuit:
     """The circuit of the example with nodes of this serde, over topics of one partition."""
-    topology = eddy.Topology("family")
-    parents = topology.table("nodes", key=of, value=of)
-    descendants = (
-        parents.to_relation()
-        .map(lambda node, parent: (parent, 1))
-        .recursively(lambda updates: updates.join(parents, lambda _, one, parent: (parent, 1)), name="ancestors")
-        .group_by_key()
-        .count("descendants")
-    )
-    descendants.to("descendants", value=eddy.Int64)
+    topology = family("family", "nodes", "descendants", of)
     return compile_plan(topology.plan, Environment({"nodes": 1, "descendants": 1}))
 
 

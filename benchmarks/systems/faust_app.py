@@ -13,8 +13,8 @@ from time import perf_counter
 from typing import Any
 
 import eddy
+from benchmarks.systems.family import family
 from benchmarks.systems.faust_process import answers, app_named, run
-from benchmarks.systems.kafka_worker import family
 
 _LOOK_S = 0.05
 

@@ -2,8 +2,7 @@
 
 BOOTSTRAP APPLICATION NODES COUNTS STATE_DIR MEMBER
 
-Says when it owns partitions anew and has their states, as `benchmarks.applications` wants it. The
-program is that of examples/family.py, over topics of other names.
+Says when it owns partitions anew and has their states, as `benchmarks.applications` wants it.
 """
 
 import gc
@@ -15,23 +14,9 @@ from pathlib import Path
 from time import perf_counter
 
 import eddy
+from benchmarks.systems.family import family
 from eddy.connectors.kafka import KafkaLog, KafkaSettings
 from eddy.runtime.worker import Worker
-
-
-def family(application: str, nodes: str, counts: str) -> eddy.Topology:
-    """Every node's number of descendants."""
-    topology = eddy.Topology(application)
-    parents = topology.table(nodes, key=eddy.String, value=eddy.String)
-    descendants = (
-        parents.to_relation()
-        .map(lambda node, parent: (parent, 1))
-        .recursively(lambda updates: updates.join(parents, lambda _, one, parent: (parent, 1)), name="ancestors")
-        .group_by_key()
-        .count("descendants")
-    )
-    descendants.to(counts, value=eddy.Int64)
-    return topology
 
 
 def speaker(worker: Worker, begun: float) -> Callable[[], None]:

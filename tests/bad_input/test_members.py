@@ -10,7 +10,8 @@ from eddy.errors import ConfigurationError, SlotTakenError
 from eddy.runtime.tenure import Tenure
 from tests.bad_input.conftest import MakeRig
 from tests.bad_input.rig import Rig
-from tests.bad_input.topologies import added_up, counted, family, sums
+from tests.bad_input.topologies import added_up, family, sums
+from tests.descendants import counted
 from tests.waiting import PATIENCE_S, Deadline
 
 

@@ -13,13 +13,10 @@ from eddy.errors import DataError
 from tests.bad_input.conftest import MakeRig
 from tests.bad_input.rig import Rig
 from tests.bad_input.topologies import added_up, echo, sums
+from tests.children import KilledError
 
 Policy = Literal["skip", "dead-letter"]
 every_policy = pytest.mark.parametrize("policy", ["skip", "dead-letter"])
-
-
-class CrashError(Exception):
-    """The worker ends here."""
 
 
 def loud(text: str) -> str:
@@ -99,14 +96,14 @@ def test_a_letter_and_its_neighbours_come_together_or_not_at_all(rig: Rig, step:
 
     def observe(now: str) -> None:
         if now in ends_at:
-            raise CrashError
+            raise KilledError
 
     worker = rig.worker(sums(rig), config, observe=observe)
     rig.write("in", rows[:1])
     rig.settle(worker)
     ends_at.append(step)
     rig.write("in", [*rows[1:4], ("k0", b"poison"), *rows[4:]])
-    with pytest.raises(CrashError):
+    with pytest.raises(KilledError):
         rig.settle(worker)
     worker.close()
     done = step == "committed"

@@ -18,7 +18,8 @@ import eddy
 from eddy.errors import ConfigurationError, EddyError
 from tests.bad_input.administrator import USER, Grant, created_by, granted_by
 from tests.bad_input.rig import Rig
-from tests.bad_input.topologies import counted, family
+from tests.bad_input.topologies import family
+from tests.descendants import counted
 from tests.kafka import ADMIN, Secured
 
 CHAIN = {str(n): str(n + 1) for n in range(8)}

@@ -12,7 +12,8 @@ from eddy.errors import ConfigurationError, StateError
 from eddy.runtime.changelog_replay import TOMBSTONES_LAST_S
 from eddy.runtime.internal_topics import internal_topics
 from tests.bad_input.rig import Rig
-from tests.bad_input.topologies import added_up, counted, family, sums
+from tests.bad_input.topologies import added_up, family, sums
+from tests.descendants import counted
 from tests.kafka import OwnBroker
 
 ROWS = [(f"k{n % 30}", n) for n in range(60)]

@@ -14,7 +14,8 @@ from eddy.runtime.internal_topics import internal_topics
 from tests.bad_input.administrator import created_by
 from tests.bad_input.conftest import MakeRig
 from tests.bad_input.rig import Rig
-from tests.bad_input.topologies import added_up, counted, echo, family, sums
+from tests.bad_input.topologies import added_up, echo, family, sums
+from tests.descendants import counted
 
 QUICK_NEWS = ("topic.metadata.refresh.interval.ms=300", "topic.metadata.propagation.max.ms=1000")
 NODES = {"leaf": "twig", "twig": "branch", "branch": "tree", "bud": "twig"}

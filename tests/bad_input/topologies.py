@@ -1,10 +1,11 @@
 """The programs of these tests, each with a naive oracle."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 import eddy
 from tests.bad_input.rig import Rig
+from tests.descendants import descendants
 
 
 def echo(rig: Rig, function: Callable[[str], str] = str.upper) -> eddy.Topology:
@@ -35,23 +36,5 @@ def family(rig: Rig) -> eddy.Topology:
     """The README's program: table `nodes`, node to parent, to the number of descendants in `descendants`."""
     topology = eddy.Topology(rig.name)
     parents = topology.table(rig.topic("nodes"), key=eddy.String, value=eddy.String, name="nodes")
-    descendants = (
-        parents.to_relation()
-        .map(lambda node, parent: (parent, 1))
-        .recursively(lambda updates: updates.join(parents, lambda _, one, parent: (parent, 1)), name="ancestors")
-        .group_by_key()
-        .count("descendants")
-    )
-    descendants.to(rig.topic("descendants"))
+    descendants(parents).to(rig.topic("descendants"))
     return topology
-
-
-def counted(parents: Mapping[str, str]) -> dict[str, int]:
-    """The oracle of `family`: walk up from every node."""
-    counts: Counter[str] = Counter()
-    for node in parents:
-        above = parents.get(node)
-        while above is not None:
-            counts[above] += 1
-            above = parents.get(above)
-    return dict(counts)

@@ -3,9 +3,10 @@
 import os
 import pathlib
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -14,10 +15,12 @@ import eddy
 from eddy.cli import main
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import TopicSpec
+from tests.children import Child
 
 EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "family.py"
 
 Command = Callable[..., Result]
+Start = Callable[..., Child]
 
 
 @pytest.fixture
@@ -60,25 +63,14 @@ def take_in(folder: pathlib.Path) -> Callable[[eddy.Topology], None]:
 
 
 @pytest.fixture
-def processes() -> Iterator[list[subprocess.Popen[str]]]:
-    """The processes of a test, ended with it."""
-    started: list[subprocess.Popen[str]] = []
-    yield started
-    for process in started:
-        process.kill()
-        process.communicate()
+def start(folder: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
+    """Start `python -m eddy` in a process of its own, which is killed with the test."""
+    said = tmp_path_factory.mktemp("said")
 
-
-@pytest.fixture
-def start(folder: pathlib.Path, processes: list[subprocess.Popen[str]]) -> Callable[..., subprocess.Popen[str]]:
-    """Start `python -m eddy` in a process of its own, with pipes."""
-
-    def begin(*arguments: str, **options: object) -> subprocess.Popen[str]:
-        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    def begin(*arguments: str, **options: Any) -> Child:
         environment = os.environ | {"PYTHONWARNINGS": "error", "PYTHONUNBUFFERED": "1"}
         command = [sys.executable, "-m", "eddy", *arguments]
-        process = subprocess.Popen(command, env=environment, **(pipes | options))  # type: ignore[call-overload]
-        processes.append(process)
-        return process
+        return stack.enter_context(Child(said, command, env=environment, **options))
 
-    return begin
+    with ExitStack() as stack:
+        yield begin

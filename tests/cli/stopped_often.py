@@ -1,8 +1,8 @@
 """A process that forks one `eddy run` after the other, and stops each at a random moment of its start and restore.
 
-`python -m tests.cli.stopped_often TIMES SEED LONGEST_S [--raises] ARGUMENTS…`; a fork costs milliseconds where a Python
-process costs half a second. Each run has a folder of its own for states. `--raises` plants a mistake: the handler of
-signals raises wherever the main thread is. Prints one line of JSON: by outcome, how often, and the longest stop.
+`python -m tests.cli.stopped_often TIMES SEED LONGEST_S [--raises] ARGUMENTS…`. Each run has a folder of its own for
+states. `--raises` plants a mistake: the handler of signals raises wherever the main thread is. Prints one line of JSON:
+by outcome, how often, and the longest stop.
 """
 
 import importlib
@@ -14,12 +14,11 @@ import signal
 import sys
 import tempfile
 import time
-import traceback
 from pathlib import Path
 from types import FrameType
 
-from eddy.cli import main
 from eddy.cli.signals import Stopped, StopRequest
+from tests.children import fork_eddy
 
 LATER = ("eddy.cli.run", "eddy.connectors.kafka", "eddy.state.rocksdb", "eddy.program.open_tables")
 """Imported by each run when it needs them."""
@@ -30,21 +29,6 @@ def raising(stop: StopRequest, signum: int, frame: FrameType | None) -> None:  #
     if stop and stop._may_leave():
         stop._may_raise = True  # for reminders
         raise Stopped
-
-
-def child(arguments: list[str], said: Path) -> None:
-    """Be `eddy run` for once."""
-    status = 70
-    try:
-        os.dup2(os.open(said, os.O_WRONLY), 2)
-        main(arguments, prog_name="eddy")
-    except SystemExit as end:
-        status = int(end.code or 0)
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stderr.flush()
-        os._exit(status)
 
 
 def outcome(status: int, said: str) -> str:
@@ -62,10 +46,8 @@ def stopped_often(times: int, seed: int, longest_s: float, arguments: list[str])
     dice, found = random.Random(seed), dict[str, tuple[int, float]]()
     for _ in range(times):
         folder = Path(tempfile.mkdtemp())
-        (said := folder / "said").touch()
-        pid = os.fork()
-        if pid == 0:
-            child([*arguments, "--state", str(folder / "state")], said)
+        with (said := folder / "said").open("wb") as errors:
+            pid = fork_eddy([*arguments, "--state", str(folder / "state")], errors.fileno())
         time.sleep(dice.uniform(0.1, longest_s))  # pause: a random moment
         began = time.monotonic()
         os.kill(pid, signal.SIGTERM)

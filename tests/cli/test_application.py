@@ -5,15 +5,14 @@ import pathlib
 from collections.abc import Callable
 
 import pytest
-from click.testing import Result
 
 import eddy
 from eddy.cli.load import load
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import TopicSpec
 from tests.at_once import errors_of
+from tests.cli.conftest import Command
 
-Command = Callable[..., Result]
 TakeIn = Callable[[eddy.Topology], None]
 
 TREE = "leaf\ttwig\ntwig\tbranch\nbranch\ttree\n"

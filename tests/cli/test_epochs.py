@@ -1,12 +1,10 @@
 """`eddy run` with bounds on its epochs: what an epoch takes shows in how often a table's output is written."""
 
 import json
-from collections.abc import Callable
 
 import pytest
-from click.testing import Result
 
-Command = Callable[..., Result]
+from tests.cli.conftest import Command
 
 CHAIN = "".join(f"n{n}\tn{n + 1}\n" for n in reversed(range(8)))
 

@@ -3,18 +3,14 @@
 import json
 import pathlib
 import re
-import subprocess
 import uuid
 from collections.abc import Callable
 
 import pytest
-from click.testing import Result
 
+from tests.cli.conftest import Command, Start
 from tests.holding import way_round
-from tests.waiting import PATIENCE_S
 
-Command = Callable[..., Result]
-Start = Callable[..., subprocess.Popen[str]]
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = """
 import sys
@@ -36,13 +32,6 @@ def program(folder: pathlib.Path) -> Callable[..., str]:
         return name
 
     return write
-
-
-def finish(process: subprocess.Popen[str], status: int) -> str:
-    """The messages of a process that ends by itself with `status`."""
-    _, messages = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == status, messages
-    return messages
 
 
 def test_what_is_held_is_told_by_every_command_and_goes_when_it_is_mended(
@@ -88,13 +77,13 @@ def test_on_kafka_two_workers_hold_and_stop_alike(
     both = ("--processes", "2", "--set", "session.timeout.ms=6000")
     run("topics", "create", *names[1:], "--partitions", "2")
     run("produce", names[1], stdin="top\ta\na\ttop\nleaf\ta\n")
-    told = finish(start("run", hold, "--until-idle", *both), 3)
+    told = start("run", hold, "--until-idle", *both).ends(3).errors
     assert re.search(rf"^\[[01]\] .*WARNING no finite answer: {re.escape(WHY)}$", told, re.M), told
     assert run("wait", hold, status=3).stderr == f"no finite answer: {WHY}\n"
     held = json.loads(run("status", hold, "--format", "json").stdout)["held"]
     assert held == [{"step": "reach", "partition": 0, "message": WHY}]
-    told = finish(start("run", stop, *both), 65)
+    told = start("run", stop, *both).ends(65).errors
     assert re.search(r"ended with status 65; the others stop too", told), told
     run("produce", names[1], stdin="a\tb\n")
-    finish(start("run", stop, "--until-idle", *both), 0)
+    start("run", stop, "--until-idle", *both).ends()
     assert run("wait", stop).stderr == ""

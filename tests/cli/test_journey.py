@@ -5,20 +5,16 @@ import os
 import pathlib
 import pty
 import signal
-import subprocess
-from collections.abc import Callable
 
 import pytest
-from click.testing import Result
 
-from tests import waiting
-from tests.waiting import PATIENCE_S, end_by
+from tests.children import Child
+from tests.cli.conftest import Command, Start
+from tests.waiting import PATIENCE_S
 
 TREE = "leaf\ttwig\ntwig\tbranch\nbranch\ttree\n"
 COUNTS = {("twig", "1"), ("branch", "2"), ("tree", "3")}
 
-Start = Callable[..., subprocess.Popen[str]]
-Command = Callable[..., Result]
 
 SLOW = """
 import pathlib, time, eddy
@@ -34,42 +30,26 @@ topology.stream("in", key=eddy.String, value=eddy.String).peek(work).to("out")
 """
 
 
-def finish(process: subprocess.Popen[str], status: int = 0) -> tuple[str, str]:
-    out, messages = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == status, messages
-    return out, messages
-
-
-def wait_for_line(process: subprocess.Popen[str], part: str) -> None:
-    assert process.stderr is not None
-    seen = []
-    for line in process.stderr:
-        seen.append(line)
-        if part in line:
-            return
-    raise AssertionError(f"{part!r} was never said, but {seen}")
-
-
 def table_of(out: str) -> set[tuple[str, ...]]:
     return {tuple(line.split("\t")) for line in out.splitlines()}
 
 
 def test_journey_of_a_newcomer(start: Start, folder: pathlib.Path) -> None:
     (folder / "nodes.tsv").write_text(TREE)
-    _, messages = finish(start("produce", "nodes", "nodes.tsv"))
+    messages = start("produce", "nodes", "nodes.tsv").ends().errors
     assert messages.endswith("3 records into 'nodes', 0 of them tombstones\n")
-    _, messages = finish(start("run", "family.py", "--until-idle"))
+    messages = start("run", "family.py", "--until-idle").ends().errors
     assert "topic 'descendants' did not exist: made with 1 partition" in messages
     assert "3 records in, 3 out, 0 left out" in messages
-    out, messages = finish(start("consume", "descendants", "--latest", "--value-type", "int64"))
+    out, messages = start("consume", "descendants", "--latest", "--value-type", "int64").ends()
     assert (table_of(out), messages) == (COUNTS, "")
-    out, _ = finish(start("status", "family.py"))
+    out = start("status", "family.py").ends().out
     assert "workers      none running\nquiescent    yes" in out
-    assert finish(start("wait", "family.py")) == ("", "")
-    out, _ = finish(start("reset", "family.py", "--yes"))
+    assert start("wait", "family.py").ends() == ("", "")
+    out = start("reset", "family.py", "--yes").ends().out
     assert f"directory {pathlib.Path('.eddy/state/family')}" in out.splitlines()
-    finish(start("run", "family.py", "--until-idle"))
-    out, _ = finish(start("consume", "descendants", "--latest", "--value-type", "int64"))
+    start("run", "family.py", "--until-idle").ends()
+    out = start("consume", "descendants", "--latest", "--value-type", "int64").ends().out
     assert table_of(out) == COUNTS
 
 
@@ -84,8 +64,8 @@ def test_others_produce_look_and_wait_while_a_worker_runs(start: Start, run: Com
     assert (status["workers"], status["quiescent"]) == (1, True)
     refused = run("reset", "family.py", "--yes", status=1)
     assert "a worker runs on this log; a reset needs it stopped" in refused.stderr
-    worker.send_signal(signal.SIGTERM)
-    _, messages = finish(worker)
+    worker.signal(signal.SIGTERM)
+    messages = worker.ends().errors
     last = json.loads(messages.splitlines()[-1])
     assert (last["level"], last["message"]) == ("info", "stopped by SIGTERM; 3 records in, 3 out, 0 left out")
     assert json.loads(run("status", "family.py", "--format", "json").stdout)["workers"] == 0
@@ -95,46 +75,40 @@ def test_state_that_a_worker_on_another_log_has_open_is_not_removed(
     start: Start, run: Command, folder: pathlib.Path
 ) -> None:
     run("produce", "nodes", stdin=TREE)
-    wait_for_line(start("run", "family.py", "--data", "another-log"), "runs on")
+    start("run", "family.py", "--data", "another-log").wait_to_say("runs on")
     told = run("reset", "family.py", "--yes", status=75).stderr
     assert "error [STATE_IN_USE]: state '.eddy/state/family/0': is in use by another process" in told
     assert (folder / ".eddy" / "state" / "family" / "0" / "CURRENT").exists()
 
 
 @pytest.fixture
-def busy(start: Start, run: Command, folder: pathlib.Path) -> subprocess.Popen[str]:
+def busy(start: Start, run: Command, folder: pathlib.Path) -> Child:
     """A worker in the midst of an epoch, until there is a file `end`."""
     (folder / "slow.py").write_text(SLOW)
     run("produce", "in", stdin="a\t1\n")
     worker = start("run", "slow.py")
-    wait_for_line(worker, "runs on")
-    begun = folder / "begun"
-
-    def there() -> bool:
-        assert worker.poll() is None
-        return begun.exists()
-
-    waiting.wait_for(there, PATIENCE_S, "the call of the user's function")
+    worker.wait_to_say("runs on")
+    worker.wait_for((folder / "begun").exists, "the call of the user's function")
     return worker
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_first_signal_finishes_the_epoch(
-    busy: subprocess.Popen[str], run: Command, folder: pathlib.Path, number: signal.Signals
+    busy: Child, run: Command, folder: pathlib.Path, number: signal.Signals
 ) -> None:
-    busy.send_signal(number)
+    busy.signal(number)
     (folder / "end").touch()
-    _, messages = finish(busy)
+    messages = busy.ends().errors
     assert f"stopped by {number.name}; 1 records in, 1 out" in messages
     assert run("consume", "out").stdout == "a\t1\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_second_signal_ends_at_once_and_loses_nothing(
-    busy: subprocess.Popen[str], start: Start, run: Command, folder: pathlib.Path, number: signal.Signals
+    busy: Child, start: Start, run: Command, folder: pathlib.Path, number: signal.Signals
 ) -> None:
-    end_by(number, busy)
-    assert busy.returncode == 128 + number
+    busy.insist(number)
+    busy.ends(128 + number)
     assert run("consume", "out").stdout == ""
     (folder / "end").touch()
     run("run", "slow.py", "--until-idle")
@@ -149,10 +123,10 @@ def test_progress_line_is_shown_on_a_terminal_and_cleared(start: Start, run: Com
     seen = b""
     while b"family: " not in seen or b"records/s" not in seen:
         seen += os.read(terminal, 65_536)
-    worker.send_signal(signal.SIGINT)
+    worker.signal(signal.SIGINT)
     while b"stopped by SIGINT" not in seen:
         seen += os.read(terminal, 65_536)
-    assert worker.wait(PATIENCE_S) == 0
+    worker.ends()
     os.close(terminal)
     assert b"3 records" in seen
     assert b"\x1b[?25h" in seen
@@ -161,12 +135,11 @@ def test_progress_line_is_shown_on_a_terminal_and_cleared(start: Start, run: Com
 def test_follow_prints_what_comes_until_interrupted(start: Start, run: Command) -> None:
     run("produce", "nodes", stdin="old\tx\n")
     reader = start("consume", "nodes", "--follow")
-    assert reader.stdout is not None
-    assert reader.stdout.readline() == "old\tx\n"
+    assert reader.next_line() == "old\tx"
     run("produce", "nodes", stdin="new\ty\n")
-    assert reader.stdout.readline() == "new\ty\n"
-    reader.send_signal(signal.SIGINT)
-    assert finish(reader, 130) == ("", "")
+    assert reader.next_line() == "new\ty"
+    reader.signal(signal.SIGINT)
+    assert reader.ends(130) == ("old\tx\nnew\ty\n", "")
 
 
 @pytest.mark.parametrize("form", ["text", "json"])

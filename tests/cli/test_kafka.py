@@ -7,25 +7,21 @@ import re
 import signal
 import subprocess
 import uuid
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 
 import pytest
-from click.testing import Result
 
 import eddy
+from tests.children import Child
+from tests.cli.conftest import Command, Start
 from tests.kafka import ADMIN, USERS, Secured
 from tests.waiting import PATIENCE_S, wait_for
 
 TREE = "leaf\ttwig\ntwig\tbranch\nbranch\ttree\n"
 COUNTS = {"twig\t1", "branch\t2", "tree\t3"}
 QUICK = ("--set", "session.timeout.ms=6000")
-STARTED = re.compile(r"worker (\d) started, process (\d+)")
-
-Start = Callable[..., subprocess.Popen[str]]
-Command = Callable[..., Result]
 
 
 @pytest.fixture
@@ -45,32 +41,21 @@ def table(run: Command, name: str) -> set[str]:
     return set(run("consume", f"{name}-out", "--latest", "--value-type", "int64").stdout.splitlines())
 
 
-def lines_until(process: subprocess.Popen[str], parts: set[str]) -> list[str]:
-    """What it says until each of the parts was said."""
-    assert process.stderr is not None
-    seen = []
-    for line in process.stderr:
-        seen.append(line)
-        parts = {part for part in parts if part not in line}
-        if not parts:
-            return seen
-    raise AssertionError(f"never said: {parts}, but {''.join(seen)}")
-
-
-def finish(process: subprocess.Popen[str], status: int = 0) -> str:
-    _, messages = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == status, messages
-    return messages
+def second_worker(supervisor: Child) -> int:
+    """The process of the second of two workers, once both have said something."""
+    for number in range(2):
+        supervisor.wait_to_say(rf"\[{number}\] ")
+    return int(supervisor.wait_to_say(r"worker 1 started, process (\d+)")[1])
 
 
 def test_journey_of_a_newcomer_with_two_workers(start: Start, run: Command, name: str) -> None:
     told = run("produce", f"{name}-in", stdin=TREE, status=78).stderr
     assert f"Create it: eddy topics create {name}-in --partitions N" in told
-    told = finish(start("run", "family.py"), 78)
+    told = start("run", "family.py").ends(78).errors
     assert f"Create them: eddy topics create {name}-in {name}-out --partitions N" in told
     run("topics", "create", f"{name}-in", f"{name}-out", "--partitions", "4")
     run("produce", f"{name}-in", stdin=TREE)
-    told = finish(start("run", "family.py", "--processes", "2", "--until-idle", *QUICK))
+    told = start("run", "family.py", "--processes", "2", "--until-idle", *QUICK).ends().errors
     taken = [
         int(found) for found in re.findall(r"^\[[01]\] .*idle: all input is taken in; (\d) records in", told, re.M)
     ]
@@ -92,7 +77,7 @@ def test_journey_of_a_newcomer_with_two_workers(start: Start, run: Command, name
 def test_reset_waits_for_the_session_and_takes_all_away(start: Start, run: Command, name: str) -> None:
     run("topics", "create", f"{name}-in", f"{name}-out")
     run("produce", f"{name}-in", stdin=TREE)
-    finish(start("run", "family.py", "--until-idle", "--log-format", "json", *QUICK))
+    start("run", "family.py", "--until-idle", "--log-format", "json", *QUICK).ends()
     state = pathlib.Path(".eddy/state", name)
 
     def is_over() -> bool:
@@ -109,7 +94,7 @@ def test_reset_waits_for_the_session_and_takes_all_away(start: Start, run: Comma
     assert not state.exists()
     left = {found["topic"] for found in json.loads(run("topics", "--format", "json").stdout)}
     assert {topic for topic in left if topic.startswith(name)} == {f"{name}-in", f"{name}-out", f"{name}-dead-letter"}
-    finish(start("run", "family.py", "--until-idle"))
+    start("run", "family.py", "--until-idle").ends()
     assert table(run, name) == COUNTS
 
 
@@ -126,20 +111,20 @@ def test_of_two_workers_with_one_name_the_earlier_ends_and_may_be_started_again(
     for turn in range(turns):
         add_leaf(run, name, counts, turn)
         wait_until_idle(run, name, counts)
-        earlier.send_signal(signal.SIGSTOP)
+        earlier.signal(signal.SIGSTOP)
         wait_for(lambda: not json.loads(status().stdout)["workers"], missing="the end of the session", pause_s=0.2)
         later = start(*arguments, "--state", f"state-{turn + 1}")
         add_leaf(run, name, counts, f"{turn} later")
         wait_until_idle(run, name, counts)
-        earlier.send_signal(signal.SIGCONT)
-        told = finish(earlier, 75)
+        earlier.signal(signal.SIGCONT)
+        told = earlier.ends(75).errors
         assert "each worker needs a name of its own" in told or "another worker has started later" in told
         add_leaf(run, name, counts, f"{turn} after")
         wait_until_idle(run, name, counts)
-        assert later.poll() is None
+        assert later.running
         earlier = later
-    earlier.terminate()
-    finish(earlier)
+    earlier.signal(signal.SIGTERM)
+    earlier.ends()
 
 
 def add_leaf(run: Command, name: str, counts: dict[str, int], leaf: object) -> None:
@@ -172,45 +157,43 @@ def test_topics_that_are_deleted_meanwhile_are_left_out(run: Command, name: str)
     assert name not in run("topics").stdout
 
 
-def test_killed_worker_is_started_again_and_all_stop_together(
-    start: Start, run: Command, name: str, processes: list[subprocess.Popen[str]]
-) -> None:
+def test_killed_worker_is_started_again_and_all_stop_together(start: Start, run: Command, name: str) -> None:
     run("topics", "create", f"{name}-in", f"{name}-out", "--partitions", "2")
     supervisor = start("run", "family.py", "--processes", "2", "--member", "a")
-    said = "".join(lines_until(supervisor, {"[0] ", "[1] "}))
-    victim = next(int(process) for number, process in STARTED.findall(said) if number == "1")
+    victim = second_worker(supervisor)
     run("produce", f"{name}-in", stdin=TREE)
     run("wait", "family.py", "--timeout", str(PATIENCE_S))
     os.kill(victim, signal.SIGKILL)
-    lines_until(supervisor, {"worker 1 ended by SIGKILL", "worker 1 started", "[1] "})
+    supervisor.wait_to_say(r"worker 1 ended by SIGKILL.*worker 1 started.*\[1\] ")
     run("produce", f"{name}-in", stdin="bud\ttwig\n")
     run("wait", "family.py", "--timeout", str(PATIENCE_S))
     assert table(run, name) == {"twig\t2", "branch\t3", "tree\t4"}
     assert sorted(entry.name for entry in pathlib.Path(".eddy/state", name).iterdir()) == ["a-0", "a-1"]
-    supervisor.send_signal(signal.SIGTERM)
-    told = finish(supervisor)
+    supervisor.signal(signal.SIGTERM)
+    told = supervisor.ends().errors
     assert told.count("stopped by the supervisor") == 2
     assert "2 workers have ended: stopped by SIGTERM" in told
 
 
 def test_workers_end_with_their_supervisor_however_it_ends(start: Start, run: Command, name: str) -> None:
     run("topics", "create", f"{name}-in", f"{name}-out", "--partitions", "2")
-    supervisor = start("run", "family.py", "--processes", "2", "--log-format", "json")
-    lines_until(supervisor, {'"worker 0 started', '"worker 1 started', " runs on "})
-    supervisor.kill()
-    supervisor.communicate(timeout=PATIENCE_S)  # the end of stdout is the end of all who have it
+    supervisor = start("run", "family.py", "--processes", "2", "--log-format", "json", stdout=subprocess.PIPE)
+    for words in ("worker 0 started", "worker 1 started", " runs on "):
+        supervisor.wait_to_say(words)
+    supervisor.process.kill()
+    supervisor.process.communicate(timeout=PATIENCE_S)  # the end of stdout is the end of all who have it
 
 
 def test_missing_topics_are_named_with_what_an_administrator_runs(start: Start, run: Command, name: str) -> None:
     run("topics", "create", f"{name}-in", f"{name}-out")
-    told = finish(start("run", "family.py", "--no-create-topics"), 78)
+    told = start("run", "family.py", "--no-create-topics").ends(78).errors
     assert f"--create --topic {name}-ancestors-loop --partitions 1" in told
     assert f"--group {name}" in told
 
 
 def test_broker_that_does_not_answer_is_a_temporary_failure(start: Start, folder: pathlib.Path, broker: str) -> None:
     settings = "socket.connection.setup.timeout.ms=1000"
-    told = finish(start("topics", "--bootstrap", "127.0.0.1:1", "--set", settings), 75)
+    told = start("topics", "--bootstrap", "127.0.0.1:1", "--set", settings).ends(75).errors
     assert "\nerror [CONNECTOR]: kafka 127.0.0.1:1: " in f"\n{told}"
 
 
@@ -248,8 +231,7 @@ def test_rows_expire_by_tick_without_any_input_though_one_of_two_workers_is_kill
     (folder / "live.py").write_text(LIVE.format(name=name, after_s=20))
     run("topics", "create", f"{name}-in", f"{name}-out", "--partitions", "4")
     supervisor = start("run", "live.py", "--processes", "2", "--member", "a", *QUICK)
-    said = "".join(lines_until(supervisor, {"[0] ", "[1] "}))
-    victim = next(int(process) for number, process in STARTED.findall(said) if number == "1")
+    victim = second_worker(supervisor)
     run("produce", f"{name}-in", stdin="".join(f"u{n}\there\n" for n in range(20)))
     run("wait", "live.py", "--timeout", str(PATIENCE_S))  # a tick in the future is no work that is left
     there = {f"u{n}\there" for n in range(20)}
@@ -262,5 +244,5 @@ def test_rows_expire_by_tick_without_any_input_though_one_of_two_workers_is_kill
     rows = sorted((row["key"], row["value"] or "") for row in map(json.loads, written))
     assert rows == sorted((f"u{n}", value) for n in range(20) for value in ("here", "")), "each came once and went once"
     run("wait", "live.py", "--timeout", str(PATIENCE_S))
-    supervisor.send_signal(signal.SIGTERM)
-    finish(supervisor)
+    supervisor.signal(signal.SIGTERM)
+    supervisor.ends()

@@ -1,12 +1,10 @@
 """FILE[:NAME]: what is found, and what a user is told where nothing is."""
 
 import pathlib
-from collections.abc import Callable
 
 import pytest
-from click.testing import Result
 
-Command = Callable[..., Result]
+from tests.cli.conftest import Command
 
 TWO = "import eddy\norders = eddy.Topology('orders')\nusers = eddy.Topology('users')\n"
 

@@ -7,12 +7,10 @@ import sys
 from collections.abc import Callable
 
 import pytest
-from click.testing import Result
 
 import eddy
 from eddy.cli.load import load
-
-Command = Callable[..., Result]
+from tests.cli.conftest import Command
 
 NOBODY = "127.0.0.1:1"
 """An address at which no broker is."""

@@ -5,20 +5,16 @@ import pathlib
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 
 import click
 import pytest
-from click.testing import Result
 
 import eddy
 from eddy.cli import main
 from eddy.cli.exits import exit_status
 from eddy.errors import ConfigurationError, IndeterminateCommitError, InvariantError, SlotTakenError
+from tests.cli.conftest import Command, Start
 from tests.commandline import commands_of
-from tests.waiting import PATIENCE_S
-
-Command = Callable[..., Result]
 
 DOCUMENT = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
 
@@ -118,7 +114,7 @@ def test_version_is_printed(run: Command) -> None:
     ids=" ".join,
 )
 def test_output_that_nobody_reads_ends_a_command_as_it_ends_other_tools(
-    command: tuple[str, ...], run: Command, start: Callable[..., subprocess.Popen[str]]
+    command: tuple[str, ...], run: Command, start: Start
 ) -> None:
     run("produce", "nodes", stdin="a\tb\n")
     run("run", "family.py", "--until-idle")
@@ -126,8 +122,7 @@ def test_output_that_nobody_reads_ends_a_command_as_it_ends_other_tools(
     os.close(read)
     process = start(*command, stdout=write)
     os.close(write)
-    _, told = process.communicate(timeout=PATIENCE_S)
-    assert (process.returncode, told) == (141, "")
+    assert process.ends(141).errors == ""
 
 
 @pytest.mark.parametrize("address", ["99999", "localhost:65536", "port", "-1", "1:2:3"])

@@ -5,18 +5,16 @@ import json
 import pathlib
 import subprocess
 import time
-from collections.abc import Callable
 
 import pytest
-from click.testing import Result
 from hypothesis import given
 from hypothesis import strategies as st
 
 from eddy.cli.fields import FIELD_TYPES
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import Records, TopicPartition
+from tests.cli.conftest import Command
 
-Command = Callable[..., Result]
 DOCS = pathlib.Path(__file__).parents[2] / "docs" / "cli.md"
 
 

@@ -1,38 +1,24 @@
 """`eddy serve` and `eddy get --watch` as processes."""
 
 import json
-import re
 import signal
-import subprocess
 from collections.abc import Callable
 from typing import Any
 
-from click.testing import Result
-
 from eddy.connectors.broker import free_port
+from tests.children import Child
+from tests.cli.conftest import Command, Start
 from tests.serve.conftest import fetch
-from tests.waiting import PATIENCE_S, wait_for
-
-Start = Callable[..., subprocess.Popen[str]]
-Command = Callable[..., Result]
 
 
-def port_of(server: subprocess.Popen[str]) -> int:
-    assert server.stderr is not None
-    return next(int(found[1]) for line in server.stderr if (found := re.search(r"http://127\.0\.0\.1:(\d+)", line)))
-
-
-def wait_for_page(
-    server: subprocess.Popen[str], port: int, path: str, holds: Callable[[Any], bool] = lambda page: True
-) -> None:
+def wait_for_page(server: Child, port: int, path: str, holds: Callable[[Any], bool] = lambda page: True) -> None:
     """Wait until a page is answered with status 200 and has what is wanted. Fails where the server ends before."""
 
     def shown() -> bool:
         page = fetch(port, path)
-        assert server.poll() is None, page.text
         return page.status == 200 and holds(page.json)
 
-    wait_for(shown, PATIENCE_S, path, pause_s=0.05)
+    server.wait_for(shown, path, pause_s=0.05)
 
 
 def test_tables_are_served_shown_and_watched(start: Start, run: Command) -> None:
@@ -50,19 +36,17 @@ def test_tables_are_served_shown_and_watched(start: Start, run: Command) -> None
     assert "no step 'sons'; a table (descendants, nodes), or another step" in unknown.stderr
 
     server = start("serve", "family.py", "--http", "0")
-    port = port_of(server)
+    port = int(server.wait_to_say(r"http://127\.0\.0\.1:(\d+)")[1])
     wait_for_page(server, port, "/readyz")
     assert fetch(port, "/v1/tables/descendants/ann").json["value"] == 2
     watch = start("get", "family.py", "descendants", "--prefix", "a", "--watch")
-    assert watch.stdout is not None
-    assert json.loads(watch.stdout.readline()) == {"key": "ann", "value": 2}
+    assert json.loads(watch.next_line()) == {"key": "ann", "value": 2}
     run("produce", "nodes", stdin="dan\tbob\n")
     run("run", "family.py", "--until-idle")
-    assert json.loads(watch.stdout.readline()) == {"key": "ann", "value": 3}
+    assert json.loads(watch.next_line()) == {"key": "ann", "value": 3}
     wait_for_page(server, port, "/v1/tables/descendants/ann", lambda row: row["value"] == 3)
-    server.send_signal(signal.SIGTERM)
-    server.communicate(timeout=PATIENCE_S)
-    assert server.returncode == 0
+    server.signal(signal.SIGTERM)
+    server.ends()
 
 
 def test_a_server_that_was_killed_goes_on_where_it_was(start: Start, run: Command) -> None:
@@ -71,15 +55,14 @@ def test_a_server_that_was_killed_goes_on_where_it_was(start: Start, run: Comman
     run("run", "family.py", "--until-idle")
     for attempt, part in enumerate((lines[1_500:2_000], lines[2_000:2_500], lines[2_500:])):
         server = start("serve", "family.py", "--http", "0")
-        port = port_of(server)
+        port = int(server.wait_to_say(r"http://127\.0\.0\.1:(\d+)")[1])
         run("produce", "nodes", stdin="".join(part))
         worker = start("run", "family.py", "--until-idle")
         if attempt < 2:
             worker.kill()
             server.kill()
             continue
-        _, messages = worker.communicate(timeout=PATIENCE_S)
-        assert worker.returncode == 0, messages
+        worker.ends()
         wait_for_page(server, port, "/v1/tables/descendants/n1", lambda row: row["exact"] and row.get("value") == 2_998)
         rows = fetch(port, "/v1/tables/nodes?limit=10000").json
         assert {row["key"]: row["value"] for row in rows["rows"]} == dict(line.split() for line in lines)
@@ -88,12 +71,9 @@ def test_a_server_that_was_killed_goes_on_where_it_was(start: Start, run: Comman
 
 def test_server_waits_for_brokers_that_are_away_until_it_is_stopped(start: Start) -> None:
     server = start("serve", "family.py", "--http", "0", "--bootstrap", f"127.0.0.1:{free_port()}")
-    assert server.stderr is not None
-    assert any("not started yet; trying for 300 s" in line for line in server.stderr)
-    server.send_signal(signal.SIGTERM)
-    _, messages = server.communicate(timeout=PATIENCE_S)
-    assert server.returncode == 0, messages
-    assert "stopped by SIGTERM" in messages
+    server.wait_to_say("not started yet; trying for 300 s")
+    server.signal(signal.SIGTERM)
+    assert "stopped by SIGTERM" in server.ends().errors
 
 
 def test_certificate_and_key_belong_together(run: Command) -> None:

@@ -7,17 +7,14 @@ import pathlib
 import pty
 import subprocess
 import sys
-from collections.abc import Callable
 
 import pytest
-from click.testing import Result
 
 import eddy
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import TopicSpec
+from tests.cli.conftest import Command
 from tests.waiting import PATIENCE_S
-
-Command = Callable[..., Result]
 
 EDGES = "src,dst,name\n1,2,a\n2,3,\n3,,c\n"
 REACH = """

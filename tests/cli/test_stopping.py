@@ -19,8 +19,10 @@ import pytest
 
 from eddy.cli.signals import Stopped, StopRequest, stop_on_signals
 from tests import waiting
+from tests.children import Child
+from tests.cli.conftest import Start
 from tests.kafka import OwnBroker
-from tests.waiting import PATIENCE_S, end_by, quickest
+from tests.waiting import PATIENCE_S, quickest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HEARD_S = 5.0
@@ -37,25 +39,23 @@ topology = eddy.Topology("stops")
 topology.stream("in", key=eddy.String, value=eddy.String).map_values(wait).to("out")
 {outside}
 """
-Start = Callable[..., subprocess.Popen[str]]
 
 
 def wait_for(condition: Callable[[], object]) -> None:
     waiting.wait_for(condition, PATIENCE_S)
 
 
-def ends(process: subprocess.Popen[str], status: int) -> str:
+def ends(process: Child, status: int) -> str:
     """The messages of a process that ends with `status`, though its work takes longer than this waits."""
-    _, said = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == status, said
+    said = process.ends(status).errors
     assert "Traceback" not in said
     return said
 
 
-def stopped(process: subprocess.Popen[str], number: signal.Signals) -> float:
+def stopped(process: Child, number: signal.Signals) -> float:
     """Seconds from a signal to the end of a process that is asked to stop."""
     began = time.monotonic()
-    process.send_signal(number)
+    process.signal(number)
     ends(process, 0)
     return time.monotonic() - began
 
@@ -72,7 +72,7 @@ def test_it_is_heard_while_eddy_is_imported(folder: pathlib.Path, start: Start, 
         (folder / "there").unlink(missing_ok=True)
         process = start(*words)  # a module in the current directory goes before one of that name elsewhere
         wait_for((folder / "there").exists)
-        process.send_signal(number)
+        process.signal(number)
         ends(process, status)
 
 
@@ -83,7 +83,7 @@ def test_it_is_heard_while_the_program_is_imported(
 ) -> None:
     process = start("run", program(folder, outside=outside))
     wait_for((folder / "there").exists)
-    process.send_signal(number)
+    process.signal(number)
     assert f"stopped by {number.name} before it had started" in ends(process, 0)
 
 
@@ -91,10 +91,9 @@ def test_it_is_heard_while_the_program_is_imported(
 def test_it_is_heard_while_nothing_comes(folder: pathlib.Path, start: Start, number: signal.Signals) -> None:
     def attempt() -> float:
         process = start("run", program(folder))
-        assert process.stderr is not None
-        assert any("runs on" in line for line in process.stderr)
+        process.wait_to_say("runs on")
         began = time.monotonic()
-        process.send_signal(number)
+        process.signal(number)
         assert f"stopped by {number.name}; 0 records in" in ends(process, 0)
         return time.monotonic() - began
 
@@ -115,8 +114,7 @@ def test_it_is_heard_while_no_broker_answers(
 ) -> None:
     def attempt() -> float:
         process = start("run", program(folder), "--bootstrap", mute, *several)
-        assert process.stderr is not None
-        assert any("not started yet" in line for line in process.stderr)
+        process.wait_to_say("not started yet")
         return stopped(process, number)
 
     quickest(attempt, HEARD_S)
@@ -137,14 +135,14 @@ def test_it_is_heard_while_another_process_writes_to_the_log(folder: pathlib.Pat
         quickest(attempt, 4.0)
 
 
-def has_open(process: subprocess.Popen[str], file: pathlib.Path) -> bool:
+def has_open(process: Child, file: pathlib.Path) -> bool:
     with contextlib.suppress(FileNotFoundError):  # what it closes while we look
-        links = pathlib.Path(f"/proc/{process.pid}/fd").iterdir()
+        links = pathlib.Path(f"/proc/{process.process.pid}/fd").iterdir()
         return any(os.readlink(link) == str(file.resolve()) for link in links)
     return False
 
 
-def in_an_epoch(folder: pathlib.Path, start: Start, *options: str) -> subprocess.Popen[str]:
+def in_an_epoch(folder: pathlib.Path, start: Start, *options: str) -> Child:
     """A worker whose epoch does not end by itself."""
     (folder / "in.tsv").write_text("a\tb\n")
     ends(start("produce", "in", "in.tsv"), 0)
@@ -155,15 +153,15 @@ def in_an_epoch(folder: pathlib.Path, start: Start, *options: str) -> subprocess
 
 def test_stop_that_takes_too_long_ends_the_worker_and_says_so(folder: pathlib.Path, start: Start) -> None:
     process = in_an_epoch(folder, start, "--shutdown-timeout", "0.5")
-    process.send_signal(signal.SIGTERM)
+    process.signal(signal.SIGTERM)
     assert "not stopped within 0.5 s, asked by SIGTERM; ended as it is" in ends(process, os.EX_TEMPFAIL)
 
 
 @BOTH
 def test_second_signal_ends_a_worker_at_once(folder: pathlib.Path, start: Start, number: signal.Signals) -> None:
     process = in_an_epoch(folder, start)
-    process.send_signal(number)  # of two at a time that differ the lesser number may be told first
-    end_by(number, process)
+    process.signal(number)  # of two at a time that differ the lesser number may be told first
+    process.insist(number)
     ends(process, 128 + number)
 
 
@@ -175,14 +173,10 @@ def test_interrupt_is_heard_where_the_one_who_started_it_ignores_it(
     ignore = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
     program(folder, outside=THERE)
     command = [sys.executable, "-c", ignore, sys.executable, "-m", "eddy", *words]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    try:
+    with Child(folder, command) as process:
         wait_for((folder / "there").exists)
-        process.send_signal(signal.SIGINT)
+        process.signal(signal.SIGINT)
         ends(process, status)
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def test_stop_ends_within_its_deadline_where_the_broker_stands_still(
@@ -194,14 +188,15 @@ def test_stop_ends_within_its_deadline_where_the_broker_stands_still(
     kafka = ["--bootstrap", broker.bootstrap]
     ends(start("topics", "create", "in", "out", "--partitions", "4", *kafka), 0)
     process = start("run", program(folder), "--shutdown-timeout", "20", "--processes", "2", *kafka)
-    assert process.stderr is not None
-    assert any("runs on" in line for line in process.stderr)
-    start("produce", "in", *kafka, stdin=subprocess.PIPE).communicate("a\tb\n" * 5_000, timeout=PATIENCE_S)
+    process.wait_to_say("runs on")
+    feed = start("produce", "in", *kafka)
+    feed.give("a\tb\n" * 5_000)
+    ends(feed, 0)
     broker.pause()
     try:
-        process.send_signal(signal.SIGTERM)
-        _, said = process.communicate(timeout=PATIENCE_S)  # a transaction would wait longer for its broker
-        assert process.returncode in (0, os.EX_TEMPFAIL), said
+        process.signal(signal.SIGTERM)
+        status = process.ended()  # a transaction would wait longer for its broker
+        assert status in (0, os.EX_TEMPFAIL), process.last_words()
     finally:
         broker.resume()
 
@@ -227,7 +222,9 @@ class TestWhileItStartsAndRestores:
         kafka = ["--bootstrap", broker]
         ends(start("topics", "create", f"{name}-in", f"{name}-out", "--partitions", "4", *kafka), 0)
         rows = "".join(f"k{n}\tv{n % 5_000}\n" for n in range(30_000))
-        start("produce", f"{name}-in", *kafka, stdin=subprocess.PIPE).communicate(rows, timeout=PATIENCE_S)
+        feed = start("produce", f"{name}-in", *kafka)
+        feed.give(rows)
+        ends(feed, 0)
         ends(start("run", "groups.py", "--until-idle", *kafka), 0)
 
         def run(times: int, *options: str) -> dict[str, list[float]]:

@@ -6,16 +6,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import pytest
 
 from eddy.cli.signals import StopRequest
 from eddy.cli.supervise import Supervisor
 from tests import waiting
-from tests.waiting import PATIENCE_S, Deadline, end_by
+from tests.children import Child
+from tests.waiting import PATIENCE_S, Deadline
 
-Start = Callable[..., subprocess.Popen[str]]
+Supervised = Callable[..., Child]
 
 ENDS = """
 import os, pathlib, signal, sys
@@ -117,49 +119,49 @@ def test_every_line_tells_whose_it_is(capfd: pytest.CaptureFixture[str]) -> None
 
 
 @pytest.fixture
-def supervised(tmp_path: pathlib.Path, processes: list[subprocess.Popen[str]]) -> Callable[..., subprocess.Popen[str]]:
+def supervised(tmp_path: pathlib.Path) -> Iterator[Supervised]:
     """A supervisor of one worker that is there, in a process of its own. Both have its stdout."""
 
-    def begin(*arguments: object) -> subprocess.Popen[str]:
+    def begin(*arguments: object) -> Child:
         there = tmp_path / "there"
-        process = subprocess.Popen(program(SUPERVISES, STAYS, there, *arguments), stdout=subprocess.PIPE, text=True)
-        processes.append(process)
-        wait_for(there.exists)
-        return process
+        command = program(SUPERVISES, STAYS, there, *arguments)
+        child = stack.enter_context(Child(tmp_path, command, stdout=subprocess.PIPE))
+        child.wait_for(there.exists, "its worker")
+        return child
 
-    return begin
+    with ExitStack() as stack:
+        yield begin
 
 
-def test_no_worker_outlives_its_supervisor(supervised: Callable[..., subprocess.Popen[str]]) -> None:
+def test_no_worker_outlives_its_supervisor(supervised: Supervised) -> None:
     supervisor = supervised(2 * PATIENCE_S)
-    supervisor.kill()
-    assert supervisor.communicate(timeout=PATIENCE_S) == ("", None)  # the end of stdout is the end of all who have it
+    supervisor.process.kill()
+    # The end of stdout is the end of all who have it.
+    assert supervisor.process.communicate(timeout=PATIENCE_S) == (b"", None)
 
 
 def test_worker_that_cannot_stop_does_not_outlive_it_for_long(
-    supervised: Callable[..., subprocess.Popen[str]],
+    supervised: Supervised,
 ) -> None:
     supervisor = supervised(0.1, "goes on")
-    supervisor.kill()
-    supervisor.communicate(timeout=PATIENCE_S)
+    supervisor.process.kill()
+    supervisor.process.communicate(timeout=PATIENCE_S)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_first_signal_asks_them_to_stop(
-    supervised: Callable[..., subprocess.Popen[str]], number: signal.Signals
-) -> None:
+def test_first_signal_asks_them_to_stop(supervised: Supervised, number: signal.Signals) -> None:
     supervisor = supervised(2 * PATIENCE_S)
-    supervisor.send_signal(number)
-    supervisor.communicate(timeout=PATIENCE_S)
-    assert supervisor.returncode == 0
+    supervisor.signal(number)
+    supervisor.process.communicate(timeout=PATIENCE_S)
+    assert supervisor.ended() == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_second_signal_kills_them(supervised: Callable[..., subprocess.Popen[str]], number: signal.Signals) -> None:
+def test_second_signal_kills_them(supervised: Supervised, number: signal.Signals) -> None:
     supervisor = supervised(10 * PATIENCE_S, "goes on")
-    end_by(number, supervisor)
-    supervisor.communicate(timeout=PATIENCE_S)
-    assert supervisor.returncode == 128 + number
+    supervisor.insist(number)
+    supervisor.process.communicate(timeout=PATIENCE_S)
+    assert supervisor.ended() == 128 + number
 
 
 def test_worker_that_does_not_stop_in_time_is_killed(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:

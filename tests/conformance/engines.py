@@ -119,14 +119,14 @@ def quiescent(run: "Run", worker: FaustWorker) -> None:
     """Wait until all is taken in; what has no finite answer is no obstacle."""
     deadline = Deadline(PATIENCE_S)
     while True:
-        assert worker.process.poll() is None, worker.said.read_text()[-4_000:]
+        assert worker.child.running, worker.child.last_words()
         try:
             wait_until_quiescent(run.log, run.topology, time.monotonic() + 1.0, 1.0)
             return
         except SystemExit as end:
             if end.code == HELD:
                 return
-        deadline.check(f"the end of '{run.case.name}'\n{worker.said.read_text()[-2_000:]}")
+        deadline.check(f"the end of '{run.case.name}'\n{worker.child.last_words()}")
 
 
 ENGINES: dict[str, Engine] = {

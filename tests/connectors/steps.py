@@ -1,9 +1,13 @@
 """Steps on a log that its tests share. A log may take its time, so these wait for conditions; none counts offsets."""
 
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
-from eddy.connectors.kafka import KafkaLog
+import pytest
+
+from eddy.connectors.kafka import KafkaLog, KafkaSettings
 from eddy.connectors.kafka.producer import KafkaProducer
+from eddy.connectors.local import LocalLog
 from eddy.connectors.log import Consumer, Log, Poll, Position, Producer, Records, TopicPartition
 from tests import waiting
 from tests.waiting import PATIENCE_S, Deadline
@@ -26,6 +30,13 @@ class TidyKafkaLog(KafkaLog):
         for producer in self.__dict__.get("made", []):
             producer.close()
         super().close()
+
+
+def log_of(request: pytest.FixtureRequest, folder: Path) -> Log:
+    """The log that the request's parameter names: "memory", "disk", which is in the folder, or "kafka"."""
+    if request.param == "kafka":
+        return TidyKafkaLog(KafkaSettings.of(request.getfixturevalue("broker"), pairs=QUICK_SESSIONS))
+    return LocalLog(None if request.param == "memory" else folder / "log")
 
 
 def write(log: Log, topic: str, partition: int, values: Iterable[bytes]) -> None:

@@ -1,66 +1,55 @@
 """Closing clients of Kafka, while their group rebalances and while there is no broker: it ends, and soon."""
 
 import gc
-import subprocess
-import sys
 import time
 import uuid
+from contextlib import ExitStack
 from pathlib import Path
 
 import confluent_kafka
-import msgspec
 import pytest
 
 from eddy.connectors.kafka import KafkaLog, KafkaSettings
 from eddy.connectors.log import TopicPartition, TopicSpec
+from tests.children import ordered
 from tests.connectors.joining import Order
 from tests.connectors.steps import QUICK_SESSIONS, commit_one, wait_for
 from tests.waiting import PATIENCE_S, quickest
 
-ROOT = Path(__file__).parents[2]
 ROUND_S = 10.0
 """How long one round may take, on a machine that is busy with other things."""
 
 
-def close_while_rebalancing(broker: str, members: int, rounds: int, *settings: str, polls: bool = True) -> None:
+def close_while_rebalancing(
+    broker: str, folder: Path, members: int, rounds: int, *settings: str, polls: bool = True
+) -> None:
     pairs = [f"bootstrap.servers={broker}", *settings]
     name = f"closing-{uuid.uuid4().hex[:8]}"
     log = KafkaLog(KafkaSettings.of(pairs=pairs))
     log.create_topics([TopicSpec(name, 4)])
     groups = [name if polls else f"{name}-{member}" for member in range(members)]  # alone it is given them at once
     orders = [Order(pairs, group, name, str(n), rounds, polls) for n, group in enumerate(groups)]
-    command = [sys.executable, "-m", "tests.connectors.joining"]
-    processes = [
-        subprocess.Popen([*command, msgspec.json.encode(order).decode()], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-        for order in orders
-    ]
-    try:
-        for process in processes:
-            out, _ = process.communicate(timeout=PATIENCE_S + ROUND_S * rounds)
-            assert process.returncode == 0
-            assert len(out.splitlines()) == rounds
-    finally:
-        for process in processes:
-            process.kill()
-            process.communicate()
-        log.close()
+    with ExitStack() as stack:
+        stack.callback(log.close)
+        for child in [stack.enter_context(ordered(folder, order)) for order in orders]:
+            assert len(child.ends(patience_s=PATIENCE_S + ROUND_S * rounds).out.splitlines()) == rounds
 
 
-def test_closing_ends_where_partitions_were_given_and_not_polled_for(broker: str) -> None:
-    close_while_rebalancing(broker, 3, 30, *QUICK_SESSIONS, polls=False)
+def test_closing_ends_where_partitions_were_given_and_not_polled_for(broker: str, tmp_path: Path) -> None:
+    close_while_rebalancing(broker, tmp_path, 3, 30, *QUICK_SESSIONS, polls=False)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-def test_closing_ends_at_any_moment_of_two_hundred_rebalances(broker: str) -> None:
-    close_while_rebalancing(broker, 3, 200, *QUICK_SESSIONS)
+def test_closing_ends_at_any_moment_of_two_hundred_rebalances(broker: str, tmp_path: Path) -> None:
+    close_while_rebalancing(broker, tmp_path, 3, 200, *QUICK_SESSIONS)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-def test_closing_ends_at_any_moment_under_the_newer_protocol(broker: str) -> None:
+def test_closing_ends_at_any_moment_under_the_newer_protocol(broker: str, tmp_path: Path) -> None:
     """One at a time: a name is free again only when its last session is over, unless it was closed."""
-    close_while_rebalancing(broker, 1, 50, "group.protocol=consumer", "consumer.group.remote.assignor=range")
+    close_while_rebalancing(broker, tmp_path, 1, 50, "group.protocol=consumer", "consumer.group.remote.assignor=range")
 
 
 def test_closed_consumer_is_gone_from_its_group_when_its_session_is_over(broker: str) -> None:

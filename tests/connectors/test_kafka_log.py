@@ -6,7 +6,6 @@ import re
 import threading
 import time
 import traceback
-import uuid
 import warnings
 from collections.abc import Callable, Iterator
 
@@ -14,9 +13,10 @@ import pytest
 
 import eddy
 from eddy.connectors.kafka import KafkaSettings
-from eddy.connectors.log import Headers, Log, Poll, Position, TopicPartition, TopicSpec
+from eddy.connectors.log import Consumer, Headers, Log, Poll, Position, TopicPartition, TopicSpec
 from eddy.errors import ConfigurationError, ConnectorError, EddyError, SlotTakenError
 from eddy.partitioner import partition_of
+from tests.connectors.conftest import Name
 from tests.connectors.steps import (
     KEPT,
     QUICK_SESSIONS,
@@ -35,7 +35,6 @@ from tests.connectors.steps import (
 from tests.kafka import OwnBroker, Secured
 from tests.waiting import PATIENCE_S, Deadline, WaitTimeoutError
 
-Name = Callable[[str], str]
 Connect = Callable[..., TidyKafkaLog]
 
 
@@ -59,22 +58,9 @@ def log(connect: Connect) -> Log:
 
 
 @pytest.fixture
-def name() -> Name:
-    suffix = uuid.uuid4().hex[:8]
-    return lambda stem: f"{stem}-{suffix}"
-
-
-@pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What may pass is waited for a second, in place of ten."""
     monkeypatch.setattr("eddy.connectors.kafka.admin.REQUEST_S", 1.0)
-
-
-@pytest.fixture
-def topic(log: Log, name: Name) -> str:
-    """A topic of three partitions."""
-    log.create_topics([TopicSpec(name("topic"), 3, KEPT)])
-    return name("topic")
 
 
 class TestRecords:
@@ -164,11 +150,7 @@ class TestOpenTransactions:
 
     def test_committed_waits_for_one_that_moves_it(self, log: Log, connect: Connect, topic: str, name: Name) -> None:
         where, group = TopicPartition(topic, 0), name("group")
-        consumer = log.consumer(group, [topic], "m")
-        settle([consumer], 3)
-        other = log.producer(name("other"))
-        other.begin()
-        other.commit({where: Position(1, "first")}, consumer.group_metadata())
+        consumer = commit_first(log, where, group, name("other"))
         held = held_position(connect(), name("other"), where, group, consumer.group_metadata())
         ended = threading.Timer(0.5, held.commit_transaction, [10.0])
         ended.start()
@@ -181,14 +163,20 @@ class TestOpenTransactions:
         self, log: Log, connect: Connect, topic: str, name: Name
     ) -> None:
         where, group = TopicPartition(topic, 0), name("group")
-        consumer = log.consumer(group, [topic], "m")
-        settle([consumer], 3)
-        other = log.producer(name("other"))
-        other.begin()
-        other.commit({where: Position(1, "first")}, consumer.group_metadata())
+        consumer = commit_first(log, where, group, name("other"))
         quick = connect("producer.transaction.timeout.ms=4000")
         held_position(quick, name("other"), where, group, consumer.group_metadata())
         assert log.committed(group, [where]) == {where: Position(1, "first")}
+
+
+def commit_first(log: Log, where: TopicPartition, group: str, transactional_id: str) -> Consumer:
+    """A member of a group, after a transaction that has moved the group's position to 1."""
+    consumer = log.consumer(group, [where.topic], "m")
+    settle([consumer], 3)
+    producer = log.producer(transactional_id)
+    producer.begin()
+    producer.commit({where: Position(1, "first")}, consumer.group_metadata())
+    return consumer
 
 
 def held_position(log: Log, transactional_id: str, where: TopicPartition, group: str, metadata: object):  # type: ignore[no-untyped-def]  # private: a commit that never ends

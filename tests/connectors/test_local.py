@@ -2,13 +2,10 @@
 
 import os
 import pathlib
-import signal
 import sqlite3
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import IO
 
 import pytest
 
@@ -17,6 +14,7 @@ from eddy.connectors.local.group import range_assignment
 from eddy.connectors.log import Log, Position, Records, TopicPartition, TopicSpec
 from eddy.errors import ConnectorError, FencedError, RecordRefusedError
 from tests.at_once import errors_of
+from tests.children import Child
 from tests.waiting import PATIENCE_S, Deadline
 
 FILE = "eddy-log.sqlite3"
@@ -59,44 +57,16 @@ def rows(log: Log, topic: str) -> list[tuple[int, bytes | None, bytes | None]]:
     return list(zip(records.offsets, records.keys, records.values, strict=True))
 
 
-class Child:
-    """A Python process that runs `body` with `log` open on `path`, and says "ready" where it wants to."""
-
-    def __init__(self, path: pathlib.Path, body: str, prelude: str = "") -> None:
-        lines = [
-            "import pathlib, resource, signal, sys",
-            "from eddy.connectors.local import LocalLog",
-            "from eddy.connectors.log import Position, TopicPartition, TopicSpec",
-            prelude,
-            f"log = LocalLog(pathlib.Path({str(path)!r}))",
-            body,
-        ]
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", "\n".join(lines)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def __enter__(self) -> "Child":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.communicate()
-
-    @property
-    def _out(self) -> IO[str]:
-        assert self.process.stdout is not None
-        return self.process.stdout
-
-    def line(self) -> str:
-        return self._out.readline().strip()
-
-    def go(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
+def child(path: pathlib.Path, body: str) -> Child:
+    """A Python process that runs `body` with `log` open on `path`."""
+    lines = [
+        "import pathlib, resource, signal, sys",
+        "from eddy.connectors.local import LocalLog",
+        "from eddy.connectors.log import Position, TopicPartition, TopicSpec",
+        f"log = LocalLog(pathlib.Path({str(path)!r}))",
+        body,
+    ]
+    return Child(path.parent, [sys.executable, "-c", "\n".join(lines)])
 
 
 class TestDurability:
@@ -160,11 +130,9 @@ while True:
 """
         told = 0
         for kill_after in (1, 4, 9):
-            with Child(path, body) as child:
+            with child(path, body) as other:
                 for _ in range(kill_after):
-                    told = int(child.line())
-                child.process.send_signal(signal.SIGKILL)
-                child.process.wait()
+                    told = int(other.next_line())
             found = [list(read_all(log, "t", p).values) for p in range(3)]
             last = len(found[0]) // 500
             assert last >= told
@@ -189,10 +157,10 @@ for size in (10, {2 * limit}, 20):
         producer.abort()
         print(error.retriable, error, flush=True)
 """
-        with Child(path, body) as child:
-            assert child.line() == "committed"
-            refused = child.line()
-            assert child.line() == "committed"
+        with child(path, body) as other:
+            assert other.next_line() == "committed"
+            refused = other.next_line()
+            assert other.next_line() == "committed"
         assert refused.startswith(f"False local log {path}: ")
         assert "room on the disk" in refused
         assert [len(read_all(log, "t", p)) for p in range(3)] == [200] * 3
@@ -214,14 +182,14 @@ log.consumer("family", ["t"], "m")
 print("joined", flush=True)
 sys.stdin.readline()
 """
-        with Child(path, body) as child:
-            assert child.line() == "{'family': 1}"
-            message = child.line()
+        with child(path, body) as other:
+            assert other.next_line() == "{'family': 1}"
+            message = other.next_line()
             assert f"group 'family' is owned by process {os.getpid()};" in message
             assert "Stop it first" in message
             consumer.close()
-            child.go()
-            assert child.line() == "joined"
+            other.write("\n")
+            assert other.next_line() == "joined"
             assert log.groups() == {"family": 1, "another": 1}
             with pytest.raises(ConnectorError, match="has 1 members"):
                 log.delete_group("family")
@@ -238,10 +206,10 @@ producer.begin()
 producer.send("t", 1, [b"k"], [b"v"], [7])
 producer.commit({}, None)
 """
-        with Child(path, body) as child:
-            assert child.line() == "ready"
+        with child(path, body) as other:
+            assert other.next_line() == "ready"
             deadline = Deadline(PATIENCE_S / 2)
-            child.go()
+            other.write("\n")
             (records,) = consumer.poll(10, PATIENCE_S).records
             deadline.check("what another process writes")
         assert (records.partition, list(records.values)) == (1, [b"v"])

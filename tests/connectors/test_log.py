@@ -7,12 +7,11 @@ counted: where the control records are is a log's own business.
 
 import pathlib
 import time
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
-from eddy.connectors.kafka import KafkaSettings
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import (
     Headers,
@@ -23,14 +22,13 @@ from eddy.connectors.log import (
     TopicSpec,
 )
 from eddy.errors import ConnectorError, FencedError, RecordRefusedError
+from tests.connectors.conftest import Name
 from tests.connectors.steps import (
-    KEPT,
-    QUICK_SESSIONS,
-    TidyKafkaLog,
     commit_one,
     drain,
     drained,
     ends,
+    log_of,
     numbered,
     read_all,
     send,
@@ -42,32 +40,13 @@ from tests.connectors.steps import (
 )
 from tests.waiting import PATIENCE_S, Deadline
 
-Name = Callable[[str], str]
 Row = tuple[bytes | None, bytes | None]
 
 
 @pytest.fixture(params=["memory", "disk", "kafka"])
 def log(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[Log]:
-    made: Log
-    if request.param == "kafka":
-        made = TidyKafkaLog(KafkaSettings.of(request.getfixturevalue("broker"), pairs=QUICK_SESSIONS))
-    else:
-        made = LocalLog(None if request.param == "memory" else tmp_path / "log")
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def name() -> Name:
-    suffix = uuid.uuid4().hex[:8]
-    return lambda stem: f"{stem}-{suffix}"
-
-
-@pytest.fixture
-def topic(log: Log, name: Name) -> str:
-    """A topic of three partitions."""
-    log.create_topics([TopicSpec(name("topic"), 3, KEPT)])
-    return name("topic")
+    with closing(log_of(request, tmp_path)) as made:
+        yield made
 
 
 class TestTopics:

@@ -4,20 +4,14 @@ import os
 import threading
 from collections import Counter
 
-import faust
 from faust.types import StreamT
 from faust.web import Request, Response, View
 
 import eddy
+from tests.faust.on_broker import app_on_broker
 
 NAME = os.environ.get("NAME", "unnamed")
-app = faust.App(
-    f"{NAME}-app",
-    broker=os.environ.get("BROKER", "kafka://localhost:9092"),
-    topic_disable_leader=True,
-    consumer_auto_offset_reset="earliest",
-    broker_commit_interval=float(os.environ.get("COMMIT_INTERVAL_S", "2.8")),
-)
+app = app_on_broker(f"{NAME}-app", broker_commit_interval=float(os.environ.get("COMMIT_INTERVAL_S", "2.8")))
 let_go = threading.Event()
 seen: Counter[str] = Counter()
 

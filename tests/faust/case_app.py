@@ -1,25 +1,16 @@
 """An app that hosts conformance cases: HOSTED is `name=mode,…`; PREFIX and a number are before the names of topics."""
 
 import os
-import sys
-from pathlib import Path
 
-import faust
 from faust.types import StreamT
-
-sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 import eddy
 from tests.conformance.cases import CASES
 from tests.conformance.engines import prefixed
+from tests.faust.on_broker import app_on_broker
 
 PREFIX = os.environ.get("PREFIX", "unnamed-")
-app = faust.App(
-    f"{PREFIX}app",
-    broker=os.environ.get("BROKER", "kafka://localhost:9092"),
-    topic_disable_leader=True,
-    consumer_auto_offset_reset="earliest",
-)
+app = app_on_broker(f"{PREFIX}app")
 NAMED = {case.name: case for case in CASES}
 HOSTED = []
 for number, chosen in enumerate(os.environ.get("HOSTED", f"{CASES[0].name}=agents").split(",")):

@@ -4,23 +4,16 @@ An agent counts votes in a table of Faust's, and the topology multiplies them wi
 """
 
 import os
-import sys
-from pathlib import Path
 
-import faust
 from faust.types import StreamT
-
-sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 import eddy
 from tests.faust.family import counting
+from tests.faust.on_broker import app_on_broker
 
 NAME, MODE = os.environ.get("NAME", "unnamed"), os.environ.get("MODE", "agents")
-app = faust.App(
+app = app_on_broker(
     f"{NAME}-app",
-    broker=os.environ.get("BROKER", "kafka://localhost:9092"),
-    topic_disable_leader=True,
-    consumer_auto_offset_reset="earliest",
     broker_session_timeout=6,
     broker_heartbeat_interval=1,
     datadir=os.environ.get("DATA", "data"),

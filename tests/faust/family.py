@@ -1,13 +1,13 @@
 """Trees, an oracle for the number of descendants, and the topics of the app in `descendants.py`."""
 
 import random
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 import faust
 
 import eddy
+from tests.descendants import descendants
 from tests.faust.rig import FaustWorker, Topics, unique
 from tests.waiting import PATIENCE_S, wait_for
 
@@ -20,28 +20,11 @@ def tree(nodes: int, seed: int = 7) -> dict[str, str]:
     return {str(node): str(pick.randrange(node)) for node in range(1, nodes)}
 
 
-def descendants(parents: Mapping[str, str]) -> Counter[str]:
-    """The counts, by a walk from each node up to the root."""
-    counts: Counter[str] = Counter()
-    for node in parents:
-        above = parents.get(node)
-        while above is not None:
-            counts[above] += 1
-            above = parents.get(above)
-    return counts
-
-
 def counting(name: str, votes: Any) -> eddy.Topology:
     """Counts all descendants, and multiplies them with the votes in a table of an app."""
     topology = eddy.Topology(f"{name}-family")
     parents = topology.table(f"{name}-nodes", key=eddy.String, value=eddy.String, name="nodes")
-    counts = (
-        parents.to_relation()
-        .map(lambda node, parent: (parent, 1))
-        .recursively(lambda rows: rows.join(parents, lambda _, one, parent: (parent, 1)), name="ancestors")
-        .group_by_key()
-        .count("descendants")
-    )
+    counts = descendants(parents)
     counts.to(f"{name}-descendants", value=eddy.Int64)
     given = eddy.faust.table(topology, votes)
     counts.join(given, lambda count, votes: count * votes, value=eddy.Int64, name="weighted").to(f"{name}-weighted")
@@ -81,7 +64,7 @@ class Family:
 
         def arrived() -> bool:
             for worker in workers:
-                assert worker.process.poll() is None, worker.said.read_text()[-4_000:]
+                assert worker.child.running, worker.child.last_words()
             return self.counts(topic) == expected
 
         wait_for(arrived, PATIENCE_S, "the counts", pause_s=0.2)

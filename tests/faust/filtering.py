@@ -2,17 +2,11 @@
 
 import os
 
-import faust
-
 import eddy
+from tests.faust.on_broker import app_on_broker
 
 NAME = os.environ.get("NAME", "unnamed")
-app = faust.App(
-    f"{NAME}-app",
-    broker=os.environ.get("BROKER", "kafka://localhost:9092"),
-    topic_disable_leader=True,
-    consumer_auto_offset_reset="earliest",
-)
+app = app_on_broker(f"{NAME}-app")
 topology = eddy.Topology(NAME)
 kept = topology.stream(f"{NAME}-in", eddy.Int64, eddy.Bytes).filter(lambda number, _: number % 1_000 == 0)
 kept.map_values(len, value=eddy.Int64).to(f"{NAME}-out")

@@ -16,34 +16,31 @@ from eddy.connectors.broker import free_port
 from eddy.connectors.kafka import KafkaLog, KafkaSettings
 from eddy.connectors.log import TopicPartition, TopicSpec
 from eddy.partitioner import partition_of
-from tests.waiting import PATIENCE_S, Deadline, WaitTimeoutError, wait_for
+from tests.children import ROOT, Child
+from tests.waiting import WaitTimeoutError
 
 STACKS_END = "TASK _stop_on_signal"
 """Among the stacks of a worker that is told to stop."""
 
 
 class FaustWorker:
-    """`faust -A MODULE worker` in a folder, with what it says in a file. It is killed if it is not stopped."""
+    """`faust -A MODULE worker` in a folder. It is killed if it is not stopped."""
 
     def __init__(self, folder: Path, module: str, home: Path, broker: str, **environment: str) -> None:
         self.module, self.home = module, home
         self.port = free_port()
-        self.said = home / f"faust-{self.port}.txt"
-        self.environment = os.environ | environment | {"BROKER": f"kafka://{broker}", "PYTHONPATH": str(folder)}
-        self.process = self._start()
+        path = os.pathsep.join(map(str, (folder, ROOT)))
+        self.environment = os.environ | environment | {"BROKER": f"kafka://{broker}", "PYTHONPATH": path}
+        self.restart()
 
     def _faust(self, *arguments: str) -> list[str]:
         # the folder of the data is not the place where modules are looked for
         return [sys.executable, "-m", "faust", "-A", self.module, "--datadir", str(self.home / "data"), *arguments]
 
-    def _start(self) -> "subprocess.Popen[bytes]":
-        with self.said.open("ab") as out:
-            arguments = self._faust("worker", "-l", "info", "--web-bind", "127.0.0.1", "--web-port", str(self.port))
-            return subprocess.Popen(arguments, cwd=self.home, env=self.environment, stdout=out, stderr=out)
-
     def restart(self) -> None:
-        """Start it again, after its end."""
-        self.process = self._start()
+        """Start it, at first and after its end."""
+        arguments = self._faust("worker", "-l", "info", "--web-bind", "127.0.0.1", "--web-port", str(self.port))
+        self.child = Child(self.home, arguments, cwd=self.home, env=self.environment)
 
     def command(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         """`faust -A MODULE eddy …`."""
@@ -63,11 +60,14 @@ class FaustWorker:
 
     def wait_for_page(self, path: str, holds: Any = lambda status, text: status == 200) -> str:
         """Wait until a page answers as wanted. Returns: its text."""
-        deadline, answer = Deadline(PATIENCE_S), (0, "")
-        while not holds(*(answer := self.get(path))):
-            assert self.process.poll() is None, self.said.read_text()
-            deadline.check(f"{path}: {answer}\n{self.said.read_text()[-4_000:]}")
-        return answer[1]
+        answers: list[tuple[int, str]] = []
+
+        def shown() -> object:
+            answers[:] = [self.get(path)]
+            return holds(*answers[0])
+
+        self.child.wait_for(shown, (path, answers))
+        return answers[0][1]
 
     def wait_for_json(self, path: str, expected: Any) -> None:
         """Wait until a page is this JSON."""
@@ -75,32 +75,29 @@ class FaustWorker:
 
     def stop(self) -> int:
         """Ask it to stop. Returns: its exit status."""
-        self.process.send_signal(signal.SIGTERM)
+        self.child.signal(signal.SIGTERM)
         return self.ended()
 
     def ended(self) -> int:
         """Wait for its end. Returns: its exit status."""
         try:
-            wait_for(lambda: self.process.poll() is not None, missing="the end of the Faust worker")
+            return self.child.ended()
         except WaitTimeoutError as late:
             raise WaitTimeoutError(f"{late}\n{self._stacks()}") from None
-        assert self.process.returncode is not None
-        return self.process.returncode
 
     def _stacks(self) -> str:
         """What its threads and tasks are at, which Faust says at this signal."""
-        self.process.send_signal(signal.SIGUSR1)
-        wait_for(lambda: STACKS_END in self.said.read_text(), missing="its stacks")
-        return self.said.read_text()[-40_000:]
+        self.child.signal(signal.SIGUSR1)
+        self.child.wait_to_say(STACKS_END)
+        return "".join(self.child.said())[-40_000:]
 
     def demand_end(self) -> None:
         """Stop it. Fails if its exit status is not 0."""
-        assert (status := self.stop()) == 0, f"exit status {status}\n{self.said.read_text()[-6_000:]}"
+        assert (status := self.stop()) == 0, f"exit status {status}\n{self.child.last_words()}"
 
     def kill(self) -> None:
         """End it at once, and wait for that."""
-        self.process.kill()
-        self.process.wait()
+        self.child.kill()
 
 
 class Topics:

@@ -10,8 +10,9 @@ import pytest
 
 import eddy
 from eddy.connectors.log import TopicPartition
+from tests.descendants import counted
 from tests.faust.conftest import Start
-from tests.faust.family import PARTITIONS, Family, descendants, tree
+from tests.faust.family import PARTITIONS, Family, tree
 from tests.faust.rig import FaustWorker, Topics, unique
 from tests.seeds import in_turn
 from tests.waiting import PATIENCE_S, wait_for
@@ -20,11 +21,11 @@ HERE = Path(__file__).parent
 
 
 def pause(worker: FaustWorker) -> None:
-    worker.process.send_signal(signal.SIGSTOP)
+    worker.child.signal(signal.SIGSTOP)
 
 
 def proceed(worker: FaustWorker) -> None:
-    worker.process.send_signal(signal.SIGCONT)
+    worker.child.signal(signal.SIGCONT)
 
 
 TROUBLES: dict[str, tuple[Callable[[FaustWorker], None], Callable[[FaustWorker], None]]] = {
@@ -54,17 +55,17 @@ def test_outputs_and_states_are_the_oracle_s_when_one_of_two_workers_goes_away_a
         worker.wait_for_page("/eddy/readyz")
     family.write(half)
     family.vote("0", "0", "1", "0")
-    counts = descendants(half)
+    counts = counted(half)
     family.wait_for({node: counts[node] * votes for node, votes in {"0": 3, "1": 1}.items()}, first, topic="weighted")
     family.write(parents)
     wait_for(lambda: family.counts() != counts, PATIENCE_S, "some counts")
     away(second)
-    family.wait_for(descendants(parents), first)
+    family.wait_for(counted(parents), first)
     back(second)
     second.wait_for_page("/eddy/readyz")  # it cannot be asked to stop before Faust has its signal handlers
     moved = parents | {"5": "0", "9": "1"}
     family.write({"5": "0", "9": "1"})
-    counts = descendants(moved)
+    counts = counted(moved)
     family.wait_for(counts, first, second)
     assert family.kept() == counts
     for worker in (first, second):
@@ -95,7 +96,7 @@ def test_killed_over_and_over_it_loses_and_doubles_nothing(start: Start, family:
         wait_for(lambda before=before: len(family.counts()) > before + pick.randrange(200), PATIENCE_S, "some counts")
         worker.kill()
         worker.restart()
-    family.wait_for(descendants(parents), worker)
+    family.wait_for(counted(parents), worker)
 
 
 @pytest.mark.long
@@ -114,6 +115,6 @@ def test_a_backlog_takes_bounded_memory(start: Start, topics: Topics) -> None:
     wait_for(lambda: len(topics.read(f"{name}-out", PARTITIONS)) >= records // 1_000, 300.0, "the records", 1.0)
     kept = {eddy.Int64.encode(number): eddy.Int64.encode(len(value)) for number in range(0, records, 1_000)}
     assert sorted(topics.read(f"{name}-out", PARTITIONS)) == sorted(kept.items())
-    status = Path(f"/proc/{worker.process.pid}/status").read_text()
+    status = Path(f"/proc/{worker.child.process.pid}/status").read_text()
     peak_kib = int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")))
     assert peak_kib < 500 * 1_024  # the records alone are 1 GB

@@ -8,8 +8,9 @@ import pytest
 
 import eddy
 from eddy.connectors.faust.app_tables import wait_for_changelogs
+from tests.descendants import counted
 from tests.faust.conftest import Start
-from tests.faust.family import Family, descendants, tree
+from tests.faust.family import Family, tree
 from tests.faust.rig import Topics, unique
 
 HERE = Path(__file__).parent
@@ -99,6 +100,6 @@ def test_table_that_an_agent_fills_is_joined_and_followed_in_worker_mode(start: 
     family.write(parents)
     worker = start("descendants", HERE, NAME=family.name, MODE="worker")
     family.vote("0", "0", "0", "1")
-    counts = descendants(parents)
+    counts = counted(parents)
     family.wait_for({node: counts[node] * votes for node, votes in {"0": 3, "1": 1}.items()}, worker, topic="weighted")
     assert worker.stop() == 0

@@ -76,7 +76,7 @@ def test_an_error_of_the_worker_takes_the_app_down_and_names_the_record(
     topics.write(f"{name}-in", {b"k": b"poison"})
     worker = start("apps", HERE, NAME=name, MODE=mode)
     assert worker.ended() == 1
-    assert f"'{name}-in' partition 0 offset 0" in worker.said.read_text()
+    assert f"'{name}-in' partition 0 offset 0" in "".join(worker.child.said())
 
 
 @pytest.mark.long
@@ -85,4 +85,4 @@ def test_a_topic_that_does_not_exist_takes_the_app_down_and_is_named(start: Star
     topics.make(1, f"{name}-out")
     worker = start("apps", HERE, NAME=name)
     assert worker.ended() == 1
-    assert f"topics {name}-in do not exist" in worker.said.read_text()
+    assert f"topics {name}-in do not exist" in "".join(worker.child.said())

@@ -11,8 +11,8 @@ Build = Callable[..., Rig]
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    made = Nursery()
+def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
+    made = Nursery(tmp_path_factory.mktemp("nursery"))
     yield made
     made.close()
 

@@ -1,8 +1,7 @@
 """A process that has eddy imported and forks a child for each order: `eddy …` with something done to it.
 
 An order is a line of JSON on stdin, an answer one on stdout. In the child the worker's `observe` is
-a hook of ours, which at the order's step does its deed; nothing in eddy knows of it. A fork costs
-milliseconds where a Python process costs half a second, and is killed as dead as any other.
+a hook of ours, which at the order's step does its deed; nothing in eddy knows of it.
 """
 
 import dataclasses
@@ -11,13 +10,12 @@ import os
 import resource
 import signal
 import sys
-import traceback
 from typing import Any
 
 import eddy.cli.run
 import eddy.runtime.worker
-from eddy.cli import main
 from eddy.runtime.changelog_replay import Restore
+from tests.children import Doom, fork_eddy, signal_self
 
 KILL, TERMINATE, FILL_DISK = "kill", "terminate", "fill the disk"
 RESTORED = "restored a slice"
@@ -30,23 +28,15 @@ def fill_disk() -> None:
 
 
 DEEDS = {
-    KILL: lambda: os.kill(os.getpid(), signal.SIGKILL),
-    TERMINATE: lambda: os.kill(os.getpid(), signal.SIGTERM),
+    KILL: signal_self(signal.SIGKILL),
+    TERMINATE: signal_self(signal.SIGTERM),
     FILL_DISK: fill_disk,
 }
 
 
 def hook_in(order: dict[str, Any]) -> None:
     """Make each worker of this process do the deed at the order's step, the time it names."""
-    left = order["time"]
-
-    def observe(step: str) -> None:
-        nonlocal left
-        if step == order["step"]:
-            left -= 1
-            if left == 0:
-                DEEDS[order["deed"]]()
-
+    observe = Doom(order["step"], order["time"], DEEDS[order["deed"]])
     make = eddy.runtime.worker.Worker.__init__
 
     def made(worker: Any, topology: Any, log: Any, config: eddy.Config, **others: Any) -> None:
@@ -64,30 +54,15 @@ def hook_in(order: dict[str, Any]) -> None:
     Restore.step = restored  # type: ignore[method-assign]
 
 
-def child(order: dict[str, Any], errors: int) -> None:
-    """Be `eddy` for once; what it says goes to `errors`."""
-    status = 70
-    try:
-        os.dup2(errors, 2)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
-        hook_in(order)
-        main(order["arguments"], prog_name="eddy")
-    except SystemExit as stop:
-        status = int(stop.code or 0)
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stderr.flush()
-        os._exit(status)
-
-
 def carry_out(order: dict[str, Any]) -> dict[str, Any]:
     """Fork, kill after a while where the order says so, and tell how it ended: a signal is negative."""
     read, write = os.pipe()  # not a file, which could not grow once the disk is full
-    pid = os.fork()
-    if pid == 0:
-        os.close(read)
-        child(order, write)
+
+    def prepare() -> None:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+        hook_in(order)
+
+    pid = fork_eddy(order["arguments"], write, prepare)
     os.close(write)
     if order["kill_after_s"] is not None and signal.sigtimedwait({signal.SIGCHLD}, order["kill_after_s"]) is None:
         os.kill(pid, signal.SIGKILL)

@@ -2,7 +2,6 @@
 
 import json
 import random
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +11,11 @@ import eddy
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import TopicSpec
 from eddy.partitioner import partition_of
+from tests.children import ROOT, Child
 from tests.kill.nursery import KILL
 from tests.simulation.programs import PROGRAMS, Program
 from tests.simulation.witness import KeptStore, Witness
 
-ROOT = Path(__file__).parents[2]
 PARTITIONS = 3
 SETTINGS = {
     "max_epoch_records": 4,
@@ -45,31 +44,20 @@ class Outcome:
 class Nursery:
     """The process that forks workers. See `nursery.py`."""
 
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-W", "error", "-m", "tests.kill.nursery"],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+    def __init__(self, folder: Path) -> None:
+        self._child = Child(folder, [sys.executable, "-W", "error", "-m", "tests.kill.nursery"], cwd=ROOT)
 
     def send(self, order: dict[str, Any]) -> None:
         """Let a worker run; `answer` waits for its end."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(order) + "\n")
-        self._process.stdin.flush()
+        self._child.write(json.dumps(order) + "\n")
 
     def answer(self) -> Outcome:
         """How the worker ended."""
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line, "the nursery has died"
-        return Outcome(**json.loads(line))
+        return Outcome(**json.loads(self._child.next_line()))
 
     def close(self) -> None:
         """End the process."""
-        self._process.communicate()
+        self._child.kill()
 
 
 def program_of(name: str) -> Program:

@@ -36,28 +36,29 @@ def test_a_full_disk_ends_the_worker_with_a_message_and_loses_nothing(build: Bui
     rig.settle()
 
 
+def check_refused(rig: Rig, words: str) -> None:
+    """A run ends with these words, and touches nothing."""
+    before = contents(rig)
+    outcome = rig.run()
+    assert outcome.status == 1
+    assert words in outcome.errors
+    assert contents(rig) == before
+
+
 def test_the_state_of_another_application_is_refused_and_not_touched(build: Build) -> None:
     other, rig = build("countdown"), build("materials")
     other.produce(10)
     other.settle()
     (rig.state / "countdown").rename(rig.state / "materials")
-    before = contents(rig)
     rig.produce(10)
-    outcome = rig.run()
-    assert outcome.status == 1
-    assert "belongs to application 'countdown', not to 'materials'" in outcome.errors
-    assert contents(rig) == before
+    check_refused(rig, "belongs to application 'countdown', not to 'materials'")
 
 
 def test_a_directory_of_something_else_is_refused_and_not_touched(build: Build) -> None:
     rig = build("materials")
     (rig.state / "materials" / "0").mkdir(parents=True)
     (rig.state / "materials" / "0" / "thesis.txt").write_text("irreplaceable")
-    before = contents(rig)
-    outcome = rig.run()
-    assert outcome.status == 1
-    assert "holds files that eddy did not make" in outcome.errors
-    assert contents(rig) == before
+    check_refused(rig, "holds files that eddy did not make")
 
 
 def test_a_state_directory_that_is_gone_is_restored(build: Build) -> None:

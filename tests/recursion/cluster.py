@@ -11,6 +11,7 @@ import eddy
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import TopicPartition, TopicSpec
 from eddy.partitioner import partition_of
+from tests.children import KilledError, bury
 from tests.naive import Bag, Naive
 from tests.recursion.programs import Edit, Program
 from tests.recursion.rig import Tables, agree, draw, taken
@@ -21,10 +22,6 @@ __all__ = ["Cluster"]
 
 BEFORE_COMMIT = STEPS[: STEPS.index("committed")]
 ROUNDS = 10_000
-
-
-class CrashError(BaseException):
-    """A SIGKILL."""
 
 
 class Cluster:
@@ -64,7 +61,7 @@ class Cluster:
         if step in BEFORE_COMMIT and self.doomed:
             fate, self.doomed = self.doomed, ""
             self.trace.append(f"{fate} at '{step}'")
-            raise eddy.ConnectorError("planned", retriable=True) if fate == "abort" else CrashError
+            raise eddy.ConnectorError("planned", retriable=True) if fate == "abort" else KilledError
         if step in BEFORE_COMMIT and self.rng.random() < 0.02:
             self.trace.append(f"abort at '{step}'")
             raise eddy.ConnectorError("planned", retriable=True)
@@ -95,14 +92,12 @@ class Cluster:
     def _step(self, member: str) -> int:
         try:
             return self.workers[member].step()
-        except CrashError:
+        except KilledError:
             self._bury(member)
             return 1
 
     def _bury(self, member: str) -> None:
-        worker = self.workers[member]
-        worker._producer.abort()  # private: the writer's lock goes with the process
-        self.log.evict(self.topology.name, member)
+        bury(self.workers[member], self.topology.name, self.log)
         self._restart(member)
 
     def _restart(self, member: str) -> None:

@@ -1,7 +1,7 @@
 """Cycles across workers that join, leave and are killed: tables are those from scratch, without what cycles reach."""
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
 import pytest
@@ -86,6 +86,20 @@ class Group:
         producer.commit({}, None)
         producer.close()
 
+    def play(self, story: Iterable[tuple[Mapping[str, str | None], str, bool]]) -> Iterator[dict[str, str]]:
+        """Let a fate befall a worker, and write records, then step once or to the end; yields the tree at each end."""
+        tree: dict[str, str] = {}
+        for records, fate, to_the_end in story:
+            self.live(fate)
+            self.write(records)
+            tree = {key: value for key, value in (tree | {**records}).items() if value is not None}
+            if to_the_end:
+                self.rest()
+                yield tree
+            else:
+                for worker in self.workers:
+                    worker.step()
+
     def rest(self) -> None:
         quiet = 0
         for _ in range(2_000):
@@ -126,21 +140,10 @@ class Group:
 @example(down=True, story=[(ROUND, "stay", True), ({"c": None}, "restart", True), ({"c": "d"}, "leave", True)])
 @example(down=False, story=[(ROUND, "stay", False), ({"f": "d"}, "lose a store", True), ({"a": "f"}, "join", True)])
 def test_tables_are_those_from_scratch(down: bool, story: list[tuple[dict[str, str | None], str, bool]]) -> None:
-    group, tree = Group(family(down)), dict[str, str]()
+    group = Group(family(down))
     try:
-        for records, fate, at_rest in story:
-            group.live(fate)
-            group.write(records)
-            tree = {key: value for key, value in (tree | records).items() if value is not None}
-            if not at_rest:
-                for worker in group.workers:
-                    worker.step()
-                continue
-            group.rest()
-            wanted = expected(tree, down)
-            assert group.below() == wanted
-        group.rest()
-        assert group.below() == expected(tree, down)
+        for tree in group.play([*story, ({}, "stay", True)]):
+            assert group.below() == expected(tree, down)
         assert bool(read_metadata(group.log, "family-plan").held) == has_cycle(tree)
     finally:
         group.close()

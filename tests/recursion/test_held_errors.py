@@ -93,17 +93,9 @@ def test_a_restart_tells_nothing_twice(partitions: int, lose_state: bool) -> Non
 @example(above, [(ROUND, "stay", False), ({}, "lose a store", True), ({}, "leave", True), ({"a": "f"}, "join", True)])
 @example(flips, [(dict.fromkeys("abcde", "f"), "stay", True), ({}, "leave", True), ({}, "join", True)])
 def test_whoever_owns_what_is_held(recursion: Any, story: list[tuple[dict[str, str | None], str, bool]]) -> None:
-    group, tree = Group(program(recursion)), dict[str, str]()
+    group = Group(program(recursion))
     try:
-        for records, fate, at_rest in [*story, ({}, "stay", True), (dict.fromkeys("abcdef"), "stay", True)]:
-            group.live(fate)
-            group.write(records)
-            tree = {key: value for key, value in (tree | records).items() if value is not None}
-            if not at_rest:
-                for worker in group.workers:
-                    worker.step()
-                continue
-            group.rest()
+        for tree in group.play([*story, ({}, "stay", True), (dict.fromkeys("abcdef"), "stay", True)]):
             held = read_metadata(group.log, "family-plan").held
             assert bool(held) == is_held(recursion.__name__, tree)
             assert group.table("errors", eddy.String) == wanted(held)

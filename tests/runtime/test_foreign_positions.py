@@ -8,6 +8,7 @@ import re
 import uuid
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 
 import confluent_kafka
 import pytest
@@ -20,7 +21,7 @@ from eddy.errors import ConnectorError, StateError
 from eddy.partitioner import partition_of
 from eddy.runtime.own_positions import committed, is_ours, own_positions
 from eddy.runtime.quiescence import Counters, last_cut, quiescent
-from tests.connectors.steps import KEPT, PATIENCE_S, QUICK_SESSIONS, TidyKafkaLog, read_all, write
+from tests.connectors.steps import KEPT, PATIENCE_S, QUICK_SESSIONS, TidyKafkaLog, log_of, read_all, write
 from tests.waiting import Deadline, wait_for
 
 
@@ -80,13 +81,8 @@ class App:
 
 @pytest.fixture(params=["memory", "disk", "kafka"])
 def log(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[Log]:
-    made: Log
-    if request.param == "kafka":
-        made = TidyKafkaLog(KafkaSettings.of(request.getfixturevalue("broker"), pairs=QUICK_SESSIONS))
-    else:
-        made = LocalLog(None if request.param == "memory" else tmp_path / "log")
-    yield made
-    made.close()
+    with closing(log_of(request, tmp_path)) as made:
+        yield made
 
 
 @pytest.fixture

@@ -2,55 +2,45 @@
 
 import json
 import os
-import re
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 
+from tests.children import Child, without_settings
 from tests.serve.conftest import Page, fetch
-from tests.waiting import PATIENCE_S, wait_for
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "family.py"
 
-Run = Callable[..., subprocess.Popen[str]]
+Run = Callable[..., Child]
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Iterator[Run]:
+def run(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     """Start `eddy run family.py` in a folder of its own."""
     shutil.copy(EXAMPLE, tmp_path)
-    started: list[subprocess.Popen[str]] = []
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("EDDY_")}
+    said = tmp_path_factory.mktemp("said")
 
-    def begin(*arguments: str) -> subprocess.Popen[str]:
+    def begin(*arguments: str) -> Child:
         command = [sys.executable, "-W", "error", "-m", "eddy", "run", "family.py", "--log-format", "json", *arguments]
-        process = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
-        started.append(process)
-        return process
+        return stack.enter_context(Child(said, command, cwd=tmp_path, env=without_settings()))
 
-    yield begin
-    for process in started:
-        process.kill()
-        process.communicate()
+    with ExitStack() as stack:
+        yield begin
 
 
-def told(process: subprocess.Popen[str], status: int) -> list[dict[str, str]]:
-    _, messages = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == status, messages
-    return [json.loads(line) for line in messages.splitlines()]
+def told(process: Child, status: int) -> list[dict[str, str]]:
+    return [json.loads(line) for line in process.ends(status).errors.splitlines()]
 
 
 def test_worker_serves_until_it_is_stopped(run: Run) -> None:
     worker = run("--http", "0")
-    assert worker.stderr is not None
-    port = next(int(found[1]) for line in worker.stderr if (found := re.search(r"http://127\.0\.0\.1:(\d+)", line)))
+    port = int(worker.wait_to_say(r"http://127\.0\.0\.1:(\d+)")[1])
 
     def answered(path: str) -> Page:
         """The page, once its status is 200; until then it is 503."""
@@ -58,10 +48,10 @@ def test_worker_serves_until_it_is_stopped(run: Run) -> None:
 
         def shown() -> bool:
             pages.append(fetch(port, path))
-            assert (pages[-1].status in (200, 503), worker.poll()) == (True, None), pages[-1].text
+            assert pages[-1].status in (200, 503), pages[-1].text
             return pages[-1].status == 200
 
-        wait_for(shown, PATIENCE_S, path, pause_s=0.05)
+        worker.wait_for(shown, path, pause_s=0.05)
         return pages[-1]
 
     page = answered("/readyz")
@@ -71,7 +61,7 @@ def test_worker_serves_until_it_is_stopped(run: Run) -> None:
     assert [table["name"] for table in page.json["tables"]] == ["nodes", "descendants"]
     assert fetch(port, "/v1/tables/nodes/nobody").status == 404
     assert 'eddy_views_rows{table="nodes"} 0.0' in fetch(port, "/metrics").text
-    worker.send_signal(signal.SIGTERM)
+    worker.signal(signal.SIGTERM)
     messages = told(worker, 0)
     assert [message["message"] for message in messages][-1].startswith("stopped by SIGTERM; 0 records in")
     assert f"tables on http://127.0.0.1:{port}/v1/tables" in [message["message"] for message in messages]

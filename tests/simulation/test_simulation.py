@@ -33,10 +33,10 @@ from eddy.runtime.own_positions import OwnPositions
 from eddy.runtime.positions import EpochEntry, Positions
 from eddy.runtime.quiescence import Counters
 from eddy.runtime.shares import Share
-from eddy.state.spec import Changes
 from tests.seeds import of_today
 from tests.simulation.programs import PROGRAMS
 from tests.simulation.world import FATES, STEPS, World
+from tests.torture.planted import changes_written_early
 
 CHUNK, CHUNKS = 50, 20
 """So many seeds a test, and so many tests in the long form."""
@@ -181,16 +181,7 @@ def purge_what_is_only_read(patch: pytest.MonkeyPatch) -> None:
 
 def write_the_store_before_the_commit(patch: pytest.MonkeyPatch) -> None:  # private: planted
     """The rows of an epoch are in the store already when its transaction begins."""
-    changes = Circuit.changes
-
-    def written(circuit: Circuit) -> dict[str, Changes]:
-        rows = changes(circuit)
-        for name, changed in rows.items():
-            state = circuit.states[name]
-            state._store.write([(state.spec.prefix(p) + key, value) for p, key, value in changed])  # type: ignore[attr-defined]
-        return rows
-
-    patch.setattr(Circuit, "changes", written)
+    patch.setattr(Circuit, "changes", changes_written_early)
 
 
 def cut_with_rows_in_loops(patch: pytest.MonkeyPatch) -> None:

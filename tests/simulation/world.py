@@ -57,6 +57,7 @@ from eddy.partitioner import partition_of
 from eddy.runtime import lifecycle
 from eddy.state.rocksdb import RocksDBStore
 from eddy.state.store import Store
+from tests.children import KilledError
 from tests.simulation.programs import PROGRAMS, Event, Program
 from tests.simulation.witness import KeptStore, Witness
 
@@ -101,10 +102,6 @@ LATEST_MS = 6
 """By so many milliseconds, less one, records are late at most, where a program reads their timestamps."""
 MAX_WORKERS = 4
 ROUNDS = 3_000
-
-
-class Crash(BaseException):
-    """A SIGKILL."""
 
 
 @dataclass
@@ -445,7 +442,7 @@ class World:
         taken = 0
         try:
             taken = actor.worker.step()
-        except Crash:
+        except KilledError:
             self._bury(actor, "in its epoch")
         except FencedError:
             assert self._replaced(actor), "fenced, but nobody has its name"
@@ -528,7 +525,7 @@ class World:
         if step in BEFORE_COMMIT and (step not in UNLOCKED or self.rng.random() < 0.5):
             # The lock goes with the process; the open transaction goes when its time is out.
             actor.worker._producer.abort()
-        raise Crash
+        raise KilledError
 
     def _abort(self, actor: Actor, step: str) -> None:
         raise eddy.ConnectorError(f"simulated at '{step}'", retriable=True)

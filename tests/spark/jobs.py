@@ -5,8 +5,10 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
+from typing import Any
+
+from tests.children import Child, without_settings
 
 __all__ = ["QUICK_TO_START", "SPARK", "Job", "eddy", "ended"]
 
@@ -17,51 +19,30 @@ _PATIENCE_S = 480.0
 """Of a whole job of Spark; less than a test may take, so that the failure says which one it was."""
 
 
-class Job:
+class Job(Child):
     """A command that runs, as the leader of a session."""
 
     def __init__(self, folder: Path, *command: str | Path, **environment: str) -> None:
-        variables = {name: value for name, value in os.environ.items() if not name.startswith("EDDY_")}
-        descriptor, name = tempfile.mkstemp(".said", dir=folder)
-        self._said = Path(name)
-        self.process = subprocess.Popen(
-            command,
-            cwd=folder,
-            env=variables | environment,
-            stdin=subprocess.DEVNULL,
-            stdout=descriptor,
-            stderr=descriptor,
-            start_new_session=True,
-        )
-        os.close(descriptor)
-
-    @property
-    def running(self) -> bool:
-        """Whether it has not ended."""
-        return self.process.poll() is None
-
-    def said(self) -> str:
-        """All that it has printed by now."""
-        return self._said.read_text(encoding="utf-8")
+        alone: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT, "start_new_session": True}
+        super().__init__(folder, command, cwd=folder, env=without_settings(**environment), **alone)
 
     def wait(self) -> tuple[int, str]:
         """Its exit status, and all that it said."""
-        return self.process.wait(_PATIENCE_S), self.said()
+        return self.ended(_PATIENCE_S), self.said().out
 
     def terminate(self) -> tuple[int, str]:
         """Ask it to end, as Ctrl-C does."""
-        self.process.terminate()
+        self.signal(signal.SIGTERM)
         return self.wait()
 
     def kill(self) -> bool:
         """SIGKILL to all of its processes. Returns whether it had not ended by itself."""
-        session = self.process.pid
-        while members := _members(session):
+        while members := _members(self.process.pid):
             for pid in members:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             self.process.poll()
-        return self.process.wait(_PATIENCE_S) == -signal.SIGKILL
+        return self.ended(_PATIENCE_S) == -signal.SIGKILL
 
 
 def _members(session: int) -> list[int]:

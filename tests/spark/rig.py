@@ -13,7 +13,7 @@ from eddy.connectors.spark.session import ONE_TASK
 from eddy.partitioner import partition_of
 from tests.waiting import PATIENCE_S, Deadline
 
-__all__ = ["TREE", "Rig", "family", "latest_of", "plant", "rows_of", "write"]
+__all__ = ["TREE", "Rig", "ancestors", "family", "latest_of", "plant", "rows_of", "write"]
 
 S = eddy.String
 TREE = [(b"b", b"a"), (b"c", b"b"), (b"d", b"b"), (b"e", b"d"), (b"f", b"a"), (b"f", b"e"), (b"c", None)]
@@ -22,13 +22,16 @@ Row = tuple[int, bytes | None, bytes | None]
 """Partition, key and value of a record."""
 
 
+def ancestors(parents: eddy.KTable[str, str]) -> eddy.Relation[str, int]:
+    """A row (ancestor, 1) for each node and each node above it."""
+    rows = parents.to_relation().map(lambda node, parent: (parent, 1))
+    return rows.recursively(lambda rows: rows.join(parents, lambda _, one, parent: (parent, one)), "ancestors")
+
+
 def family() -> eddy.Topology:
     """How many are below each node of `TREE`; and notes that are not empty."""
     topology = eddy.Topology("family")
-    parents = topology.table("nodes", S, S)
-    above = parents.to_relation().map(lambda node, parent: (parent, 1))
-    above = above.recursively(lambda rows: rows.join(parents, lambda _, one, parent: (parent, one)), "ancestors")
-    above.group_by_key().count("descendants").to("descendants")
+    ancestors(topology.table("nodes", S, S)).group_by_key().count("descendants").to("descendants")
     topology.stream("notes", S, S).filter(lambda key, note: note != "").to("loud")
     return topology
 

@@ -2,6 +2,7 @@
 
 import eddy
 from eddy.connectors.spark.arrival_order import order_dependent, tainted
+from tests.spark.rig import ancestors
 
 S, N = eddy.String, eddy.Int64
 
@@ -61,9 +62,6 @@ def test_a_table_of_merged_streams_and_a_tables_changes_are_refused() -> None:
 
 def test_counts_relations_and_recursions_are_not() -> None:
     def family(t: eddy.Topology) -> None:
-        parents = t.table("nodes", S, S)
-        above = parents.to_relation().map(lambda node, parent: (parent, 1))
-        above = above.recursively(lambda x: x.join(parents, lambda _, one, parent: (parent, one)), "ancestors")
-        above.group_by_key().count("descendants").to("out")
+        ancestors(t.table("nodes", S, S)).group_by_key().count("descendants").to("out")
 
     assert refused(family) == {}

@@ -10,8 +10,9 @@ import eddy
 from eddy.connectors.log import TopicPartition, TopicSpec
 from eddy.connectors.spark.session import ONE_TASK
 from eddy.errors import ConfigurationError, DataError
+from tests.children import KilledError
 from tests.seeds import in_turn
-from tests.spark.rig import Rig, plant
+from tests.spark.rig import Rig, ancestors, plant
 
 pytestmark = [pytest.mark.xdist_group("spark-2"), pytest.mark.timeout(1200)]
 
@@ -31,10 +32,7 @@ TOPICS = [
 def everything() -> eddy.Topology:
     """A table that its topic restores, waves, a count, an aggregate, a stream, and nested time."""
     topology = eddy.Topology("all")
-    parents = topology.table("nodes", S, S)
-    above = parents.to_relation().map(lambda node, parent: (parent, 1))
-    above = above.recursively(lambda rows: rows.join(parents, lambda _, one, parent: (parent, one)), "ancestors")
-    above.group_by_key().count("descendants").to("descendants")
+    ancestors(topology.table("nodes", S, S)).group_by_key().count("descendants").to("descendants")
     words = topology.stream("words", S, S)
     words.filter(lambda key, word: word.isupper()).to("loud")
     words.group_by(lambda key, word: word.lower(), key=S).count("counts").to("counts")
@@ -126,10 +124,6 @@ def test_a_worker_goes_on_behind_it_as_from_scratch(rig: Rig, scratch: Rig) -> N
     assert rig.held() == scratch.held()
     assert go_on(rig) == go_on(scratch)
     assert rig.verify().status == 0
-
-
-class KilledError(Exception):
-    """In place of a SIGKILL between two stages."""
 
 
 def test_killed_at_every_stage_it_goes_on_when_run_again(tmp_path: Path, spark: Any) -> None:

@@ -18,7 +18,7 @@ from eddy.connectors.spark.session import ONE_TASK
 from eddy.errors import ConfigurationError
 from eddy.runtime.quiescence import Counters, Cut, last_cut
 from tests.seeds import DAY, in_turn
-from tests.spark.rig import Rig, plant
+from tests.spark.rig import Rig, ancestors, plant
 from tests.waiting import Deadline
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
@@ -260,9 +260,7 @@ def test_tables_of_different_partition_counts_have_ticks_of_their_own(rig_of: Ca
     def with_recursion() -> eddy.Topology:
         topology = living("wall clock")
         parents = topology.stream("wide", S, S).to_table("parents", after, "wall clock")
-        above = parents.to_relation().map(lambda node, parent: (parent, 1))
-        above = above.recursively(lambda rows: rows.join(parents, lambda _, one, parent: (parent, one)), "ancestors")
-        above.group_by_key().count("below").to("far")
+        ancestors(parents).group_by_key().count("below").to("far")
         return topology
 
     rig.topology = with_recursion

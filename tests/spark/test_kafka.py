@@ -13,7 +13,7 @@ from eddy.connectors.kafka import KafkaLog, KafkaSettings
 from eddy.connectors.log import TopicSpec
 from eddy.connectors.spark import backfill, verify
 from eddy.errors import ConfigurationError
-from tests.spark.rig import latest_of, write
+from tests.spark.rig import ancestors, latest_of, write
 
 pytestmark = [pytest.mark.xdist_group("spark-2"), pytest.mark.timeout(1200)]
 
@@ -28,10 +28,7 @@ def test_a_worker_goes_on_behind_a_backfill_and_is_verified(broker: str, spark: 
 
     def topology() -> eddy.Topology:
         made = eddy.Topology(name)
-        parents = made.table(f"{name}-nodes", S, S)
-        above = parents.to_relation().map(lambda node, parent: (parent, 1))
-        above = above.recursively(lambda rows: rows.join(parents, lambda _, one, parent: (parent, one)), "ancestors")
-        above.group_by_key().count("sizes").to(f"{name}-sizes")
+        ancestors(made.table(f"{name}-nodes", S, S)).group_by_key().count("sizes").to(f"{name}-sizes")
         return made
 
     def sizes() -> dict[bytes | None, int]:

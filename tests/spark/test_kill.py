@@ -11,7 +11,7 @@ import os
 import random
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -22,7 +22,6 @@ from eddy.connectors.kafka import KafkaLog, KafkaSettings
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import Log, TopicPartition, TopicSpec
 from eddy.runtime.worker import Worker
-from tests import waiting
 from tests.seeds import DAY
 from tests.spark.jobs import QUICK_TO_START, SPARK, Job, eddy
 from tests.spark.rig import latest_of, rows_of, write
@@ -91,29 +90,18 @@ class Application:
         """Kill a backfill at a random moment of a stage. Returns whether it was in the midst of writing."""
         job = self.backfill(rng)
         try:
-            wait_for(lambda: f" {stage}\n" in job.said(), job)
+            job.wait_for(lambda: f" {stage}\n" in job.said().out, stage, PATIENCE_S, pause_s=0.002)
             if stage in WRITES:
                 enough = rng.uniform(0, 0.6) * sum(WRITES[stage].values())
-                wait_for(lambda: self.appended(stage) > enough, job)
+                job.wait_for(lambda: self.appended(stage) > enough, f"records of {stage}", PATIENCE_S, pause_s=0.002)
             else:
                 time.sleep(rng.uniform(0, MOMENTS_S[stage]))  # pause: a random moment
         finally:
-            assert job.kill() or job.process.returncode == 0, job.said()  # it may have been quicker than the kill
+            assert job.kill() or job.process.returncode == 0, job.last_words()  # it may have been quicker than the kill
         if stage not in WRITES:
             return False
         there = sum(len(rows_of(self.log, self.topic(topic), to_the_end=False)) for topic in WRITES[stage])
         return 0 < there < sum(WRITES[stage].values())
-
-
-def wait_for(condition: Callable[[], bool], job: Job) -> None:
-    def holds() -> bool:
-        running = job.running  # before the look: a job that has ended may have come so far just before
-        if condition():
-            return True
-        assert running, job.said()
-        return False
-
-    waiting.wait_for(holds, PATIENCE_S, job.said, pause_s=0.002)
 
 
 @contextmanager

@@ -113,7 +113,7 @@ def test_wordnet_backfilled_continued_and_verified_meanwhile_is_as_from_scratch(
             written += concepts[80_000:]
             write(log, "concepts", concepts[80_000:])
             while taken_in(log) == backfilled:
-                assert worker.running, worker.said()
+                assert worker.running, worker.last_words()
             stricter = ("--one-task", "0")  # by steps that share nothing with the worker, nor with the backfill
             verification = eddy(tmp_path, "verify", PROGRAM, "--bootstrap", kafka, *SPARK, *stricter)
             feed = moves(concepts)

@@ -5,6 +5,7 @@ nothing of it recurs. DuckDB says that the plain queries are right.
 """
 
 import re
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -42,6 +43,29 @@ def statement(text: dict[str, str], iterations: int, name: str) -> str:
     return f"WITH MUTUALLY RECURSIVE (RETURN AT RECURSION LIMIT {iterations}) {bindings} SELECT a, c FROM {name}"
 
 
+Change = tuple[int, tuple[int | None, int | None] | None]
+changes = st.tuples(st.integers(0, 3), st.none() | st.tuples(queries.number, queries.number))
+"""Of a row of `base`, by its number."""
+
+
+def view_of(text: str, story: Iterable[Change]) -> Iterator[tuple[dict[str, Any], dict[Any, int]]]:
+    """A view of a statement over `base` and `t`: after each change of `base`, the tables and the view's rows."""
+    topology = eddy.Topology("test")
+    base = topology.table("base", key=eddy.Int64, value=eddy.Native)
+    other = topology.table("other", key=eddy.Int64, value=eddy.Native)
+    tables = {"base": (base, {"id": "bigint", **PAIR}), "t": (other, {"id": "bigint", **queries.COLUMNS["t"]})}
+    view = topology.sql(text, tables, name="view")
+    view.map(lambda key, row: (row, 1)).group_by_key().count("rows")
+    with eddy.TopologyTestDriver(topology) as driver:
+        driver.input("other").pipe_all(enumerate(WORDS))
+        now: dict[int, Any] = {}
+        for key, row in story:
+            driver.input("base").pipe(key, row)
+            now[key] = row
+            held = {"t": (queries.COLUMNS["t"], WORDS), "base": (PAIR, [row for row in now.values() if row])}
+            yield held, driver.store("rows").all()
+
+
 bodies = st.fixed_dictionaries({"r": definitions("r", "z"), "z": definitions("z", "r")})
 
 
@@ -59,24 +83,10 @@ def test_block_is_so_many_iterations_of_its_definitions(text: dict[str, str], ta
 @given(
     text=bodies,
     iterations=st.integers(1, 4),
-    story=st.lists(
-        st.tuples(st.integers(0, 3), st.none() | st.tuples(queries.number, queries.number)), min_size=1, max_size=5
-    ),
+    story=st.lists(changes, min_size=1, max_size=5),
 )
 def test_view_of_a_block_is_so_many_iterations_after_every_change(
     text: dict[str, str], iterations: int, story: Any
 ) -> None:
-    topology = eddy.Topology("test")
-    base = topology.table("base", key=eddy.Int64, value=eddy.Native)
-    other = topology.table("other", key=eddy.Int64, value=eddy.Native)
-    tables = {"base": (base, {"id": "bigint", **PAIR}), "t": (other, {"id": "bigint", **queries.COLUMNS["t"]})}
-    view = topology.sql(statement(text, iterations, "z"), tables, name="view")
-    view.map(lambda key, row: (row, 1)).group_by_key().count("rows")
-    with eddy.TopologyTestDriver(topology) as driver:
-        driver.input("other").pipe_all(enumerate(WORDS))
-        now: dict[int, Any] = {}
-        for key, row in story:
-            driver.input("base").pipe(key, row)
-            now[key] = row
-            held = {"t": (queries.COLUMNS["t"], WORDS), "base": (PAIR, [row for row in now.values() if row])}
-            assert driver.store("rows").all() == dict(duck.bag(iterations_of(text, held, iterations)["z"]))
+    for tables, rows in view_of(statement(text, iterations, "z"), story):
+        assert rows == dict(duck.bag(iterations_of(text, tables, iterations)["z"]))

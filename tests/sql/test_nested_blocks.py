@@ -16,7 +16,7 @@ import eddy
 from eddy import query
 from tests.seeds import share
 from tests.sql import duck, queries
-from tests.sql.test_iterations import PAIR, WORDS
+from tests.sql.test_iterations import PAIR, changes, view_of
 
 M = "WITH MUTUALLY RECURSIVE"
 COUNT = "n(x int) AS (SELECT 1 UNION SELECT x + 1 FROM n WHERE x < {to}) SELECT x FROM n"
@@ -268,26 +268,12 @@ def test_nested_block_is_so_many_iterations_of_its_definitions(block: Block, tab
 @settings(max_examples=share(10), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     block=blocks((), 0),
-    story=st.lists(
-        st.tuples(st.integers(0, 3), st.none() | st.tuples(queries.number, queries.number)), min_size=1, max_size=5
-    ),
+    story=st.lists(changes, min_size=1, max_size=5),
 )
 def test_view_of_a_nested_block_is_that_after_every_change(block: Block, story: Any) -> None:
-    topology = eddy.Topology("test")
-    base = topology.table("base", key=eddy.Int64, value=eddy.Native)
-    other = topology.table("other", key=eddy.Int64, value=eddy.Native)
-    tables = {"base": (base, {"id": "bigint", **PAIR}), "t": (other, {"id": "bigint", **queries.COLUMNS["t"]})}
-    view = topology.sql(block.text(), tables, name="view")
-    view.map(lambda key, row: (row, 1)).group_by_key().count("rows")
-    with eddy.TopologyTestDriver(topology) as driver:
-        driver.input("other").pipe_all(enumerate(WORDS))
-        now: dict[int, Any] = {}
-        for key, row in story:
-            driver.input("base").pipe(key, row)
-            now[key] = row
-            held = {"t": (queries.COLUMNS["t"], WORDS), "base": (PAIR, [row for row in now.values() if row])}
-            try:
-                expected = dict(duck.bag(block.answer(held)))
-            except TooLowError:
-                continue
-            assert driver.store("rows").all() == expected
+    for tables, rows in view_of(block.text(), story):
+        try:
+            expected = dict(duck.bag(block.answer(tables)))
+        except TooLowError:
+            continue
+        assert rows == expected

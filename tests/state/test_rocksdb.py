@@ -2,11 +2,9 @@
 
 import gc
 import os
-import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from eddy.errors import StateError, StateInUseError
 from eddy.state.rocksdb import RocksDBStore
 from eddy.state.store_directory import remove_store
 from tests.at_once import errors_of
+from tests.children import Child
 from tests.disk import files_no_longer_than
 from tests.waiting import PATIENCE_S
 
@@ -108,11 +107,13 @@ def test_a_store_in_use_by_the_same_process_is_refused(path: Path) -> None:
 
 def test_a_store_in_use_by_another_process_is_refused_until_that_one_ends(path: Path) -> None:
     with child("print('open', flush=True); sys.stdin.read()", path) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "open\n"
-        with pytest.raises(StateInUseError, match=rf"in use by another process, {holder.pid};.*Stop the other one"):
+        assert holder.next_line() == "open"
+        with pytest.raises(
+            StateInUseError, match=rf"in use by another process, {holder.process.pid};.*Stop the other one"
+        ):
             open_store(path)
-        holder.communicate()
+        holder.give("")
+        holder.ends()
     open_store(path).close()
 
 
@@ -143,13 +144,11 @@ print(dict(told))
 def test_a_store_that_is_written_and_compacted_all_the_time_is_in_use_and_never_damaged(tmp_path: Path) -> None:
     state = tmp_path / "state"
     with child(COMPACTS_FOR_EVER, state) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "again\n"
+        assert holder.next_line() == "again"
         command = [sys.executable, "-c", OPENS, str(state)]
         others = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
         assert [other.communicate(timeout=PATIENCE_S)[0] for other in others] == ["{'StateInUseError': 150}\n"] * 2
-        assert holder.poll() is None
-        holder.kill()
+        assert holder.kill()
     store = open_store(state)
     assert len(list(store.scan(b""))) == 20 * ROWS_A_BATCH
     store.close()
@@ -307,17 +306,11 @@ def test_close_releases_the_lock_while_a_scan_is_open(path: Path, steps: int) ->
     again.close()
 
 
-@contextmanager
-def child(body: str, path: Path) -> Iterator["subprocess.Popen[str]"]:
+def child(body: str, path: Path) -> Child:
     """A process that runs `body` with the store of `path` open as `store`."""
     head = "import sys, pathlib; from eddy.state.rocksdb import RocksDBStore; "
     head += f"store = RocksDBStore(pathlib.Path(sys.argv[1]), 'app', {CACHE_BYTES})\n"
-    arguments = [sys.executable, "-c", head + body, str(path)]
-    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+    return Child(path.parent, [sys.executable, "-c", head + body, path])
 
 
 WRITES_FOR_EVER = """
@@ -329,11 +322,9 @@ for number in range(1_000_000):
 
 def test_a_killed_process_loses_no_write_that_returned_and_half_of_none(tmp_path: Path) -> None:
     with child(WRITES_FOR_EVER, tmp_path / "state") as writer:
-        assert writer.stdout is not None
-        while writer.stdout.readline() != "300\n":
-            pass
-        writer.send_signal(signal.SIGKILL)
-        returned = 300 + len(writer.stdout.readlines())
+        writer.wait_for(lambda: "300" in writer.lines(), "300 writes")
+        writer.kill()
+        returned = int(writer.lines()[-1])
     store = open_store(tmp_path / "state")
     assert batches_in(store) in (list(range(returned + 1)), list(range(returned + 2)))
     store.close()
@@ -349,13 +340,12 @@ sys.stdin.read()
 
 def test_a_process_that_took_no_lock_but_that_of_rocksdb_itself_has_the_store_alone(path: Path) -> None:
     """As a worker of an earlier version does."""
-    command = [sys.executable, "-c", OPENS_WITHOUT_EDDY, str(path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "open\n"
-        with pytest.raises(StateInUseError, match=f"another process, {holder.pid};"):
+    with Child(path.parent, [sys.executable, "-c", OPENS_WITHOUT_EDDY, path]) as holder:
+        assert holder.next_line() == "open"
+        with pytest.raises(StateInUseError, match=f"another process, {holder.process.pid};"):
             open_store(path)
-        holder.communicate()
+        holder.give("")
+        holder.ends()
     open_store(path).close()
 
 

@@ -4,7 +4,6 @@
 and then every version that it shows, with all rows of all tables. It ends with the process that holds its stdin open.
 """
 
-import os
 import signal
 import sys
 import threading
@@ -18,6 +17,8 @@ from eddy.connectors.log import Log
 from eddy.serve.endpoint import endpoint_of
 from eddy.serve.table_server import served
 from eddy.state.rocksdb import RocksDBStore
+from tests.children import Doom, signal_self
+from tests.tables.arena import Part, carry_out
 from tests.tables.topologies import ledger
 
 __all__ = ["BEFORE_WRITE", "WRITTEN", "Order", "Shown"]
@@ -27,14 +28,9 @@ BEFORE_WRITE, WRITTEN = "before a write to the store", "after a write to the sto
 _PAUSE_S = 0.01
 
 
-class Order(msgspec.Struct, kw_only=True):
-    """What to be, on which log, and the moment to be killed at: the `time`th of that name."""
+class Order(Part, kw_only=True):
+    """Also the moment to be killed at: the `time`th of that name."""
 
-    role: str
-    name: str
-    state_dir: str
-    path: str = ""
-    bootstrap: str = ""
     moment: str = ""
     time: int = 1
 
@@ -48,32 +44,23 @@ class Shown(msgspec.Struct):
     counts: dict[str, int]
 
 
-class _Fate:
-    """Kills this process at the moment that the order names."""
-
-    def __init__(self, order: Order) -> None:
-        self._moment, self._left = order.moment, order.time
-
-    def __call__(self, moment: str) -> None:
-        if moment == self._moment:
-            self._left -= 1
-            if self._left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
+def _doom(order: Order) -> Doom:
+    return Doom(order.moment, order.time, signal_self(signal.SIGKILL))
 
 
 def _work(order: Order, log: Log) -> None:
     config = eddy.Config(state_dir=Path(order.state_dir), max_epoch_records=20)
-    worker = eddy.Worker(ledger(order.name), log, config, observe=_Fate(order))
+    worker = eddy.Worker(ledger(order.name), log, config, observe=_doom(order))
     worker.run(lambda: False, 0.05)
 
 
 def _serve(order: Order, log: Log) -> None:
-    fate, write = _Fate(order), RocksDBStore.write
+    doom, write = _doom(order), RocksDBStore.write
 
     def written(store: RocksDBStore, changes: Iterable[tuple[bytes, bytes | None]]) -> None:
-        fate(BEFORE_WRITE)
+        doom(BEFORE_WRITE)
         write(store, changes)
-        fate(WRITTEN)
+        doom(WRITTEN)
 
     RocksDBStore.write = written  # type: ignore[method-assign]
     topology, shown = ledger(order.name), -1
@@ -99,21 +86,5 @@ def _say(what: object) -> None:
     sys.stdout.flush()
 
 
-def _end_with_parent() -> None:
-    def watch() -> None:
-        sys.stdin.read()
-        os._exit(75)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
 if __name__ == "__main__":
-    _end_with_parent()
-    given = msgspec.json.decode(sys.argv[1], type=Order)
-    own = eddy.kafka(given.bootstrap) if given.bootstrap else eddy.open_log(given.path)
-    while True:
-        try:
-            (_work if given.role == "worker" else _serve)(given, own)
-        except eddy.ConnectorError as error:
-            if not error.retriable:
-                raise  # else the broker was away as it started
+    carry_out(msgspec.json.decode(sys.argv[1], type=Order), {"worker": _work, "server": _serve})

@@ -6,8 +6,7 @@ Each version that a server calls exact is compared, row by row, with the tables 
 import contextlib
 import os
 import random
-import subprocess
-import sys
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,161 +18,99 @@ import eddy
 from eddy.connectors.broker import Broker
 from eddy.connectors.log import Log, TopicPartition, TopicSpec
 from eddy.errors import ConnectorError
+from tests.children import Child
 from tests.kafka import OwnBroker
 from tests.serve.conftest import fetch
 from tests.simulation.world import STEPS
+from tests.tables.arena import Arena
 from tests.tables.child import BEFORE_WRITE, WRITTEN, Order, Shown
-from tests.waiting import PATIENCE_S, wait_for
 
-ROOT = Path(__file__).parents[2]
 KEYS = 500
 """By table: so many that a row that was lost is not soon written again."""
 MOMENTS = [BEFORE_WRITE, WRITTEN, "random"]
 Tables = dict[str, dict[str, int | str]]
 
 
-class Child:
-    """A process; of a server, what it has shown up to now."""
+class Ledger(Arena):
+    """Transfers between people, and the teams of people."""
 
-    def __init__(self, order: Order, errors: Path) -> None:
-        self.port, self.shown = 0, list[Shown]()
-        command = [sys.executable, "-m", "tests.tables.child", msgspec.json.encode(order).decode()]
-        with errors.open("ab") as file:
-            self.process = subprocess.Popen(
-                command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file
-            )
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if not line.endswith(b"\n"):
-                return  # it was killed as it wrote
-            if line.startswith(b'{"port"'):
-                self.port = msgspec.json.decode(line)["port"]
-            else:
-                self.shown.append(msgspec.json.decode(line, type=Shown))
-
-    @property
-    def alive(self) -> bool:
-        return self.process.poll() is None
-
-    def kill(self) -> None:
-        """End it, if it has not ended; all that it has said is read then."""
-        self.process.kill()
-        self.process.wait()
-        self._thread.join()
-        for pipe in (self.process.stdin, self.process.stdout):
-            assert pipe is not None
-            pipe.close()
-
-
-class Arena:
-    """One application with a producer that never rests, one worker and one server."""
+    order: Order
 
     def __init__(self, name: str, folder: Path, bootstrap: str, seed: int) -> None:
-        self.name, self.folder, self.bootstrap = name, folder, bootstrap
-        self.rng = random.Random(seed)
-        self.log: Log = self._open()
+        super().__init__(folder, Order(name=name, path=str(folder / "log"), bootstrap=bootstrap), seed)
         topics = [f"{name}-transfers", f"{name}-people"]
         self.log.create_topics([TopicSpec(topics[0], 1), TopicSpec(topics[1], 1, {"cleanup.policy": "compact"})])
         self.inputs = [TopicPartition(topic, 0) for topic in topics]
         self.shown: list[Shown] = []
         self.kills = 0
-        self._stop, self._turns = threading.Event(), 0
-        self._feed = threading.Thread(target=self._feeding)
-        self.worker, self.server = self.start("worker"), self.start("server")
+        self.start("worker")
+        self.start("server")
 
-    def _open(self) -> Log:
-        return eddy.kafka(self.bootstrap) if self.bootstrap else eddy.open_log(self.folder / "log")
+    @property
+    def worker(self) -> Child:
+        return self.children["worker"]
 
-    def start(self, role: str, moment: str = "", time: int = 1) -> Child:
-        order = Order(
-            role=role,
-            name=self.name,
-            state_dir=str(self.folder / role),
-            path=str(self.folder / "log"),
-            bootstrap=self.bootstrap,
-            moment=moment,
-            time=time,
-        )
-        return Child(order, self.folder / f"{role}.txt")
+    @property
+    def server(self) -> Child:
+        return self.children["server"]
 
-    def _feeding(self) -> None:
-        log, rng = self._open(), random.Random(self.rng.random())
-        while not self._stop.wait(rng.uniform(0.0, 0.03)):
-            with contextlib.suppress(ConnectorError), contextlib.closing(log.producer(None)) as producer:
-                producer.begin()
-                for _ in range(rng.randrange(1, 5)):
-                    transfer = [f"p{rng.randrange(KEYS)}", f"q{rng.randrange(KEYS)}", rng.randrange(100)]
-                    producer.send(self.inputs[0].topic, 0, [b"t"], [eddy.Json().encode(transfer)], [0])
-                    person, team = f"k{rng.randrange(KEYS)}", f"t{rng.randrange(5)}"
-                    value = None if rng.random() < 0.2 else team.encode()
-                    producer.send(self.inputs[1].topic, 0, [person.encode()], [value], [0])
-                producer.commit({}, None)
-            self._turns += 1
-        log.close()
-
-    def feed(self, turns: int) -> None:
-        """Wait for some more transactions."""
-        aim = self._turns + turns
-        wait_for(lambda: self._turns >= aim, PATIENCE_S, "the producer")
+    def write(self, log: Log, rng: random.Random) -> None:
+        with contextlib.suppress(ConnectorError), contextlib.closing(log.producer(None)) as producer:
+            producer.begin()
+            for _ in range(rng.randrange(1, 5)):
+                transfer = [f"p{rng.randrange(KEYS)}", f"q{rng.randrange(KEYS)}", rng.randrange(100)]
+                producer.send(self.inputs[0].topic, 0, [b"t"], [eddy.Json().encode(transfer)], [0])
+                person, team = f"k{rng.randrange(KEYS)}", f"t{rng.randrange(5)}"
+                value = None if rng.random() < 0.2 else team.encode()
+                producer.send(self.inputs[1].topic, 0, [person.encode()], [value], [0])
+            producer.commit({}, None)
 
     def kill_worker(self, moment: str) -> None:
         """Kill the worker as it is, and the next one at a step of an epoch."""
         self.worker.kill()
-        doomed = self.start("worker", moment, self.rng.randrange(1, 4))
-        wait_for(lambda: not doomed.alive, PATIENCE_S, f"a worker at '{moment}'")
-        doomed.kill()
-        assert doomed.process.returncode == -9, (self.folder / "worker.txt").read_text()
-        self.worker = self.start("worker")
+        self.start("worker", moment=moment, time=self.rng.randrange(1, 4)).ends(-signal.SIGKILL)
+        self.start("worker")
         self.kills += 2
 
     def kill_server(self, moment: str) -> None:
         """Kill the server as it is, and the next one at a moment of its own, or whenever."""
         self._bury()
         if moment == "random":
-            self.server = self.start("server")
+            self.start("server")
             threading.Event().wait(self.rng.uniform(0.0, 3.0))
         else:
-            self.server = self.start("server", moment, 4 + self.kills // 4 % 9)
-            wait_for(lambda: not self.server.alive, PATIENCE_S, f"a server {moment}")
-            assert self.server.process.wait() == -9, (self.folder / "server.txt").read_text()
+            self.start("server", moment=moment, time=4 + self.kills // 4 % 9).ends(-signal.SIGKILL)
         self._bury()
-        self.server = self.start("server")
+        self.start("server")
         self.kills += 2
 
     def _bury(self) -> None:
         self.server.kill()
-        self.shown += self.server.shown
+        self.shown += shown_by(self.server)
 
     def one_more_exact(self) -> None:
         """Wait until the server shows an exact version under load, by which its restart has ended well."""
 
         def seen() -> bool:
-            assert self.server.alive, (self.folder / "server.txt").read_text()
-            assert self.worker.alive, (self.folder / "worker.txt").read_text()
-            return any(version.exact for version in list(self.server.shown))
+            assert self.worker.running, self.worker.last_words()
+            return any(version.exact for version in shown_by(self.server))
 
-        wait_for(seen, PATIENCE_S, "an exact version")
+        self.server.wait_for(seen, "an exact version")
 
     def settle(self) -> None:
         """End the input; then the server shows all of it, exact, in its last version and over HTTP."""
-        self._stop.set()
-        self._feed.join()
+        self.stop_feeding()
         records = self._inputs()
         last = {tp.topic: [offsets[-1] + 1] for tp, offsets, _, _ in records}
 
         def whole() -> bool:
-            assert self.server.alive, (self.folder / "server.txt").read_text()
-            shown = self.server.shown[-1:]
-            return bool(shown) and shown[0].exact and all(shown[0].inputs[t][0] >= last[t][0] for t in last)
+            shown = shown_by(self.server)
+            return bool(shown) and shown[-1].exact and all(shown[-1].inputs[t][0] >= last[t][0] for t in last)
 
-        wait_for(whole, PATIENCE_S, "all input, exact")
-        payees = fetch(self.server.port, "/v1/tables/payees").json
+        self.server.wait_for(whole, "all input, exact")
+        payees = fetch(msgspec.json.decode(self.server.lines()[0])["port"], "/v1/tables/payees").json
         assert payees["exact"]
-        assert {row["key"]: row["value"] for row in payees["rows"]} == self.server.shown[-1].tables["payees"]
+        assert {row["key"]: row["value"] for row in payees["rows"]} == shown_by(self.server)[-1].tables["payees"]
         self._bury()
         self.worker.kill()
         self._check(records)
@@ -204,16 +141,10 @@ class Arena:
         assert len({str(shown.inputs) for shown in exact}) >= self.kills
         assert taken == [len(offsets) for _, offsets, _, _ in records]
 
-    def __enter__(self) -> "Arena":
-        self._feed.start()
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._feed.join()
-        self.worker.kill()
-        self.server.kill()
-        self.log.close()
+def shown_by(server: Child) -> list[Shown]:
+    """The versions that a server has shown by now."""
+    return [msgspec.json.decode(line, type=Shown) for line in server.lines()[1:]]
 
 
 class Oracle:
@@ -243,16 +174,16 @@ class Oracle:
         return {"payers": {**self.payers}, "payees": {**self.payees}, "people": {**self.people}, "teams": teams}
 
 
-Open = Callable[..., Arena]
+Open = Callable[..., Ledger]
 
 
 @pytest.fixture
 def arena(name: str, tmp_path: Path) -> Iterator[Open]:
     with contextlib.ExitStack() as stack:
-        yield lambda bootstrap="", seed=1: stack.enter_context(Arena(name, tmp_path, bootstrap, seed))
+        yield lambda bootstrap="", seed=1: stack.enter_context(Ledger(name, tmp_path, bootstrap, seed))
 
 
-def torture(arena: Arena, turns: int, others: list[Callable[[], None]] | None = None) -> None:
+def torture(arena: Ledger, turns: int, others: list[Callable[[], None]] | None = None) -> None:
     """Faults in turn: of the worker at each step, of the server at each moment, and `others`."""
     arena.one_more_exact()
     for turn in range(turns):

@@ -19,6 +19,7 @@ from eddy.operators.expiring_table import ExpiringTable
 from eddy.partitioner import partition_of
 from eddy.runtime.quiescence import last_cut
 from eddy.state.memory import MemoryStore
+from tests.children import KilledError
 from tests.simulation.witness import KeptStore
 from tests.waiting import Deadline
 
@@ -308,10 +309,6 @@ def test_a_tick_never_goes_back_whichever_clock_the_next_worker_has() -> None:
     second.close()
 
 
-class Killed(BaseException):
-    """The end of a process."""
-
-
 class Killer:
     """Ends a worker at one of the steps that it observes, the first one being 1, once it is armed."""
 
@@ -321,7 +318,7 @@ class Killer:
     def __call__(self, step: str) -> None:
         self.seen += self.armed
         if self.seen == self.at:
-            raise Killed
+            raise KilledError
 
 
 @pytest.mark.parametrize("by", BY)
@@ -334,7 +331,7 @@ def test_killed_at_any_step_of_a_commit_nothing_expires_twice_or_comes_back(by: 
         worker.run_until_idle()
         killer.armed, world.wall_s = True, 0.03
         world.send(("eve", "z", 30))
-        with contextlib.suppress(Killed):
+        with contextlib.suppress(KilledError):
             worker.run_until_idle()
         world.wall_s = 0.02  # the clock of the next one is late
         after = world.worker(store=store if at % 2 else None)

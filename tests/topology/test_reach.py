@@ -16,6 +16,7 @@ from eddy.partitioner import partition_of
 from tests import oracle
 from tests.operators.test_ranked import children, heavy, wanted
 from tests.topology.programs import S, family
+from tests.topology.test_recursive import cut_up
 
 N, Native = eddy.Int64, eddy.Native
 Data = dict[Any, Any]
@@ -63,17 +64,6 @@ CHANGES = st.lists(
     st.tuples(st.integers(0, 7), st.none() | st.tuples(st.integers(0, 4), st.integers(0, 4))), max_size=12
 )
 ROOTS = [("r", ("k", 0)), ("s", ("l", 0)), ("t", ("l", 1))]
-
-
-@st.composite
-def cut_up(draw: st.DrawFn, records: st.SearchStrategy[list[Any]]) -> list[list[Any]]:
-    left = draw(records)
-    epochs = []
-    while left:
-        size = draw(st.integers(1, len(left)))
-        epochs.append(left[:size])
-        left = left[size:]
-    return epochs
 
 
 @pytest.mark.parametrize("policy", ["dedupe-node", "error", "allow-paths"])

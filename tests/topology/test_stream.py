@@ -213,6 +213,15 @@ def test_table_changes_of_an_epoch_come_before_its_records() -> None:
         assert driver.output("out").read_key_values() == [("a", "known")]
 
 
+def take_in_at_once(driver: TopologyTestDriver, values: list[bytes | None], times_ms: list[int]) -> None:
+    """Take in records of topic `in` in one epoch."""
+    producer = driver.log.producer(None)
+    producer.begin()
+    producer.send("in", 0, [b"a", b"b"], values, times_ms)
+    producer.commit({}, None)
+    driver.run()
+
+
 class TestTime:
     def test_a_record_of_a_stream_goes_out_with_its_own_time(self) -> None:
         topology = eddy.Topology("app")
@@ -232,11 +241,7 @@ class TestTime:
         stream, table = topology.stream("in", key=S, value=S), topology.table("t", key=S, value=S)
         stream.left_join(table, lambda value, other: value, value=S).merge(stream).to("out")
         with TopologyTestDriver(topology) as driver:
-            producer = driver.log.producer(None)
-            producer.begin()
-            producer.send("in", 0, [b"a", b"b"], [b"1", b"2"], [70, 30])
-            producer.commit({}, None)
-            driver.run()
+            take_in_at_once(driver, [b"1", b"2"], [70, 30])
             assert [(r.value, r.timestamp_ms) for r in driver.output("out").read_records()] == [
                 ("1", 70), ("2", 30), ("1", 70), ("2", 30),
             ]  # fmt: skip
@@ -254,11 +259,7 @@ class TestTime:
         stream = topology.stream("in", key=S, value=S)
         stream.recursively(lambda rows: rows.flat_map_values(lambda v: [v[:-1]] if len(v) > 1 else []), "cut").to("out")
         with TopologyTestDriver(topology) as driver:
-            producer = driver.log.producer(None)
-            producer.begin()
-            producer.send("in", 0, [b"a", b"b"], [b"xy", b"z"], [70, 30])
-            producer.commit({}, None)
-            driver.run()
+            take_in_at_once(driver, [b"xy", b"z"], [70, 30])
             assert {(r.value, r.timestamp_ms) for r in driver.output("out").read_records()} == {
                 ("xy", 70), ("z", 30), ("x", 70),
             }  # fmt: skip

@@ -5,7 +5,6 @@ time that changes; the stacks of all its threads it writes to stderr on SIGUSR1.
 with an error's exit status, or with the process that started it, which holds its stdin open.
 """
 
-import ctypes
 import faulthandler
 import logging
 import os
@@ -21,15 +20,14 @@ import eddy
 from eddy.cli.exits import exit_status
 from eddy.connectors.kafka import KafkaLog, KafkaSettings
 from eddy.runtime.lifecycle import WorkerState
+from tests.children import Doom, end_with_parent, signal_self
 from tests.torture.planted import PLANTS
 from tests.torture.programs import program_of
 
 __all__ = ["KILL", "STOP", "Order", "settings_of"]
 
 KILL, STOP = "kill", "stop"
-SIGNALS = {KILL: signal.SIGKILL, STOP: signal.SIGSTOP}
-ORPHANED = 75
-PR_SET_PDEATHSIG = 1
+DEEDS = {KILL: signal_self(signal.SIGKILL), STOP: signal_self(signal.SIGSTOP)}
 
 
 class Order(msgspec.Struct, kw_only=True):
@@ -53,18 +51,6 @@ def settings_of(bootstrap: str, clients: dict[str, str]) -> KafkaSettings:
     return KafkaSettings.of(bootstrap, pairs=[f"{key}={value}" for key, value in clients.items()], environ={})
 
 
-def end_with_parent() -> None:
-    """End this process when nobody holds the other end of its stdin any more; on Linux even while it is stopped."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-    def watch() -> None:
-        os.read(0, 1)
-        os._exit(ORPHANED)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
 class Fate:
     """The worker's hook: at the order's step, the time it names, this process gets the signal.
 
@@ -73,23 +59,26 @@ class Fate:
     """
 
     def __init__(self, order: Order) -> None:
-        self._order, self._left = order, order.time
+        self._doom = Doom(order.step, order.time, self._befall)
+        self._deed = DEEDS[order.deed]
         self._in_epoch = False
         self._doomed_at = -1
         self.worker: eddy.Worker | None = None
 
     def __call__(self, step: str) -> None:
         """Observe a step."""
-        aborts = self.worker.statistics.aborts if self.worker else 0
         self._in_epoch = step == "stepped" or (self._in_epoch and step != "done")
-        if step == "committed" and aborts == self._doomed_at:
+        if step == "committed" and self._aborts() == self._doomed_at:
             logging.error("a zombie has committed")
             os._exit(os.EX_SOFTWARE)
-        if step == self._order.step:
-            self._left -= 1
-            if self._left == 0:
-                os.kill(os.getpid(), SIGNALS[self._order.deed])
-                self._doomed_at = aborts if self._in_epoch else -1
+        self._doom(step)
+
+    def _befall(self) -> None:
+        self._deed()
+        self._doomed_at = self._aborts() if self._in_epoch else -1
+
+    def _aborts(self) -> int:
+        return self.worker.statistics.aborts if self.worker else 0
 
 
 def report(worker: eddy.Worker) -> Callable[[], None]:

@@ -11,21 +11,24 @@ from eddy.connectors.log import Position, TopicPartition
 from eddy.operators.circuit import Circuit
 from eddy.state.spec import Changes
 
-__all__ = ["PLANTS"]
+__all__ = ["PLANTS", "changes_written_early"]
+
+
+_changes = Circuit.changes
+
+
+def changes_written_early(circuit: Circuit) -> dict[str, Changes]:  # private: planted
+    """In place of `Circuit.changes`: the rows of an epoch are in the store already when its transaction begins."""
+    rows = _changes(circuit)
+    for name, changed in rows.items():
+        state = circuit.states[name]
+        state._store.write([(state.spec.prefix(p) + key, value) for p, key, value in changed])  # type: ignore[attr-defined]
+    return rows
 
 
 def write_the_store_before_the_commit() -> None:
-    """The rows of an epoch are in the store already when its transaction begins."""
-    changes = Circuit.changes
-
-    def written(circuit: Circuit) -> dict[str, Changes]:  # private: planted
-        rows = changes(circuit)
-        for name, changed in rows.items():
-            state = circuit.states[name]
-            state._store.write([(state.spec.prefix(p) + key, value) for p, key, value in changed])  # type: ignore[attr-defined]
-        return rows
-
-    Circuit.changes = written  # type: ignore[method-assign]
+    """See `changes_written_early`."""
+    Circuit.changes = changes_written_early  # type: ignore[method-assign]
 
 
 def commit_for_nobody() -> None:

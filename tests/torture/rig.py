@@ -9,15 +9,12 @@ import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
 from confluent_kafka.admin import AdminClient
 
 import eddy
@@ -27,6 +24,7 @@ from eddy.connectors.log import TopicPartition, TopicSpec
 from eddy.errors import ConnectorError
 from eddy.runtime.assembly import Assembly, assemble
 from eddy.state.memory import MemoryStore
+from tests.children import Child, ordered
 from tests.simulation.witness import Witness
 from tests.torture.child import KILL, Order, settings_of
 from tests.torture.feed import Feed
@@ -36,7 +34,6 @@ from tests.torture.replica import Replica
 
 __all__ = ["TRANSACTION_S", "Early", "Failure", "Hang", "Rig"]
 
-ROOT = Path(__file__).parents[2]
 HANGS_AFTER_S = 120.0
 GIVES_UP_AFTER_S = 400.0
 LAST_WORDS_S = 2.0
@@ -76,28 +73,18 @@ class Hang(Failure):
 
 @dataclass
 class Slot:
-    """A worker by its name: its process, the latest one, and what it says."""
+    """A worker by its name: its process, the latest one, and whether it is to end."""
 
-    member: str
-    process: subprocess.Popen[bytes]
-    order: Order
-    said: Path
-    errors: Path
+    child: Child
     doomed: bool = False
-    stopped: bool = field(default=False)
 
     def owned(self) -> set[TopicPartition] | None:
         """The partitions that it has said it owns, None before it has said anything."""
-        lines = self.said.read_text().split("\n")[:-1]
-        words = lines[-1].split() if lines else None
-        if words is None:
+        lines = self.child.lines()
+        if not lines:
             return None
+        words = lines[-1].split()
         return {TopicPartition(topic, int(p)) for topic, p in zip(words[::2], words[1::2], strict=True)}
-
-    def close(self) -> None:
-        """Close the pipe to a process that has ended."""
-        assert self.process.stdin is not None
-        self.process.stdin.close()
 
 
 class Rig:
@@ -112,7 +99,7 @@ class Rig:
         self.slots: dict[str, Slot] = {}
         self.damaged: set[str] = set()
         self.kills = 0
-        self._started, self._restarts = 0, Counter[str]()
+        self._restarts = Counter[str]()
         folder.mkdir(parents=True, exist_ok=True)
         settings = settings_of(bootstrap, CLIENTS)
         self.log, self._observed = KafkaLog(settings), KafkaLog(settings)
@@ -140,7 +127,6 @@ class Rig:
 
     def start(self, member: str, step: str = "", time: int = 1, deed: str = KILL) -> Slot:
         """Start a worker, which may have a deed to do to itself."""
-        self._started += 1
         order = Order(
             bootstrap=self.bootstrap,
             clients=CLIENTS,
@@ -154,40 +140,31 @@ class Rig:
             deed=deed,
             planted=self.planted,
         )
-        said, errors = (self.folder / f"{self._started}-{member}.{stream}" for stream in ("out", "err"))
-        with said.open("wb") as out, errors.open("wb") as err:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "tests.torture.child", msgspec.json.encode(order).decode()],
-                cwd=ROOT,
-                stdin=subprocess.PIPE,
-                stdout=out,
-                stderr=err,
-            )
-        self.slots[member] = Slot(member, process, order, said, errors, doomed=bool(step))
+        self.slots[member] = Slot(ordered(self.folder, order), doomed=bool(step))
         return self.slots[member]
 
     def signal(self, member: str, number: signal.Signals) -> None:
         """Send a signal; of one that kills, wait for the end."""
         slot = self.slots[member]
         slot.doomed |= number in (signal.SIGKILL, signal.SIGTERM)
-        slot.process.send_signal(number)
+        slot.child.signal(number)
         if number == signal.SIGKILL:
             self.bury(member)
 
     def bury(self, member: str) -> int:
         """Wait for the end of a worker that is doomed. Returns how it ended: a signal is negative."""
         slot = self.slots[member]
-        self.wait_for(lambda: slot.process.poll() is not None, f"{member} ends")
+        self.wait_for(lambda: not slot.child.running, f"{member} ends")
         del self.slots[member]
-        slot.close()
-        self.kills += slot.process.returncode == -signal.SIGKILL
-        return slot.process.returncode
+        status = slot.child.ended()
+        self.kills += status == -signal.SIGKILL
+        return status
 
     def wait_for_stop(self, member: str) -> None:
         """Wait until a worker has stopped itself."""
 
         def has_stopped() -> bool:
-            process = self.slots[member].process
+            process = self.slots[member].child.process
             with contextlib.suppress(ChildProcessError):
                 return os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOHANG) is not None
             raise Failure(f"{member} ended with status {process.poll()} and was to stop")
@@ -248,11 +225,10 @@ class Rig:
     def look_after(self) -> None:
         """Start again who has ended for what is temporary. Raises: Failure for who ended otherwise, or is wrong."""
         for member, slot in list(self.slots.items()):
-            status = slot.process.poll()
-            if status is None or slot.doomed:
+            if slot.child.running or slot.doomed:
                 continue
-            slot.close()
-            if status == 1 and member in self.damaged and "StateError" in slot.errors.read_text():
+            status = slot.child.ended()
+            if status == 1 and member in self.damaged and "StateError" in slot.child.said().errors:
                 shutil.rmtree(self.state / member)
                 self.damaged.discard(member)
                 self.faults["damage named"] += 1
@@ -260,7 +236,7 @@ class Rig:
                 continue
             self._restarts[member] += 1
             if not is_temporary(status) or status < 0 or self._restarts[member] > 20:
-                raise Failure(f"{member} ended with status {status}:\n{last_words(slot.errors)}")
+                raise Failure(f"{member} ended with status {status}:\n{slot.child.last_words()}")
             self.faults["restarts for what is temporary"] += 1
             self.start(member)
         if self.observer.early:
@@ -272,12 +248,12 @@ class Rig:
     def stacks(self) -> str:
         """What every worker's threads are at, and what it said last."""
         for slot in self.slots.values():
-            if slot.process.poll() is None:
-                slot.process.send_signal(signal.SIGCONT)
-                slot.process.send_signal(signal.SIGUSR1)
+            if slot.child.running:
+                slot.child.signal(signal.SIGCONT)
+                slot.child.signal(signal.SIGUSR1)
         time.sleep(LAST_WORDS_S)  # pause: no worker says that it has said all
         owned = {member: sorted(slot.owned() or []) for member, slot in self.slots.items()}
-        words = [f"--- {slot.errors}\n{last_words(slot.errors)}" for slot in self.slots.values()]
+        words = [f"--- {member}\n{slot.child.last_words()}" for member, slot in self.slots.items()]
         return "\n".join([f"owned {owned}", f"pending {self._pending()}", *words])
 
     def _pending(self) -> object:
@@ -306,15 +282,13 @@ class Rig:
             status = self.bury(member)
             owned[member] = slot.owned() or set()
             if status not in STOPPED:
-                raise Failure(f"{member} ended with status {status}:\n{last_words(slot.errors)}")
+                raise Failure(f"{member} ended with status {status}:\n{slot.child.last_words()}")
         return owned
 
     def close(self, remove_topics: bool = False) -> None:
         """Kill what still runs, and let go of the broker."""
         for slot in self.slots.values():
-            slot.process.kill()
-            slot.process.wait()
-            slot.close()
+            slot.child.kill()
         self.observer.close()
         self.feed.close()
         self.replica.close()
@@ -322,8 +296,3 @@ class Rig:
         if remove_topics:
             self.log.delete_topics(self.topics)
         self.log.close()
-
-
-def last_words(errors: Path) -> str:
-    """The end of what a worker said."""
-    return "\n".join(errors.read_text(errors="replace").splitlines()[-60:])

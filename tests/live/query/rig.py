@@ -58,6 +58,13 @@ class Rig:
 
     def apply(self, changes: Iterable[tuple[str, Row | None, Row | None]]) -> dict[PlannedView, list[Op]]:
         """One batch of changes (table, old, new). Returns the patches by view."""
+        found = dict(self.engine.apply(self.take(changes)))
+        for followed in self.followed:
+            followed.take(found.get(followed.view, []))
+        return found
+
+    def take(self, changes: Iterable[tuple[str, Row | None, Row | None]]) -> dict[str, dict[Any, Row | None]]:
+        """Make the changes in the plain rows. Returns the new rows by table and key."""
         deltas: dict[str, dict[Any, Row | None]] = {}
         for table, old, new in changes:
             for row, value in ((old, None), (new, new)):
@@ -69,10 +76,7 @@ class Rig:
                     self.plain[table].pop(key, None)
                 else:
                     self.plain[table][key] = new
-        found = dict(self.engine.apply(deltas))
-        for followed in self.followed:
-            followed.take(found.get(followed.view, []))
-        return found
+        return deltas
 
     def rows(self) -> dict[str, list[Row]]:
         return {name: list(rows.values()) for name, rows in self.plain.items()}

@@ -16,10 +16,10 @@ from eddy.live.query.planning import PlannedView, is_window
 from eddy.live.query.renaming import renamed
 from eddy.live.server.difference import difference
 from tests.live.query.cases import CASES, as_list, query_of, without_nulls
-from tests.live.query.random_queries import KEYS, random_changes, random_query, random_row
+from tests.live.query.random_queries import KEYS, random_query, random_row
 from tests.live.query.rig import Followed, Rig, Row
 from tests.live.query.test_conformance import change_of
-from tests.live.query.test_random import check
+from tests.live.query.test_random import follow_through
 
 WINDOWS = [case for case in CASES if is_window(query_of(case).syntax)]
 SLACKS = [0, 1, 100]
@@ -41,24 +41,15 @@ class PassingRig(Rig):
         return found
 
     def apply(self, changes: Iterable[tuple[str, Row | None, Row | None]]) -> dict[PlannedView, list[Any]]:
-        deltas: dict[str, dict[Any, Row | None]] = {}
-        for table, old, new in changes:
-            for row, value in ((old, None), (new, new)):
-                if row is not None:
-                    deltas.setdefault(table, {})[self.key_of[table](row)] = value
-        for table, delta in list(deltas.items()):
-            deltas[table + "~"] = delta
-            for key, value in delta.items():
-                self.plain[table].pop(key, None)
-                if value is not None:
-                    self.plain[table][key] = value
-        found = dict(self.engine.apply(deltas))
-        spent = list(self.engine.spent)
+        found = super().apply(changes)
         for followed in self.followed:
-            followed.take(found.get(followed.view, []))
-            if followed.view in spent:
+            if followed.view in self.engine.spent:
                 self.renew(followed)
         return found
+
+    def take(self, changes: Iterable[tuple[str, Row | None, Row | None]]) -> dict[str, dict[Any, Row | None]]:
+        deltas = super().take(changes)
+        return deltas | {table + "~": delta for table, delta in deltas.items()}
 
     def renew(self, followed: Followed, select: Any = None) -> None:
         """As the server does it: the difference to the rows of a new view."""
@@ -112,12 +103,7 @@ def play(seed: Any, batches: int = 8) -> int:
         query = random_query(draw)
         if is_window(query.syntax):
             queries.append(query)
-    followed = [rig.follow(query) for query in queries]
-    for _ in range(batches):
-        for each, query in zip(followed, queries, strict=True):
-            check(rig, each, query)
-        rig.apply(random_changes(draw, rig.rows(), draw.choice([1, 1, 2, 6])))
-    for each in followed:
+    for each in follow_through(rig, draw, queries, batches):
         rig.engine.close(each.view)
     assert len(rig.engine) == len(rig.engine.dataflow) == 0
     return rig.renewals

@@ -32,17 +32,22 @@ def check(rig: Rig, followed: Followed, query: eddy.Query) -> None:
     assert canonical(followed.rows) == canonical(answer(query, rig.rows())), query
 
 
-def play(seed: Any, *, batches: int = 8) -> None:
-    """Follow some queries at once through some batches."""
-    draw = random.Random(seed)
-    rig = rig_of(draw)
-    queries = [random_query(draw) for _ in range(3)]
+def follow_through(rig: Rig, draw: random.Random, queries: list[eddy.Query], batches: int) -> list[Followed]:
+    """Follow queries, and check each after each batch of random changes."""
     followed = [rig.follow(query) for query in queries]
     for _ in range(batches):
         for each, query in zip(followed, queries, strict=True):
             check(rig, each, query)
         rig.apply(random_changes(draw, rig.rows(), draw.choice([1, 1, 2, 6])))
-    for each in followed:
+    return followed
+
+
+def play(seed: Any, *, batches: int = 8) -> None:
+    """Follow some queries at once through some batches."""
+    draw = random.Random(seed)
+    rig = rig_of(draw)
+    queries = [random_query(draw) for _ in range(3)]
+    for each in follow_through(rig, draw, queries, batches):
         again = Followed(rig.engine, eddy.Query(each.view.shape.select), shared=False)
         assert again.buckets.entries == {b: rows for b, rows in each.buckets.entries.items() if rows}
         rig.engine.close(again.view)

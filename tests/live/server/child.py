@@ -1,9 +1,5 @@
-"""A worker or a server of the family in a process of its own, to be killed: `python -m tests.live.server.child ORDER`.
+"""A worker or a server of the family in its own process, to be killed: `python -m tests.live.server.child ORDER`."""
 
-It ends with the process that holds its stdin open.
-"""
-
-import os
 import sys
 import threading
 from pathlib import Path
@@ -17,20 +13,21 @@ from eddy.serve.endpoint import endpoint_of
 from eddy.serve.table_server import served
 from tests.live.server.families import family
 from tests.live.server.test_http import queries
+from tests.tables.arena import Part, carry_out
 
 __all__ = ["Order"]
 
 
-class Order(msgspec.Struct, kw_only=True):
-    """What to be, on which log, and where to serve."""
+class Order(Part, kw_only=True):
+    """Also where to serve, and how many rows of a table may be in memory."""
 
-    role: str
-    name: str
-    state_dir: str
-    path: str = ""
-    bootstrap: str = ""
-    port: int = 0
-    table_rows: int = 1_000_000
+    port: int
+    table_rows: int
+
+
+def _work(order: Order, log: Log) -> None:
+    config = eddy.Config(state_dir=Path(order.state_dir))
+    eddy.Worker(family(order.name), log, config).run(lambda: False, 0.05)
 
 
 def _serve(order: Order, log: Log) -> None:
@@ -45,25 +42,5 @@ def _serve(order: Order, log: Log) -> None:
         raise server.tables.rows.failure
 
 
-def _end_with_parent() -> None:
-    def watch() -> None:
-        sys.stdin.read()
-        os._exit(75)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
 if __name__ == "__main__":
-    _end_with_parent()
-    given = msgspec.json.decode(sys.argv[1], type=Order)
-    own = eddy.kafka(given.bootstrap) if given.bootstrap else eddy.open_log(given.path)
-    while True:
-        try:
-            if given.role == "worker":
-                config = eddy.Config(state_dir=Path(given.state_dir))
-                eddy.Worker(family(given.name), own, config).run(lambda: False, 0.05)
-            else:
-                _serve(given, own)
-        except eddy.ConnectorError as error:
-            if not error.retriable:
-                raise  # else the broker was away as it started
+    carry_out(msgspec.json.decode(sys.argv[1], type=Order), {"worker": _work, "server": _serve})

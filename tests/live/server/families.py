@@ -1,9 +1,11 @@
 """Families: nodes with parents, their trees with numbers of descendants, and the naive answers to queries of them."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import eddy
 from eddy.connectors.local import LocalLog
+from tests.descendants import counted, descendants
 from tests.live.query.oracle import answer
 from tests.tables.conftest import produce
 
@@ -24,14 +26,16 @@ TREE = nodes.where(nodes.parent == "root").nest(children=children)
 def family(name: str) -> eddy.Topology:
     topology = eddy.Topology(name)
     parents = topology.table("nodes", key=eddy.String, value=eddy.String)
-    (
-        parents.to_relation()
-        .map(lambda node, parent: (parent, 1))
-        .recursively(lambda rows: rows.join(parents, lambda _, one, parent: (parent, 1)), name="ancestors")
-        .group_by_key()
-        .count("descendants")
-    )
+    descendants(parents)
     return topology
+
+
+def tables_of(parents: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:
+    """The rows of both tables of a family, by the oracle."""
+    return {
+        "nodes": [{"id": node, "parent": parent} for node, parent in parents.items()],
+        "descendants": [{"id": node, "count": count} for node, count in counted(parents).items()],
+    }
 
 
 class Family:
@@ -48,14 +52,4 @@ class Family:
 
     def answer(self, query: eddy.Query) -> Any:
         """The naive answer over the rows that were written."""
-        counts: dict[str, int] = {}
-        for node in self.written:
-            above = self.written.get(node)
-            while above is not None:
-                counts[above] = counts.get(above, 0) + 1
-                above = self.written.get(above)
-        tables = {
-            "nodes": [{"id": key, "parent": value} for key, value in self.written.items()],
-            "descendants": [{"id": key, "count": value} for key, value in counts.items()],
-        }
-        return answer(query, tables)
+        return answer(query, tables_of(self.written))

@@ -8,15 +8,12 @@ import base64
 import contextlib
 import os
 import random
-import subprocess
-import sys
-import threading
 import time
 from bisect import bisect_left
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 import pytest
@@ -29,13 +26,13 @@ from eddy.live.streams.limits import Limits
 from tests.kafka import OwnBroker
 from tests.live.query.oracle import answer
 from tests.live.server.child import Order
-from tests.live.server.families import TREE, Written, family, nodes
+from tests.live.server.families import TREE, Written, family, nodes, tables_of
 from tests.live.server.sse import Client, asked
 from tests.live.server.test_http import Site
+from tests.tables.arena import Arena
 from tests.tables.conftest import produce
-from tests.waiting import PATIENCE_S, wait_for
+from tests.waiting import PATIENCE_S
 
-ROOT = Path(__file__).parents[3]
 MOST_BYTES = 1 << 20
 """Of a store with the rows of this family, with its logs."""
 NAMES = [f"n{n}" for n in range(25)]
@@ -60,17 +57,7 @@ class History:
 
     def answers(self, offset: int) -> dict[str, Any]:
         """The answers over the transactions that end at this offset, or before it."""
-        state = self._states[bisect_left(self._ends, offset + 1) - 1]
-        counts: dict[str, int] = {}
-        for node in state:
-            above = state.get(node)
-            while above is not None:
-                counts[above] = counts.get(above, 0) + 1
-                above = state.get(above)
-        tables = {
-            "nodes": [{"id": key, "parent": value} for key, value in state.items()],
-            "descendants": [{"id": key, "count": value} for key, value in counts.items()],
-        }
+        tables = tables_of(self._states[bisect_left(self._ends, offset + 1) - 1])
         below_n1 = nodes.where(nodes.parent == "n1").order_by(nodes.id).limit(3)
         below_root = nodes.where(nodes.parent == "root").order_by(nodes.id).limit(20)
         found = {"tree": TREE, "root": below_root, "n1": below_n1}
@@ -141,107 +128,64 @@ def test_client_that_comes_and_goes_a_thousand_times() -> None:
     come_and_go(1_000, 2)
 
 
-class Arena:
-    """A worker and a server in processes of their own, on a log; and a producer that never rests."""
+class Family(Arena):
+    """A family, whose worker may be inside the test."""
 
     def __init__(
         self, folder: Path, bootstrap: str, seed: int, *, worker_inside: bool = False, table_rows: int = 1_000_000
     ) -> None:
-        self._folder, self._bootstrap, self._table_rows = folder, bootstrap, table_rows
-        self.draw, self.history, self.port = random.Random(seed), History(), free_port()
-        self._name = f"family-{seed}-{self.port}"
-        self._log = self._open()
-        eddy.create_topics(family(self._name), self._log)
-        self._stop, self.turns = threading.Event(), 0
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._feed = threading.Thread(target=self._feeding)
+        self.history, self.port = History(), free_port()
+        name, path = f"family-{seed}-{self.port}", str(folder / "log")
+        order = Order(name=name, path=path, bootstrap=bootstrap, port=self.port, table_rows=table_rows)
+        super().__init__(folder, order, seed)
+        eddy.create_topics(family(name), self.log)
         self._inside = ExitStack() if worker_inside else None
 
-    def _open(self) -> Log:
-        return eddy.kafka(self._bootstrap) if self._bootstrap else eddy.open_log(self._folder / "log")
-
-    def start(self, role: str) -> None:
-        order = Order(
-            role=role,
-            name=self._name,
-            state_dir=str(self._folder / role),
-            path=str(self._folder / "log"),
-            bootstrap=self._bootstrap,
-            port=self.port,
-            table_rows=self._table_rows,
-        )
-        command = [sys.executable, "-m", "tests.live.server.child", msgspec.json.encode(order).decode()]
-        with (self._folder / f"{role}.txt").open("ab") as errors:
-            self._processes[role] = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stderr=errors)
-
     def kill(self, role: str) -> None:
-        process = self._processes[role]
-        assert process.poll() is None, (self._folder / f"{role}.txt").read_text()
-        process.kill()
-        process.wait()
-        assert process.stdin is not None
-        process.stdin.close()
+        assert self.children[role].kill(), self.children[role].last_words()
 
-    def _feeding(self) -> None:
-        log, draw = self._open(), random.Random(self.draw.random())
-        while not self._stop.wait(draw.uniform(0.0, 0.05)):
-            rows = some_rows(draw)
-            encoded = [(key, None if value is None else value.encode()) for key, value in rows.items()]
-            while True:  # a transaction that may have been committed is looked for, not written again
-                try:
-                    at = produce(log, "nodes", encoded)
-                    self.history.add(rows, at["nodes"][0])
-                    break
-                except ConnectorError as error:
-                    if not error.retriable or self._stop.is_set():
-                        return
-            self.turns += 1
-        log.close()
+    def write(self, log: Log, rng: random.Random) -> None:
+        rows = some_rows(rng)
+        encoded = [(key, None if value is None else value.encode()) for key, value in rows.items()]
+        while not self.stopping.is_set():  # a transaction that may have been committed is looked for, not written again
+            try:
+                at = produce(log, "nodes", encoded)
+                self.history.add(rows, at["nodes"][0])
+                return
+            except ConnectorError as error:
+                if not error.retriable:
+                    raise
 
     def query_files(self) -> list[os.stat_result]:
         """The files of queries on disk."""
-        folder, found = self._folder / "server" / self._name / "~queries", []
+        folder, found = self.folder / "server" / self.order.name / "~queries", []
         for path in folder.glob("*"):
             with contextlib.suppress(FileNotFoundError):  # it goes as the store is opened
                 found.append(path.stat())
         return found
 
-    def feed(self, turns: int) -> None:
-        """Wait for some more transactions."""
-        aim = self.turns + turns
-        wait_for(lambda: self.turns >= aim, PATIENCE_S, "the producer")
-
-    def stop_feeding(self) -> None:
-        self._stop.set()
-        self._feed.join()
-
-    def __enter__(self) -> "Arena":
+    def __enter__(self) -> Self:
         self.start("server")
         if self._inside is None:
             self.start("worker")
         else:
-            self._inside.enter_context(eddy.run(family(self._name), self._log))
-        self._feed.start()
-        return self
+            self._inside.enter_context(eddy.run(family(self.order.name), self.log))
+        return super().__enter__()
 
     def __exit__(self, *_: object) -> None:
-        self.stop_feeding()
-        for role in self._processes:
-            with contextlib.suppress(AssertionError):
-                self.kill(role)
         if self._inside is not None:
             self._inside.close()
-        self._log.close()
+        super().__exit__()
 
 
-def torture(arena: Arena, kills: int, others: list[Callable[[], None]] | None = None) -> None:
+def torture(arena: Family, kills: int, others: list[Callable[[], None]] | None = None) -> None:
     """Kill the server, in turn with others, and let the client come back; its views are right at each exact version."""
     client = Watcher(arena.port, arena.history)
     with contextlib.closing(client):
         client.until(lambda: client.exact > 0, again=True)
         for turn in range(kills):
-            arena.feed(arena.draw.randint(1, 5))
-            for _ in range(arena.draw.randint(0, 5)):
+            arena.feed(arena.rng.randint(1, 5))
+            for _ in range(arena.rng.randint(0, 5)):
                 client.step()
             former = client.server
             arena.kill("server")
@@ -255,13 +199,13 @@ def torture(arena: Arena, kills: int, others: list[Callable[[], None]] | None = 
 
 
 def test_servers_are_killed_and_nothing_is_lost_doubled_or_torn(tmp_path: Path) -> None:
-    with Arena(tmp_path, "", 1, worker_inside=True) as arena:
+    with Family(tmp_path, "", 1, worker_inside=True) as arena:
         torture(arena, 1)
 
 
 def torture_on_disk(folder: Path, kills: int, seed: int) -> None:
     """The same with queries on disk; the server is also killed as soon as it has files, while it loads."""
-    with Arena(folder, "", seed, worker_inside=True, table_rows=5) as arena:
+    with Family(folder, "", seed, worker_inside=True, table_rows=5) as arena:
         sizes: list[int] = []
 
         def all_since(began: int) -> bool:
@@ -270,7 +214,7 @@ def torture_on_disk(folder: Path, kills: int, seed: int) -> None:
 
         def loading() -> None:
             assert arena.query_files()
-            for _ in range(arena.draw.randint(1, 3)):
+            for _ in range(arena.rng.randint(1, 3)):
                 began = time.time_ns()
                 arena.start("server")
                 client = Client(arena.port, PATIENCE_S)
@@ -298,7 +242,7 @@ def test_servers_with_queries_on_disk_are_killed_many_times(tmp_path: Path) -> N
 @pytest.mark.timeout(3_600)
 def test_servers_and_workers_are_killed_many_times(tmp_path: Path) -> None:
     """EDDY_KILLS=100 for another number."""
-    with Arena(tmp_path, "", 2) as arena:
+    with Family(tmp_path, "", 2) as arena:
 
         def worker() -> None:
             arena.kill("worker")
@@ -312,7 +256,7 @@ def test_servers_and_workers_are_killed_many_times(tmp_path: Path) -> None:
 def test_servers_workers_and_brokers_are_killed_many_times(tmp_path: Path, own_broker: OwnBroker) -> None:
     broker = own_broker()
     broker.start()
-    with Arena(tmp_path, broker.bootstrap, 3) as arena:
+    with Family(tmp_path, broker.bootstrap, 3) as arena:
 
         def worker() -> None:
             arena.kill("worker")

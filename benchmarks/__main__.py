@@ -17,6 +17,7 @@ _NAMES = (
     *("descendants", "live", "fixpoint", "sql", "end-to-end", "restart", "larger-than-cache"),
     *(
         "poison",
+        "processors",
         "queries",
         "serve",
         "client",

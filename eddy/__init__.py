@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         NonTerminatingRecursionError,
         NotReadyError,
         PlanChangedError,
+        ProcessorError,
         QueryBuildError,
         QueryError,
         RecordRefusedError,
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
     from eddy.live.query.query import LiveTable, Query, live_table, query_from_json
     from eddy.live.server.live_view import LiveView, Patch
     from eddy.operators.graph.reached import Child, Reached
+    from eddy.operators.processors.processor_context import ProcessorContext, Schedule
+    from eddy.operators.processors.record import Record, RecordMetadata
+    from eddy.operators.processors.state_store import StateStore
     from eddy.program.open_tables import Tables, open_tables
     from eddy.program.running import create_topics, kafka, open_log, run
     from eddy.program.sql_query import query
@@ -88,20 +92,26 @@ __all__ = [
     "Patch",
     "Plain",
     "PlanChangedError",
+    "ProcessorContext",
+    "ProcessorError",
     "Queries",
     "Query",
     "QueryBuildError",
     "QueryError",
     "QueryPlan",
     "Reached",
+    "Record",
+    "RecordMetadata",
     "RecordRefusedError",
     "RecursiveRelation",
     "Relation",
     "RelationTable",
+    "Schedule",
     "Serde",
     "SlotTakenError",
     "StateError",
     "StateInUseError",
+    "StateStore",
     "String",
     "Struct",
     "TableNotServedError",
@@ -137,6 +147,7 @@ _HOMES = {
         "NonTerminatingRecursionError",
         "NotReadyError",
         "PlanChangedError",
+        "ProcessorError",
         "QueryBuildError",
         "QueryError",
         "RecordRefusedError",
@@ -146,6 +157,9 @@ _HOMES = {
         "TableNotServedError",
         "TopologyError",
     ),
+    "eddy.operators.processors.processor_context": ("ProcessorContext", "Schedule"),
+    "eddy.operators.processors.record": ("Record", "RecordMetadata"),
+    "eddy.operators.processors.state_store": ("StateStore",),
     "eddy.operators.graph.reached": ("Child", "Reached"),
     "eddy.live.dataflow.action": ("Action",),
     "eddy.serde": ("Bytes", "Float64", "Int64", "Json", "Native", "Plain", "Serde", "String", "Struct"),

@@ -1,8 +1,9 @@
 """Errors, grouped by whose fault they are, each with a stable code.
 
 A message reads `<where>: <problem, with the values>; <requirement>. <fix>`. `TopologyError` is the author's, raised
-while a topology is built; `DataError` is a record's; `StateError` is the local state's; `ConnectorError` is an outside
-system's, with a flag for whether a retry can help. Nothing else is raised on purpose.
+while a topology is built, and `ProcessorError`, raised while a processor runs; `DataError` is a record's; `StateError`
+is the local state's; `ConnectorError` is an outside system's, with a flag for whether a retry can help. Nothing else is
+raised on purpose.
 """
 
 from typing import ClassVar
@@ -20,6 +21,7 @@ __all__ = [
     "NonTerminatingRecursionError",
     "NotReadyError",
     "PlanChangedError",
+    "ProcessorError",
     "QueryBuildError",
     "QueryError",
     "RecordRefusedError",
@@ -54,6 +56,12 @@ class PlanChangedError(TopologyError):
     """The topology differs from the one that wrote the state, and would misread it."""
 
     code = "TOPOLOGY_PLAN_CHANGED"
+
+
+class ProcessorError(EddyError):
+    """The author's: a processor that fails with no record to blame, or uses its context or a store where it may not."""
+
+    code = "PROCESSOR"
 
 
 class DataError(EddyError):

@@ -37,6 +37,9 @@ METHODS = [
     (InputTopic, "testing.md", None),
     (OutputTopic, "testing.md", None),
     (KeyValueStore, "testing.md", None),
+    (eddy.ProcessorContext, "processors.md", None),
+    (eddy.StateStore, "processors.md", None),
+    (eddy.Schedule, "processors.md", None),
 ]
 
 

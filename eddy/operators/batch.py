@@ -9,6 +9,7 @@ The three kinds of collection give a batch its meaning:
 `time` is the latest event time in the batch, in milliseconds. `times` and `headers`, one a row,
 are kept where a record passes through unmerged; None means that every row has `time` and no
 headers. Consolidating merges equal rows, so it keeps only `time`, and the headers of the last of them.
+`places`, one a row, are kept likewise, from the source to the first exchange, where a processor reads them.
 """
 
 from collections import Counter
@@ -22,6 +23,7 @@ from eddy.errors import DataError
 __all__ = [
     "EMPTY",
     "Batch",
+    "Place",
     "Row",
     "ZSet",
     "concat",
@@ -39,13 +41,16 @@ Row = tuple[Any, Any]
 ZSet = dict[Row, int]
 """Rows to weights, none of them 0: a consolidated batch."""
 
+Place = tuple[str, int, int]
+"""The topic, partition and offset of a source's record."""
+
 keys_of: Callable[[Iterable[Row]], "map[Any]"] = lambda rows: map(itemgetter(0), rows)  # noqa: E731
 
 
 class Batch:
     """Columns of equal length. A batch is never changed after it was passed on."""
 
-    __slots__ = ("headers", "rows", "time", "times", "weights")
+    __slots__ = ("headers", "places", "rows", "time", "times", "weights")
 
     def __init__(
         self,
@@ -54,12 +59,14 @@ class Batch:
         time: int = 0,
         times: list[int] | None = None,
         headers: list[Any] | None = None,
+        places: list[Place | None] | None = None,
     ) -> None:
         self.rows = rows
         self.weights = weights
         self.time = time
         self.times = times
         self.headers = headers
+        self.places = places
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -80,6 +87,7 @@ class Batch:
             self.time,
             None if self.times is None else list(compress(self.times, mask)),
             None if self.headers is None else list(compress(self.headers, mask)),
+            None if self.places is None else list(compress(self.places, mask)),
         )
 
     def at(self, places: Sequence[int]) -> "Batch":
@@ -94,11 +102,16 @@ class Batch:
             self.time,
             None if self.times is None else column(self.times),
             None if self.headers is None else column(self.headers),
+            None if self.places is None else column(self.places),
         )
 
     def with_rows(self, rows: list[Row]) -> "Batch":
         """The same facts with other rows, one for each."""
-        return Batch(rows, self.weights, self.time, self.times, self.headers)
+        return Batch(rows, self.weights, self.time, self.times, self.headers, self.places)
+
+    def without_places(self) -> "Batch":
+        """The same rows, where their partitions are no longer those of their records."""
+        return self if self.places is None else Batch(self.rows, self.weights, self.time, self.times, self.headers)
 
     def spread(self, many: Sequence[Sequence[Row]]) -> "Batch":
         """Any number of rows for each row, with its weight and time."""
@@ -113,6 +126,7 @@ class Batch:
             self.time,
             None if self.times is None else column(self.times),
             None if self.headers is None else column(self.headers),
+            None if self.places is None else column(self.places),
         )
 
     def times_of_rows(self) -> list[int]:
@@ -122,6 +136,10 @@ class Batch:
     def headers_of_rows(self) -> list[Any]:
         """The headers of each row."""
         return [()] * len(self.rows) if self.headers is None else self.headers
+
+    def places_of_rows(self) -> list[Place | None]:
+        """The place of each row, None where it is not known."""
+        return [None] * len(self.rows) if self.places is None else self.places
 
     def consolidated(self, where: str) -> "Batch":
         """The same rows, merged, without weight 0. Raises: DataError as `zset` does."""
@@ -157,12 +175,14 @@ def concat(batches: Sequence[Batch]) -> Batch:
         return batches[0] if batches else EMPTY
     stamped = any(batch.times is not None for batch in batches)
     headed = any(batch.headers is not None for batch in batches)
+    placed = any(batch.places is not None for batch in batches)
     return Batch(
         list(chain.from_iterable(batch.rows for batch in batches)),
         list(chain.from_iterable(batch.weights for batch in batches)),
         max(batch.time for batch in batches),
         list(chain.from_iterable(batch.times_of_rows() for batch in batches)) if stamped else None,
         list(chain.from_iterable(batch.headers_of_rows() for batch in batches)) if headed else None,
+        list(chain.from_iterable(batch.places_of_rows() for batch in batches)) if placed else None,
     )
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from eddy.errors import DataError, EddyError, UnwritableRowError
 from eddy.operators.batch import EMPTY, Batch
 from eddy.operators.constant import Constant
-from eddy.operators.context import OUTSIDE, Context, Tick, Wake
+from eddy.operators.context import OUTSIDE, Context, Tick, TickOrWatermark, Wake
 from eddy.operators.errors.guarded import Guarded, unguarded
 from eddy.operators.errors.set_aside import Aside, Care, KeptRow, Located
 from eddy.operators.exchange import Budget, Exchange, Gate, Ownership
@@ -23,6 +23,7 @@ from eddy.operators.keyed import Keyed
 from eddy.operators.nested.fixpoint import Fixpoint, NestedBody
 from eddy.operators.nested.outermost import Outermost
 from eddy.operators.operator import ClocksRead, Operator, State, Step
+from eddy.operators.processors.processing import Process
 from eddy.operators.waves.body import Body
 from eddy.operators.waves.fact_waves import FactWaves
 from eddy.operators.waves.recursion import Waves
@@ -130,6 +131,7 @@ class Circuit:
         self.reads = ClocksRead(frozenset().union(*(clocks.sources for clocks in reads)), any(c.wall for c in reads))
         self._loops = [op for op in map(unguarded, self._wakers) if isinstance(op, Outermost)]
         self._keyed = [op for op in operators if isinstance(op, Keyed)]
+        self.processors = [op for op in operators if isinstance(op, Process)]
         self._holding = [
             op for op in (unguarded(step.operator) for step in steps) if type(op).held is not Operator.held
         ]
@@ -216,7 +218,7 @@ class Circuit:
     def next_tick(self) -> int | None:
         """The first moment of the wall clock for which an operator waits, in milliseconds."""
         wakes = (unguarded(operator).wakes_at() for operator in self._wakers)
-        return min((wake.at_ms for wake in wakes if isinstance(wake, Tick)), default=None)
+        return min((wake.at_ms for wake in wakes if isinstance(wake, Tick | TickOrWatermark)), default=None)
 
     @property
     def left_due(self) -> set[tuple[int, int]]:
@@ -285,6 +287,7 @@ class Circuit:
             recursion.forget_waves()
         for constant in self.constants:
             constant.forget()
+        self.close()
         self._clear()
 
     def forget(self) -> None:
@@ -295,6 +298,12 @@ class Circuit:
             constant.forget()
         for loop in self._loops:
             loop.forget_waves()
+        self.close()
+
+    def close(self) -> None:
+        """Close the processors; the next epoch makes them anew."""
+        for processor in self.processors:
+            processor.forget()
 
     def recall(self, memories: Mapping[Located, KeptRow]) -> None:
         """Load the rows set aside and the withheld keys of the owned partitions."""

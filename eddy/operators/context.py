@@ -5,11 +5,24 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-__all__ = ["OUTSIDE", "Context", "EventTimes", "Tick", "Wake", "Watermark"]
+__all__ = ["OUTSIDE", "Context", "EventTimes", "Tick", "TickOrWatermark", "TimesRead", "Wake", "Watermark"]
 
 EventTimes = Mapping[tuple[str, int], int]
 """By topic and partition of a source: the greatest timestamp of the records read from it so far, in milliseconds."""
 
+
+class TimesRead(NamedTuple):
+    """The timestamps of an epoch's records of a source partition, without those rejected, by rising offset.
+
+    `before` is the event time before them, -1 for none.
+    """
+
+    before: int
+    offsets: Sequence[int]
+    timestamps: Sequence[int]
+
+
+_NOTHING_READ: Mapping[tuple[str, int], TimesRead] = MappingProxyType({})
 _NONE: EventTimes = MappingProxyType({})
 
 
@@ -20,6 +33,7 @@ class Context(NamedTuple):
     `divisible`: the caller can try again with a part of the input where the whole is too much work.
     `event_time`: after the epoch's records, for the sources that an operator `reads`; they never decrease.
     `tick`: the epoch's wall-clock time in milliseconds since 1970, if an operator reads it. It never decreases.
+    `read`: the timestamps by which the epoch moves event times, by topic and partition; nothing for an idle partition.
     `timestamps`: where times of rows are numbers of records, from 1, the timestamps of these records.
 
     Steps inside of loops get no times.
@@ -29,6 +43,7 @@ class Context(NamedTuple):
     divisible: bool = False
     event_time: EventTimes = _NONE
     tick: int | None = None
+    read: Mapping[tuple[str, int], TimesRead] = _NOTHING_READ
     timestamps: Sequence[int] | None = None
 
 
@@ -70,3 +85,14 @@ class Watermark(NamedTuple):
         """Whether an epoch with this context has to step the operator without input."""
         times, source = context.event_time, self.source
         return any(times.get((source, partition), -1) >= at_ms for partition, at_ms in self.at_ms.items())
+
+
+class TickOrWatermark(NamedTuple):
+    """The first of two moments: the wall clock reaches `at_ms`, or event time reaches `watermark`."""
+
+    at_ms: int
+    watermark: Watermark
+
+    def reached(self, context: Context) -> bool:
+        """Whether an epoch with this context has to step the operator without input."""
+        return Tick(self.at_ms).reached(context) or self.watermark.reached(context)

@@ -225,7 +225,7 @@ class Exchange(Keyed):
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
         """Split the local rows; received rows are owned already."""
-        batch, received = inputs
+        batch, received = inputs[0].without_places(), inputs[1]
         if self._needs_keys:
             batch = self.with_keys(batch)
         if self.gate.shared and not self._facts:

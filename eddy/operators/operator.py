@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from eddy.operators.batch import EMPTY, Batch
-from eddy.operators.context import OUTSIDE, Context, Tick, Wake, Watermark
+from eddy.operators.context import OUTSIDE, Context, Tick, TickOrWatermark, Wake, Watermark
 from eddy.state.spec import Changes, StateSpec
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class Operator:
         """
         return _NOTHING_HELD
 
-    def wakes_at(self) -> Wake | Tick | Watermark | None:
+    def wakes_at(self) -> Wake | Tick | Watermark | TickOrWatermark | None:
         """The moment at which it wants a step without input, None for none.
 
         A function of the operator's states, and of the partitions that this worker owns. Asked between epochs, and in

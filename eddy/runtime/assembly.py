@@ -122,6 +122,7 @@ def assemble(
             partitioner_check,
             Senders(log, internal.exchanges, {f"{name}-{step}" for step in unmerged(plan)}),
             TimestampLimits(timestamp_limits(plan, topics.specs, exchanges), wall),
+            placed=bool(circuit.processors),
         ),
         _sink_topics(topology, counts),
         Positions(log, name, read, internal.exchanges, written, internal.anchors),

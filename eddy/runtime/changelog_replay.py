@@ -17,6 +17,7 @@ from eddy.operators.operator import State
 from eddy.runtime.decoding import decoded, note_unhashable
 from eddy.runtime.own_positions import committed
 from eddy.state.offsets import encode_offset, offset_key, read_offsets
+from eddy.state.partitioned_map import PartitionedMap
 from eddy.state.spec import StateSpec
 from eddy.state.store import Store
 
@@ -28,7 +29,7 @@ TOMBSTONES_LAST_S = 24 * 3600
 
 @dataclass(slots=True)
 class Restore:
-    """The restore of one partition of one state: from `position` to `end`."""
+    """The restore of one partition of one state: from `position` to `end`; `own` is the store of one in memory."""
 
     spec: StateSpec
     partition: TopicPartition
@@ -36,6 +37,7 @@ class Restore:
     end: int
     left_out: frozenset[int] = frozenset()
     anew: bool = False
+    own: Store | None = None
 
     @property
     def done(self) -> bool:
@@ -47,6 +49,7 @@ class Restore:
 
         There is no progress while an open transaction blocks later records.
         """
+        store = self.own or store
         if self.anew:
             store.write([(offset_key(*self.partition), encode_offset(0))])  # first: half a deletion is no state
             store.delete_prefix(self.spec.prefix(self.partition.partition))
@@ -109,18 +112,19 @@ def restores(
     for name, number, offset in left_out:
         skipped.setdefault((name, number), set()).add(offset)
     stored = read_offsets(store)
-    found: list[tuple[StateSpec, TopicPartition]] = [
-        (state.spec, TopicPartition(topic, partition))
+    found: list[tuple[State, TopicPartition]] = [
+        (state, TopicPartition(topic, partition))
         for state in states
         if (topic := state.spec.changelog or state.spec.source) is not None
         for partition in sorted(owned.get(state.spec.partitions, range(state.spec.partitions)))
     ]
     partitions = [partition for _, partition in found]
     begins, ends = log.begin_offsets(partitions), log.end_offsets(partitions)
-    positions = committed(log, group, [partition for spec, partition in found if spec.source is not None])
+    positions = committed(log, group, [partition for state, partition in found if state.spec.source is not None])
     todo = []
-    for spec, partition in found:
-        start, end = stored.get(partition, 0), ends[partition]
+    for state, partition in found:
+        spec, own = state.spec, state.own if isinstance(state, PartitionedMap) else None
+        start, end = 0 if own else stored.get(partition, 0), ends[partition]
         if spec.source is not None:
             start = max(start, begins[partition])
             end = positions[partition].offset if partition in positions else start
@@ -140,5 +144,5 @@ def restores(
         if start < end:
             anew = spec.source is None and start > 0 and age_s > TOMBSTONES_LAST_S / 2
             kept = frozenset(skipped.get(partition, ()))
-            todo.append(Restore(spec, partition, 0 if anew else start, end, kept, anew))
+            todo.append(Restore(spec, partition, 0 if anew else start, end, kept, anew or own is not None, own))
     return todo

@@ -8,10 +8,11 @@ takes the partitions over. A poll has one tick; all parts of its records use it,
 """
 
 from collections.abc import Callable, Collection
+from itertools import compress
 from typing import Any
 
 from eddy.operators.circuit import Circuit
-from eddy.operators.context import Context
+from eddy.operators.context import Context, TimesRead
 from eddy.runtime.decoding import Rejected
 from eddy.runtime.isolation import Part
 from eddy.runtime.positions import Positions
@@ -40,15 +41,20 @@ class Clocks:
             self._tick = self.now()
         times = self._positions.entry.event_time
         gone = {record.place for record in rejected}
+        read: dict[tuple[str, int], TimesRead] = {}
         for records in part.records:
             if records.topic in self._sources:
                 place = (records.topic, records.partition)
-                stamps = zip(records.offsets, records.timestamps, strict=True)
-                read = (
-                    [stamp for offset, stamp in stamps if (*place, offset) not in gone] if gone else records.timestamps
-                )
-                times[place] = max(times.get(place, -1), max(read, default=-1))
-        return Context(event_time=times, tick=self._tick, **others)
+                offsets, stamps = records.offsets, records.timestamps
+                if gone:
+                    kept = [(*place, offset) not in gone for offset in offsets]
+                    offsets, stamps = list(compress(offsets, kept)), list(compress(stamps, kept))
+                if place in read:
+                    offsets, stamps = [*read[place].offsets, *offsets], [*read[place].timestamps, *stamps]
+                before = read[place].before if place in read else times.get(place, -1)
+                read[place] = TimesRead(before, offsets, stamps)
+                times[place] = max(before, max(stamps, default=-1))
+        return Context(event_time=times, tick=self._tick, read=read, **others)
 
     def due(self) -> bool:
         """Whether an epoch has something to do without records."""

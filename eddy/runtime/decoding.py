@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from eddy.connectors.log import Headers, Records
 from eddy.errors import DataError
-from eddy.operators.batch import Batch, concat
+from eddy.operators.batch import Batch, Place, concat
 from eddy.operators.exchange import Gate, Received
 from eddy.runtime.origins import Senders
 from eddy.runtime.partitioner_check import PartitionerCheck
@@ -18,10 +18,6 @@ from eddy.source_lines import raised_at
 from eddy.topology.plan.plan import Source
 
 __all__ = ["Decoder", "Place", "Rejected", "decoded", "reject"]
-
-Place = tuple[str, int, int]
-"""(topic, partition, offset)."""
-
 
 _NONE: Mapping[Place, "Rejected"] = MappingProxyType({})
 
@@ -55,13 +51,14 @@ class Rejected(NamedTuple):
 
 @dataclass(slots=True)
 class Decoder:
-    """Decodes polled records, by topic. `internal` are the gates, by topic."""
+    """Decodes polled records, by topic. `internal` are the gates, by topic. `placed`: whether rows get their places."""
 
     sources: dict[str, Source]
     internal: dict[str, Gate]
     partitioner_check: PartitionerCheck
     senders: Senders
     timestamp_limits: TimestampLimits | None = None
+    placed: bool = False
     rejected: list[Rejected] = field(default_factory=list)
     _left_out: Mapping[Place, Rejected] = field(default_factory=dict)
 
@@ -104,6 +101,7 @@ class Decoder:
             max(records.timestamps),
             list(records.timestamps),
             None if records.headers is None else list(records.headers),
+            [(records.topic, records.partition, offset) for offset in records.offsets] if self.placed else None,
         )
         rejected = [reject(records, index, reason) for index, reason in problems.items()]
         ahead = self.timestamp_limits.refused(records) if self.timestamp_limits else {}

@@ -32,6 +32,7 @@ from eddy.runtime.purging import Purging
 from eddy.runtime.quiescence import Cut
 from eddy.runtime.recovery import Recovery
 from eddy.runtime.rejections import Rejections
+from eddy.runtime.unlogged_stores import UnloggedStores
 from eddy.state.offsets import encode_offset, offset_key
 from eddy.state.spec import Changes
 from eddy.state.store import Store
@@ -75,6 +76,7 @@ class Parts:
     positions: Positions
     recovery: Recovery
     rejections: Rejections
+    unlogged: UnloggedStores
     clocks: Clocks
     cuts: Cuts
     holding: Holding
@@ -138,7 +140,8 @@ class Epoch:
         written = sum(out.sink(sink, parts.circuit.outputs[name]) for name, sink in parts.sinks.items())
         observe("outputs sent")
         sent, circuit = self._send_exchanges(out, records), parts.circuit
-        entry = parts.positions.after(records, sent, circuit.constants_sent, self._clocks, circuit.left_due)
+        numbered = self.computed and bool(parts.unlogged)
+        entry = parts.positions.after(records, sent, circuit.constants_sent, self._clocks, circuit.left_due, numbered)
         observe("exchanges sent")
         self._send_changelogs(out)
         set_aside = parts.rejections.send(producer, out, self._rejected, parts.circuit.asides, records)
@@ -209,7 +212,9 @@ class Epoch:
         parts, states = self._parts, self._parts.circuit.states
         batch: list[tuple[bytes, bytes | None]] = []
         for name, rows in self._changes.items():
-            batch += states[name].spec.stored(rows)
+            if not states[name].spec.memory:
+                batch += states[name].spec.stored(rows)
+        batch += parts.unlogged.marks(parts.positions.entry, memory=False)
         offsets = {tp: end for tp, end in ends.items() if tp.topic in parts.internal.changelogs}
         positions = parts.positions.entry.positions
         offsets |= {tp: offset for tp, offset in positions.items() if tp.topic in parts.restorable}
@@ -227,5 +232,6 @@ class Epoch:
         statistics.epochs += 1
         statistics.dropped += parts.dropping.report(parts.circuit.dropped())
         parts.circuit.commit()
+        parts.unlogged.commit()
         statistics.set_aside += set_aside
         statistics.kept_aside = parts.circuit.kept_aside

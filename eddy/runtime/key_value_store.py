@@ -1,4 +1,4 @@
-"""A table's store, to be read: the rows of the keys that a worker owns, as of its last epoch."""
+"""A table's store, or a state store, to be read: the rows of the keys that a worker owns, as of its last epoch."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Generic, TypeVar
@@ -6,6 +6,7 @@ from typing import Any, Generic, TypeVar
 from eddy.errors import DataError, TopologyError
 from eddy.operators.circuit import Circuit
 from eddy.serde import refusal
+from eddy.state.partitioned_map import PartitionedMap
 from eddy.state.table_state import Table
 
 __all__ = ["KeyValueStore", "table_store"]
@@ -15,9 +16,9 @@ V = TypeVar("V")
 
 
 class KeyValueStore(Generic[K, V]):
-    """A table's store, to read."""
+    """A table's store, or a state store, to read. Where several partitions of a state store have a key, one counts."""
 
-    def __init__(self, table: Table[K, V]) -> None:
+    def __init__(self, table: Table[K, V] | PartitionedMap[K, V]) -> None:
         self._table = table
 
     def get(self, key: K) -> V | None:
@@ -53,9 +54,11 @@ class KeyValueStore(Generic[K, V]):
 
 
 def table_store(circuit: Circuit, name: str) -> KeyValueStore[Any, Any]:
-    """The store of a table, by name. Raises: TopologyError where there is none."""
+    """The store of a table, or a state store, by name. Raises: TopologyError where there is none."""
     state = circuit.states.get(name)
-    if not isinstance(state, Table):
-        tables = sorted(n for n, s in circuit.states.items() if isinstance(s, Table))
-        raise TopologyError(f"worker: no table has a store '{name}'; one of {tables} is needed")
+    if not isinstance(state, Table | PartitionedMap):
+        tables = sorted(n for n, s in circuit.states.items() if isinstance(s, Table | PartitionedMap))
+        raise TopologyError(
+            f"worker: no table has a store '{name}', and no store is declared so; one of {tables} is needed"
+        )
     return KeyValueStore(state)

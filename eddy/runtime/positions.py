@@ -140,12 +140,13 @@ class Positions:
         constants: Iterable[str] = (),
         clocks: Context | None = None,
         left_due: Collection[tuple[int, int]] = (),
+        numbered: bool = False,
     ) -> EpochEntry:
         """The entry after processing `records` and sending so many rows to internal topics.
 
         `constants` are the topics of constants that were sent; each counts as one row, sent and read. `clocks` has the
         clocks of the epoch, if an operator reads one. In the partitions of `left_due` (partition count, partition) the
-        epoch did not finish work that was due.
+        epoch did not finish work that was due. With `numbered` the epoch gets a number, noted on all partitions.
         """
         positions = self.entry.positions | {TopicPartition(r.topic, r.partition): r.next_offset for r in records}
         counters = {tp: count.copy() for tp, count in self.entry.counters.items()}
@@ -161,7 +162,9 @@ class Positions:
                 elsewhere[topic] = elsewhere.get(topic, 0) + rows
                 if not elsewhere[topic]:  # as many tries that a loop owed have been made
                     del elsewhere[topic]
+        number = 1 + max((count.epoch for count in counters.values()), default=-1)
         for tp, count in counters.items():
+            count.epoch = number if numbered else count.epoch
             if clocks is not None:
                 count.event_time = clocks.event_time.get(tp, count.event_time)
                 count.tick = count.tick if clocks.tick is None else clocks.tick
@@ -224,6 +227,10 @@ class Positions:
         at = self.entry.positions | {TopicPartition(r.topic, r.partition): r.next_offset for r in records}
         behind = [tp for tp, end in self._sent.items() if at.get(tp, end) < end]
         return {topic: frozenset(tp.partition for tp in behind if tp.topic == topic) for topic in self._exchanges}
+
+    def partitions_of(self, topic: str) -> int:
+        """The number of partitions of a source or an internal topic."""
+        return self._partitions[topic]
 
     def at_ends(self) -> bool:
         """Whether all records in the partitions owned were read."""

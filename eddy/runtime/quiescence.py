@@ -36,6 +36,7 @@ class Counters(msgspec.Struct):
     With them are the clocks at the position, where an operator reads them: `event_time` is the greatest timestamp of
     the partition's records before it, `tick` the wall-clock time of the last epoch, in milliseconds, -1 for none.
     `overdue` is 1 while work of this partition number is due that the last epoch has left.
+    `epoch` is the number of the last epoch, where a state store has no changelog, -1 elsewhere.
     """
 
     emitted: int = 0
@@ -44,14 +45,16 @@ class Counters(msgspec.Struct):
     event_time: int = -1
     tick: int = -1
     overdue: int = 0
+    epoch: int = -1
 
     def note(self) -> str:
         """The metadata of the partition's position: `emitted consumed topic=emitted … @clock=milliseconds …`.
 
         No topic's name begins with `@`.
         """
-        clocks = [("@event", self.event_time), ("@tick", self.tick), ("@overdue", self.overdue or -1)]
-        others = [*sorted(self.elsewhere.items()), *((name, value) for name, value in clocks if value >= 0)]
+        told = [("@event", self.event_time), ("@tick", self.tick)]
+        told += [("@overdue", self.overdue or -1), ("@epoch", self.epoch)]
+        others = [*sorted(self.elsewhere.items()), *((name, value) for name, value in told if value >= 0)]
         return " ".join([f"{self.emitted} {self.consumed}", *(f"{name}={value}" for name, value in others)])
 
     @classmethod
@@ -62,8 +65,8 @@ class Counters(msgspec.Struct):
         emitted, consumed, *others = position.metadata.split(" ")
         elsewhere = {name: int(value) for name, value in (other.split("=") for other in others)}
         event_time, tick = elsewhere.pop("@event", -1), elsewhere.pop("@tick", -1)
-        overdue = elsewhere.pop("@overdue", 0)
-        return cls(int(emitted), int(consumed), elsewhere, event_time, tick, overdue)
+        overdue, epoch = elsewhere.pop("@overdue", 0), elsewhere.pop("@epoch", -1)
+        return cls(int(emitted), int(consumed), elsewhere, event_time, tick, overdue, epoch)
 
     def copy(self) -> "Counters":
         """An independent copy."""

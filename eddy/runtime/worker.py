@@ -36,6 +36,7 @@ from eddy.runtime.rejections import Rejections
 from eddy.runtime.retries import Retries, is_unknown, may_retry
 from eddy.runtime.shares import Share, Strangers
 from eddy.runtime.tenure import Tenure
+from eddy.runtime.unlogged_stores import UnloggedStores
 from eddy.state.store import Store
 from eddy.statistics import Statistics
 from eddy.topology.topology import Topology
@@ -127,6 +128,7 @@ class Worker:
             internal=made.internal,
             positions=made.positions,
             recovery=Recovery(log, self.local_store, self.group, plan, made.incarnation, wall, self._told.restored),
+            unlogged=UnloggedStores(circuit.states.values(), self.local_store, made.positions),
             rejections=Rejections(made.internal, restorable, letters, made.decoder.senders),
             clocks=Clocks(circuit, made.positions, wall),
             cuts=cuts,
@@ -292,6 +294,7 @@ class Worker:
             ends.callback(self.local_store.close)
             ends.callback(self._consumer.close)
             ends.callback(self._producer.close)
+            ends.callback(self.circuit.close)
 
     def _process(self, part: Part) -> int:
         """Compute and commit the records of a poll, or a part of them that is isolated."""
@@ -396,6 +399,7 @@ class Worker:
         self._room = self.config.max_epoch_records
         self.positions.reread_ends()
         self.recovery.begin(self.circuit.states.values(), ownership)
+        self._parts.unlogged.begin(ownership)
         self.circuit.recall(self.recovery.set_aside)
         self.statistics.kept_aside = self.circuit.kept_aside
         self._holding.begin(self.recovery.held)

@@ -3,6 +3,7 @@
 The keys of a store, in order:
 
     data                                          up to b"\\xff"
+    b"\\xffmark\\0" state b"\\0" partition(4)        the epoch of the rows of a state without a changelog, 8 bytes
     b"\\xffoffset\\0" topic b"\\0" partition(4)      the next offset to read, 8 bytes big-endian
     b"\\xffstamp"                                 the incarnation that owns the states, and the time of the last write
     b"\\xff\\xff" …                                 the store's own, hidden and refused (`RESERVED`)
@@ -16,12 +17,22 @@ from typing import NamedTuple
 from eddy.errors import StateError
 from eddy.state.store import Store
 
-__all__ = ["RESERVED", "StoreStamp", "decode_offset", "encode_offset", "offset_key", "read_offsets", "read_stamp"]
+__all__ = [
+    "RESERVED",
+    "StoreStamp",
+    "decode_offset",
+    "encode_offset",
+    "mark_key",
+    "offset_key",
+    "read_offsets",
+    "read_stamp",
+]
 
 RESERVED = b"\xff\xff"
 """Keys from here on belong to the store: no write may use them, no scan yields them."""
 
 _PREFIX = b"\xffoffset\x00"
+_MARK = b"\xffmark\x00"
 _STAMP = b"\xffstamp"
 _PARTITION_BYTES = 4
 _OFFSET_BYTES = 8
@@ -51,6 +62,11 @@ def offset_key(topic: str, partition: int) -> bytes:
     b'\\xffoffset\\x00orders\\x00\\x00\\x00\\x00\\x03'
     """
     return _PREFIX + topic.encode() + b"\x00" + partition.to_bytes(_PARTITION_BYTES, "big")
+
+
+def mark_key(state: str, partition: int) -> bytes:
+    """The key of the mark of a partition of a state without a changelog."""
+    return _MARK + state.encode() + b"\x00" + partition.to_bytes(_PARTITION_BYTES, "big")
 
 
 def encode_offset(offset: int) -> bytes:

@@ -34,7 +34,7 @@ class StateSpec:
     """The identity of one state. `changelog` is None where a compacted source topic restores it.
 
     `optional`: an application whose states an earlier release wrote without this one may continue; it begins empty.
-    `max_row_bytes`: a larger row is refused; None for any size.
+    `max_row_bytes`: a larger row is refused; None for any size. `memory`: its rows are not in the worker's store.
     """
 
     name: str
@@ -47,6 +47,7 @@ class StateSpec:
     source: str | None = None
     optional: bool = False
     max_row_bytes: int | None = None
+    memory: bool = False
 
     def with_key(self, key: Serde[Any]) -> "StateSpec":
         """The same spec with another key serde."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from eddy.errors import TopologyError
 from eddy.operators.graph.reached import Reached
 from eddy.serde import Bytes, Serde
-from eddy.topology.arguments import check_mapping, check_name, check_names, check_serdes, renamed_choice
+from eddy.topology.arguments import check_flag, check_mapping, check_name, check_names, check_serdes, renamed_choice
 from eddy.topology.dsl.builder import Builder
 from eddy.topology.dsl.mutual import Bindings, mutually_recursive
 from eddy.topology.dsl.reach import CyclePolicy, DeletionMode, recursive_fixpoint
@@ -64,6 +64,45 @@ class Topology:
         The table's store is called `name`, or like the topic.
         """
         return KTable(self._builder, self._source(topic, topic if name is None else name, "table", key, value))
+
+    def store(
+        self,
+        name: str,
+        key: Serde[K],
+        value: Serde[V],
+        changelog: bool = True,
+        memory: bool = False,
+        kind: Literal["key-value"] = "key-value",
+    ) -> plan.DeclaredStore:
+        """A state store for processors, who name it: `stream.process(…, stores=["name"])`.
+
+        Processors that name the same one share its rows, and their inputs have to be co-partitioned. A processor sees
+        the rows of its own partition.
+
+        Args:
+            name: of the store, and in its changelog `<application>-<name>-changelog`.
+            key: the serde of keys, whose bytes are the order of ranges.
+            value: the serde of values.
+            changelog: False leaves the changelog out: the store begins empty where its disk is lost, and where its
+                partition moves to another worker.
+            memory: True keeps no rows on disk; each start, and each change of partitions, reads the changelog.
+            kind: a map of keys to values.
+
+        Raises: TopologyError.
+        """
+        where = f"store '{check_name(name, 'store')}'"
+        check_serdes(where, optional=False, key=key, value=value)
+        check_flag(where, changelog=changelog, memory=memory)
+        if kind != "key-value":
+            raise TopologyError(f"{where}: kind={kind!r}; there are no other stores than of kind 'key-value'")
+        if not key.hashable:
+            raise TopologyError(
+                f"{where}: key={key.name} makes keys that cannot be hashed; a serde of scalars, tuples or a frozen "
+                "struct is needed. Name one: key=eddy.String"
+            )
+        return self.plan.declare(
+            plan.DeclaredStore(name=name, key=key, value=value, changelog=changelog, memory=memory)
+        )
 
     def recursive_fixpoint(
         self,

@@ -1,5 +1,5 @@
 """The conformance cases: what every engine has to give. Those of nested recursions are in `fixpoints`, those
-of records without a key or a value in `nulls`.
+of records without a key or a value in `nulls`, those of processors in `processors`.
 """
 
 from datetime import timedelta
@@ -9,10 +9,12 @@ import eddy
 from tests.conformance.case import CASES, Case, N, Native, Record, S, case, less, of, plus
 from tests.conformance.fixpoints import CYCLE
 from tests.conformance.nulls import RECORDS
+from tests.conformance.processors import PROCESSED
 
 __all__ = ["CASES", "Case", "Record"]
 assert CYCLE  # importing them has added their cases
 assert RECORDS
+assert PROCESSED
 
 # Streams
 

@@ -14,7 +14,7 @@ from tests.kill.nursery import RESTORED, TERMINATE
 from tests.seeds import in_turn
 from tests.simulation.programs import PROGRAMS
 
-NAMES = ["countdown", "materials", "permissions", "sessions"]
+NAMES = ["countdown", "materials", "permissions", "sessions", "visits"]
 KILLED = [*in_turn(NAMES, len(NAMES))]
 """One program a day; all of them in the long form."""
 RANDOM_KILLS = 30

@@ -513,6 +513,98 @@ def sessions_expect(inputs: Inputs) -> Expected:
     return Expected({"live": live, "in-room": counts}, states)
 
 
+# Visits: processors with stores, before and after an exchange, and punctuations by event time
+
+LOOK_MS = 2
+BORED = 7
+"""A room on which a processor raises, after it has written its store."""
+
+
+class Visits:
+    """Counts the visits of each user; at each look tells and forgets those who came often."""
+
+    def init(self, context: eddy.ProcessorContext) -> None:
+        """Look every now and then."""
+        self.context, self.counts = context, context.store("visits-of")
+        self.seen = 0
+        context.schedule(timedelta(milliseconds=LOOK_MS), "event time", self.look)
+
+    def process(self, record: eddy.Record[str, int]) -> None:
+        """Count; a record that fails has counted before."""
+        n = (self.counts.get(record.key) or 0) + 1
+        self.counts.put(record.key, n)
+        self.context.forward(record.replace(value=(record.value, n)))
+        if record.value == BORED:
+            raise ValueError("a boring room")
+
+    def look(self, time_ms: int) -> None:
+        """Tell, by minus, and forget."""
+        for user, n in list(self.counts.all()):
+            if n > 2:
+                self.context.forward(eddy.Record(user, (0, -n)))
+                self.counts.delete(user)
+
+
+class Guests:
+    """Counts the records of each room."""
+
+    def init(self, context: eddy.ProcessorContext) -> None:
+        """Take the store."""
+        self.context, self.counts = context, context.store("guests")
+
+    def process(self, record: eddy.Record[str, Any]) -> None:
+        """Count."""
+        n = (self.counts.get(record.key) or 0) + 1
+        self.counts.put(record.key, n)
+        self.context.forward(record.replace(value=n))
+
+
+def visits() -> eddy.Topology:
+    """How often each user came, at each visit and look; and how many guests each room had, at each."""
+    topology = eddy.Topology("visits")
+    topology.store("visits-of", eddy.String, eddy.Int64)
+    topology.store("guests", eddy.String, eddy.Int64, memory=True)
+    came = topology.stream("came", key=eddy.String, value=eddy.Int64)  # user -> room
+    numbered = came.filter(_is_room).process_values(Visits, ["visits-of"], "visits", eddy.Native)
+    numbered.map_values(lambda pair: pair[1], value=eddy.Int64).to("numbered", key=eddy.String, value=eddy.Int64)
+    rooms = numbered.select_key(lambda user, pair: str(pair[0]), key=eddy.String)
+    rooms.process(Guests, ["guests"], "rooms", eddy.String, eddy.Int64).to("rooms")
+    return topology
+
+
+def visits_event(rng: random.Random) -> Event:
+    """A user visits a room; room 9 only lets time pass."""
+    return "came", f"u{rng.randrange(8)}", rng.choice([1, 1, 2, 9])
+
+
+def visits_expect(inputs: Inputs) -> Expected:
+    """Partition by partition, with a look before the first record of each span."""
+    clock: dict[int, int] = {}
+    counts: dict[int, Counter[str]] = {}
+    told: list[tuple[str, int]] = []
+    rooms: Counter[str] = Counter()
+    for user, room, partition, time in inputs["came"]:
+        here, before = counts.setdefault(partition, Counter()), clock.get(partition, -1)
+        clock[partition] = max(before, time)
+        if before >= 0 and before // LOOK_MS < clock[partition] // LOOK_MS:
+            often = [known for known, n in here.items() if n > 2]
+            told += [(known, -here.pop(known)) for known in often]
+            rooms.update({"0": len(often)})
+        if room not in (9, BORED):
+            here[user] += 1
+            told.append((user, here[user]))
+            rooms[str(room)] += 1
+    guests = {room: n for room, n in rooms.items() if n}
+    ever = Counter((room, n) for room, last in guests.items() for n in range(1, last + 1))
+    states = {
+        "visits-of": {user: n for here in counts.values() for user, n in here.items()},
+        "guests": guests,
+        "visits-moments": {},
+        "rooms-moments": {},
+    }
+    return Expected({"numbered": Counter(told), "rooms": ever}, states)
+
+
 PROGRAMS = [
     Program("family", family, {"nodes": "nodes"}, family_event, family_expect),
     Program("circles", circles, {"nodes": "nodes"}, circles_event, circles_expect),
@@ -541,6 +633,12 @@ PROGRAMS = [
     Program(
         *("sessions", sessions, {"signs": "signs"}, sessions_event, sessions_expect),
         poison=(("signs", "u1", -1), ("signs", "u2", -2)),
+        timed=True,
+    ),
+    Program(
+        *("visits", visits, {"came": "came"}, visits_event, visits_expect),
+        poison=(("came", "u1", -1), ("came", "u2", -2)),
+        bad_rows=(("came", "u3", BORED), ("came", "u0", BORED)),
         timed=True,
     ),
 ]

@@ -21,6 +21,7 @@ from eddy.connectors.log import Position, TopicPartition
 from eddy.operators.aggregate import Aggregate
 from eddy.operators.circuit import Circuit
 from eddy.operators.errors.set_aside import Aside
+from eddy.operators.processors import processing
 from eddy.operators.waves.quarantine import Quarantine
 from eddy.operators.waves.withheld import Withheld
 from eddy.runtime import positions as ledger
@@ -33,6 +34,7 @@ from eddy.runtime.own_positions import OwnPositions
 from eddy.runtime.positions import EpochEntry, Positions
 from eddy.runtime.quiescence import Counters
 from eddy.runtime.shares import Share
+from eddy.state.partitioned_map import MapPartition
 from tests.seeds import of_today
 from tests.simulation.programs import PROGRAMS
 from tests.simulation.world import FATES, STEPS, World
@@ -362,6 +364,21 @@ def own_what_a_stranger_has_a_part_of(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Share, "of", staticmethod(any_topic))
 
 
+def keep_what_a_failed_record_wrote(patch: pytest.MonkeyPatch) -> None:
+    """A processor's stores have the changes of a record on which it has raised."""
+    patch.setattr(MapPartition, "take_back", MapPartition.accept)
+
+
+def look_after_the_last_record(patch: pytest.MonkeyPatch) -> None:
+    """Punctuations by event time wait for the end of their epoch."""
+    patch.setattr(processing._Run, "_punctuate", lambda run, partition, place: None)  # private: a planted bug
+
+
+def sleep_through_a_moment(patch: pytest.MonkeyPatch) -> None:
+    """A processor is stepped with records alone: who moved event time, and was filtered out, calls nothing."""
+    patch.setattr(processing.Process, "wakes_at", lambda step: None)
+
+
 FOUND_BY: dict[Plant, list[int]] = {
     forget_the_event_time: [39],
     call_it_done_while_rows_are_due: [109],
@@ -380,6 +397,9 @@ FOUND_BY: dict[Plant, list[int]] = {
     believe_positions_that_others_wrote: [6],
     call_it_done_by_positions_that_others_wrote: [77],
     own_what_a_stranger_has_a_part_of: [28],
+    keep_what_a_failed_record_wrote: [8],
+    look_after_the_last_record: [38],
+    sleep_through_a_moment: [328],
 }
 """Seeds that are tried first, where the first ones do not find a bug; no more than a shorter way."""
 
@@ -415,6 +435,9 @@ FOUND_BY: dict[Plant, list[int]] = {
         believe_positions_that_others_wrote,
         call_it_done_by_positions_that_others_wrote,
         own_what_a_stranger_has_a_part_of,
+        keep_what_a_failed_record_wrote,
+        look_after_the_last_record,
+        sleep_through_a_moment,
     ],
 )
 def test_a_planted_bug_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,7 +101,7 @@ class Witness:
 
     def _decoded(self, name: str, key: bytes, value: bytes) -> tuple[Any, Any]:
         spec = self.states[name].spec
-        if spec.kind == "table":
+        if spec.kind in ("table", "key-value"):
             return spec.key.decode(key), spec.value.decode(value)
         if spec.kind == "calendar":
             return (spec.key.decode(key[8:]), struct.unpack_from(">q", key)[0]), len(value)
@@ -141,7 +141,7 @@ class Witness:
             held = {}
             for partition in homes:
                 prefix = state.spec.prefix(partition)
-                pairs = worker.local_store.scan(prefix)
+                pairs = (getattr(state, "own", None) or worker.local_store).scan(prefix)
                 held.update(self._decoded(name, key[len(prefix) :], value) for key, value in pairs)
             answer = {row: weight for row, weight in expected[name].items() if home(state, row) in homes}
             agree(f"store of '{name}' in {homes}", held, answer)
@@ -275,7 +275,7 @@ def by_partition(offsets: Mapping[str, list[int]]) -> dict[TopicPartition, int]:
 
 def home(state: State, row: Any) -> int:
     """The partition that a row of a state belongs to."""
-    key = row if state.spec.kind == "table" else row[0]
+    key = row if state.spec.kind in ("table", "key-value") else row[0]
     return state.spec.partitions_of([state.spec.key.encode(key)])[0]
 
 
@@ -286,7 +286,7 @@ def seen_by(state: State, row: Any) -> Any:
         return dict((state.get_many([key])[0] or {}).get(value, ())).get(time)  # type: ignore[attr-defined]
     if state.spec.kind == "calendar":
         return dict(state.items()).get(row)  # type: ignore[attr-defined]
-    return state.get(row) if state.spec.kind == "table" else state.weights([row])[0]  # type: ignore[attr-defined]
+    return state.get(row) if state.spec.kind in ("table", "key-value") else state.weights([row])[0]  # type: ignore[attr-defined]
 
 
 def agree(what: str, found: Any, answer: Any) -> None:

@@ -151,9 +151,9 @@ class World:
         self.seed, self.turns = seed, turns
         self.rng = random.Random(seed)
         self.trace: list[str] = []
-        *others, sessions = PROGRAMS
+        *others, sessions, visits = PROGRAMS
         drawn = self.rng.choice(others)
-        self.program: Program = sessions if self.seed % 10 == 9 else drawn
+        self.program: Program = {9: sessions, 8: visits}.get(self.seed % 10, drawn)
         self.times = random.Random(f"times {self.seed}")
         self.now = 0.0
         self.actors: list[Actor] = []

@@ -23,12 +23,14 @@ from eddy.topology.plan.plan import Sink
 from tests import oracle
 from tests.conformance.cases import CASES, Case
 from tests.conformance.engines import Run, Written
+from tests.conformance.processors import PROCESSED
 from tests.seeds import DAY
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 
 CANNOT = {
     "stream-table-joins": "all input is one epoch here, in which tables come first",
+    **dict.fromkeys(PROCESSED, "processors are computed by a worker alone"),
 }
 """Cases to the reason why they give something else; `verify` refuses them."""
 STEP_BY_STEP = {

@@ -73,6 +73,8 @@ WRONG: dict[str, list[Any]] = {
     "text": [7, None, b"SELECT 1", ["SELECT 1"]],
     "tables": [7, ["t"], {7: 7}],
     "columns": [7, "nowhere", [7]],
+    "stores": [7, "declared", b"declared", ["nowhere"], [7], [None], ["declared", "declared"]],
+    "kind": ["window", "session", "versioned", 7, None],
     "serdes": [7, {"x": S}, {"x": (str, str)}, {"nobody": (S, S)}],
 }
 
@@ -103,12 +105,33 @@ def transforms(of: str, *, rekey: bool) -> list[Call]:
     return found
 
 
+class Processor:
+    """One that does nothing."""
+
+    def process(self, record: eddy.Record[str, str]) -> None:
+        """Take a record."""
+
+
+def processors(of: str) -> list[Call]:
+    given, others = (
+        {"factory": (Processor, F0)},
+        {"stores": "stores", "name": "name", "value": "serde", "weights": "flag"},
+    )
+    return [Call(of, "process", given, {**others, "key": "serde"}), Call(of, "process_values", given, others)]
+
+
 TABLE, JOINER = ("table", "collection"), (arguments(2), F2)
 FOLD = {"initializer": (arguments(0), F0), "name": ("n", "name")}
 CALLS = [
     Call("topology", "stream", {"topic": (["new", "other"], "topic or list")}, {"key": "serde", "value": "serde"}),
     Call("topology", "stream", {"topic": ("new", "topic or list")}, {"key": "serde", "value": "serde"}),
     Call("topology", "table", {"topic": ("new", "topic")}, STREAM),
+    Call(
+        "topology",
+        "store",
+        {"name": ("new", "name"), "key": (S, "serde"), "value": (S, "serde")},
+        {"changelog": "flag", "memory": "flag", "kind": "kind"},
+    ),
     Call(
         "topology",
         "constant",
@@ -165,6 +188,8 @@ CALLS = [
     Call("stream", "join", {"table": TABLE, "joiner": JOINER}, {"name": "name", "value": "serde"}),
     Call("stream", "left_join", {"table": TABLE, "joiner": JOINER}, {"name": "name", "value": "serde"}),
     Call("stream", "recursively", {"op": OP}, {**RECURSION, "include_seeds": "flag"}),
+    *processors("stream"),
+    *processors("table"),
     *transforms("table", rekey=False),
     Call("table", "to_stream", {}, {"name": "name"}),
     Call("table", "to_relation"),
@@ -250,6 +275,7 @@ def collections() -> dict[str, Any]:
     topology = eddy.Topology("app")
     stream, table = topology.stream("s", key=S, value=S), topology.table("t", key=S, value=S)
     relation = table.to_relation()
+    topology.store("declared", S, S)
     return {
         "topology": topology,
         "stream": stream,

@@ -419,7 +419,9 @@ class TestDriver:
                 driver.input("out")
             with pytest.raises(TopologyError, match=r"no topic 'x'; one of \[.*'out'\] is needed"):
                 driver.output("x")
-            with pytest.raises(TopologyError, match=r"no table has a store 'x'; one of \['in'\] is needed"):
+            with pytest.raises(
+                TopologyError, match=r"no table has a store 'x', and no store is declared so; one of \['in'\] is needed"
+            ):
                 driver.store("x")
 
 

@@ -4,6 +4,7 @@ The results of a plan are a function of its input alone, with these exceptions:
 
     stream-table joins              a record is joined with the table as it was when the record arrived
     changes of a table as a stream  the epochs decide how many of the table's values become facts
+    processors                      their calls see records in the order in which they came
     folds and tables of streams     if a key's records are in several partitions, their order across partitions
                                     is not determined; within one partition offsets give the order
 
@@ -105,6 +106,8 @@ def _taken_up_as_tables(plan: Plan) -> set[Node]:
 
 
 def _turns_to_facts(node: Node) -> bool:
+    if node.only_by_worker:
+        return False
     return node.kind == "stream" and any(source.kind != "stream" for source in node.inputs[:1])
 
 

@@ -85,6 +85,7 @@ class Backfill:
         application = Application.of(self.topology, self.log, anew=self.replace)
         frames = Frames(self.spark, self.program)
         try:
+            self._check_steps()
             self._check_idle()
             histories = read_histories(frames, self.topology.name, application.sources, self.files, self.empty)
             files = noted(histories)
@@ -126,6 +127,14 @@ class Backfill:
             return Backfilled(cut, written, left_out, self._remarks(computation))
         finally:
             frames.release()
+
+    def _check_steps(self) -> None:
+        for node in self.topology.plan.nodes:
+            if node.only_by_worker:
+                raise ConfigurationError(
+                    f"backfill of application '{self.topology.name}': a worker alone computes step '{node.name}': "
+                    f"{node.only_by_worker}. Let a worker read the input from its beginning: eddy run …"
+                )
 
     def _check_idle(self) -> None:
         if self.log.groups().get(self.topology.name):

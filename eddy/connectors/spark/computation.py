@@ -124,8 +124,10 @@ class Computation:
     def run(self) -> ComputedResults:
         """Compute. Raises: DataError; LoopLimitError; ConnectorError."""
         self._left_out, self._bad = self._known(), lambda: 0
+        whole = not any(node.only_by_worker for node in self.application.topology.plan.nodes)
         records = sum(s.end - s.start for source in self.application.sources for s in self._ranges(source))
-        if records > self.one_task or len(self.clocks.different_ticks) > 1 or not self._in_one_task():
+        whole = whole and records <= self.one_task and len(self.clocks.different_ticks) < 2
+        if not (whole and self._in_one_task()):
             self._compile()
         return self.results
 

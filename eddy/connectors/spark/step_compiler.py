@@ -414,6 +414,13 @@ class StepCompiler(ABC):
         self.top.capture(node.name, "arrangement", node, self.frames.empty())
         self.known(node, self.frames.empty())
 
+    def by_a_worker(self, node: Node) -> None:
+        """No rows, and none in its states: what it makes is undetermined here."""
+        for name in (*(kept.name_of(node.name) for kept in node.keeps), *node.store_names):
+            self.top.capture(name, "key-value", node, self.frames.empty())
+        facts = self.frames.facts(self.frames.empty())
+        self.scope[node] = PendingRows(facts, RowsEntry(*self.serdes(node), True))
+
     def in_one_task(self, node: Node, limit: int | None = None) -> bool:
         """Compute a step in one task if it is within its limit. Returns whether it did."""
         reads = {source.name: source for source in self.scopes.reads(node)}

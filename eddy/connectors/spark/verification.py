@@ -272,7 +272,9 @@ class Verify:
         held = HeldRows.of(application.circuit, results, computation.frames)
         unwritten = optional_states(application.circuit) - set(states_of(application.metadata.plan or ()))
         for name, state in application.circuit.states.items():
-            if state.spec.changelog is None:
+            if state.spec.changelog is None and state.spec.source is None:
+                notes[f"store '{name}'"] = "not compared: it has no changelog"
+            elif state.spec.changelog is None:
                 notes[f"store '{name}'"] = f"not compared: its topic '{state.spec.source}' is its changelog"
             elif name not in results.states:
                 notes[f"store '{name}'"] = f"not compared: {results.undetermined.get(name, 'nothing computes it')}"

@@ -25,13 +25,14 @@ from eddy.operators.waves.recursion import Waves
 from eddy.operators.waves.withheld import Stops, Withheld
 from eddy.serde import Native, Plain, Serde
 from eddy.state.arrangement import Arrangement
+from eddy.state.partitioned_map import PartitionedMap
 from eddy.state.spec import StateSpec
 from eddy.state.store import Store
 from eddy.state.table_state import Table
 from eddy.topology.compiler.guard_placement import Guarding
 from eddy.topology.compiler.loop_compiler import LoopCompiler
 from eddy.topology.plan.placement import Placement, place
-from eddy.topology.plan.plan import Exchange, Loop, Node, Plan, Recursion
+from eddy.topology.plan.plan import DeclaredStore, Exchange, Loop, Node, Plan, Recursion
 from eddy.topology.plan.scopes import Scopes
 from eddy.topology.plan.slots import Slots, with_time
 
@@ -87,6 +88,7 @@ class _PlanCompiler:
         self._inputs: dict[str, int] = {}
         self._tables: dict[Node, Table[Any, Any]] = {}
         self._arrangements: dict[tuple[Node, str], Arrangement[Any, Any]] = {}
+        self._state_stores: dict[str, PartitionedMap[Any, Any]] = {}
 
     def circuit(self) -> Circuit:
         """Compile every node that is not inside a recursion; recursions compile their bodies."""
@@ -329,6 +331,14 @@ class _PlanCompiler:
         """The table of a node's own rows, which joins read, too."""
         table = self._tables[node] = Table(self.spec(node, name, "table", node.value, source), self.world.store)
         return table
+
+    def state_store(self, node: Node, store: DeclaredStore) -> PartitionedMap[Any, Any]:
+        """A declared state store; the steps that name it have their rows in the same partitions."""
+        if store.name not in self._state_stores:
+            spec = replace(self.spec(node, store.name, "key-value", store.value), key=store.key, memory=store.memory)
+            spec = spec if store.changelog else replace(spec, changelog=None)
+            self._state_stores[store.name] = PartitionedMap(spec, None if store.memory else self.world.store)
+        return self._state_stores[store.name]
 
     def arrangement(self, node: Node, name: str, by_depth: bool = False) -> Arrangement[Any, Any]:
         """An arrangement of a node's rows, with their depths if `by_depth`."""

@@ -8,6 +8,7 @@ from typing import Any, Generic, Literal, TypeVar, overload
 from eddy.errors import DataError, TopologyError
 from eddy.operators.bound import Bound
 from eddy.operators.expiring_table import ExpiryClock
+from eddy.operators.processors.task import Factory
 from eddy.serde import Serde
 from eddy.topology.arguments import (
     check_flag,
@@ -21,6 +22,7 @@ from eddy.topology.arguments import (
 )
 from eddy.topology.dsl.builder import Builder, pair, same_topology, serdes
 from eddy.topology.dsl.grouped import KGroupedStream
+from eddy.topology.dsl.processor_builder import Stores, add_processor
 from eddy.topology.dsl.recursion_builder import close_recursion
 from eddy.topology.dsl.table import KTable, add_sink
 from eddy.topology.plan import plan
@@ -172,6 +174,50 @@ class KStream(Generic[K, V]):
             key=key or self._node.key,
             value=value or self._node.value,
             partitions=partitions,
+        )
+        return KStream(self._builder, node)
+
+    def process(
+        self,
+        factory: Factory,
+        stores: Stores = (),
+        name: str | None = None,
+        key: Serde[Any] | None = None,
+        value: Serde[Any] | None = None,
+        weights: bool = False,
+    ) -> "KStream[Any, Any]":
+        """The records, taken one by one by processors, which forward records with any key.
+
+        Args:
+            factory: makes a processor, for each partition and whenever one is made anew; it is called twice at once, to
+                be checked. A processor has `process(record)` and may have `init(context)` and `close()`.
+            stores: the names of state stores, or the stores: see `Topology.store`.
+            name: of the step. Schedules are in a state called `<name>-moments`.
+            key: the serde of the keys that are forwarded.
+            value: the serde of the values.
+            weights: pass a record of weight n once, with its weight; otherwise n times.
+
+        Raises: TopologyError.
+        """
+        node = add_processor(
+            self._builder, self._node, factory, stores, name, key, value, weights=weights, keeps_keys=False
+        )
+        return KStream(self._builder, node)
+
+    def process_values(
+        self,
+        factory: Factory,
+        stores: Stores = (),
+        name: str | None = None,
+        value: Serde[Any] | None = None,
+        weights: bool = False,
+    ) -> "KStream[K, Any]":
+        """As `process`, but a forwarded record has the key of its record, so that records remain in their partition.
+
+        In a punctuation: a key of the processor's partition.
+        """
+        node = add_processor(
+            self._builder, self._node, factory, stores, name, None, value, weights=weights, keeps_keys=True
         )
         return KStream(self._builder, node)
 

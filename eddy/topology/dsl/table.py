@@ -4,10 +4,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from eddy.errors import TopologyError
+from eddy.operators.processors.task import Factory
 from eddy.serde import Serde
 from eddy.topology.arguments import check_fits, check_name, check_serdes, name_or, takes_key
 from eddy.topology.dsl.builder import Builder, pair, same_topology, serdes
 from eddy.topology.dsl.foreign_keys import foreign_key_join
+from eddy.topology.dsl.processor_builder import Stores, add_processor
 from eddy.topology.plan import plan
 
 if TYPE_CHECKING:
@@ -73,6 +75,56 @@ class KTable(Generic[K, V]):
         from eddy.topology.dsl.relation import Relation
 
         return Relation(self._builder, self._node)
+
+    def process(
+        self,
+        factory: Factory,
+        stores: Stores = (),
+        name: str | None = None,
+        key: Serde[Any] | None = None,
+        value: Serde[Any] | None = None,
+        weights: bool = False,
+    ) -> "KStream[Any, Any]":
+        """The table's changes, taken one by one by processors, which forward records with any key.
+
+        A change is the new value of a key, None for a deleted one.
+
+        Args:
+            factory: makes a processor, for each partition and whenever one is made anew; it is called twice at once, to
+                be checked. A processor has `process(record)` and may have `init(context)` and `close()`.
+            stores: the names of state stores, or the stores: see `Topology.store`.
+            name: of the step. Schedules are in a state called `<name>-moments`.
+            key: the serde of the keys that are forwarded.
+            value: the serde of the values.
+            weights: pass the rows of the table instead: a replaced one with weight -1, then the new one with 1.
+
+        Raises: TopologyError.
+        """
+        from eddy.topology.dsl.stream import KStream
+
+        node = add_processor(
+            self._builder, self._changes(weights), factory, stores, name, key, value, weights=weights, keeps_keys=False
+        )
+        return KStream(self._builder, node)
+
+    def process_values(
+        self,
+        factory: Factory,
+        stores: Stores = (),
+        name: str | None = None,
+        value: Serde[Any] | None = None,
+        weights: bool = False,
+    ) -> "KStream[K, Any]":
+        """As `process`, but a forwarded record has the key of its record, so that records remain in their partition.
+
+        In a punctuation: a key of the processor's partition.
+        """
+        from eddy.topology.dsl.stream import KStream
+
+        node = add_processor(
+            self._builder, self._changes(weights), factory, stores, name, None, value, weights=weights, keeps_keys=True
+        )
+        return KStream(self._builder, node)
 
     def to(self, topic: str, key: Serde[K] | None = None, value: Serde[V] | None = None) -> None:
         """Write each change to `topic`, a topic of the user's: the new value, or a tombstone."""
@@ -224,6 +276,10 @@ class KTable(Generic[K, V]):
         from eddy.topology.dsl.reach import tree_totals
 
         return tree_totals(self._builder, self._node, name, own, parent, include_self, value)
+
+    def _changes(self, weights: bool) -> plan.Node:
+        """The table's rows with weights, or its changes as facts."""
+        return self._node if weights else self.to_stream()._node
 
     def _join(
         self,

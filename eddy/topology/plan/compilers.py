@@ -14,6 +14,7 @@ from eddy.operators.operator import Operator
 from eddy.serde import Serde
 from eddy.state.arrangement import Arrangement
 from eddy.state.iteration_trace import Trace
+from eddy.state.partitioned_map import PartitionedMap
 from eddy.state.spec import StateSpec
 from eddy.state.store import Store
 from eddy.state.table_state import Table
@@ -50,6 +51,9 @@ class States(Protocol):
 
     def table_of(self, node: Node, name: str) -> Table[Any, Any]:
         """The table with the rows of an input: its own, or else one of this name that is made for it."""
+
+    def state_store(self, node: Node, store: Any) -> PartitionedMap[Any, Any]:
+        """A declared state store, whose partitions are those of a node's rows; the same one for all who name it."""
 
     def lookup(self, node: Node, name: str) -> Any:
         """The state with the rows of an input of a join; a state that is made for it is called `name`."""
@@ -181,6 +185,9 @@ class Spark(Protocol):
 
     def one_task(self, node: Node) -> None:
         """The worker's operator, over all rows in one task."""
+
+    def by_a_worker(self, node: Node) -> None:
+        """Rows that only a worker makes: none here, and nothing downstream is compared."""
 
     def waves(self, recursion: Node) -> None:
         """A recursion by waves, unless it is inside another loop."""

@@ -15,6 +15,9 @@ from eddy.topology.plan.plan import Plan
 
 __all__ = ["check_identity", "identity", "optional_states", "states_of", "topics_of"]
 
+_WITHOUT = " without changelog"
+"""The end of the line of a state whose rows are lost with their disk."""
+
 
 def identity(plan: Plan, circuit: Circuit) -> list[str]:
     """One line for each source, loop and state, in order of name."""
@@ -26,7 +29,7 @@ def identity(plan: Plan, circuit: Circuit) -> list[str]:
     states = []
     for state in circuit.states.values():
         spec = state.spec
-        restored = f" restored from {spec.source}" if spec.source else ""
+        restored = f" restored from {spec.source}" if spec.source else "" if spec.changelog else _WITHOUT
         states.append(
             f"state {spec.name} {spec.kind} partitions={spec.partitions} key={spec.key.name} "
             f"value={spec.value.name}{restored}"
@@ -52,7 +55,7 @@ def topics_of(application: str, lines: Iterable[str]) -> Iterator[str]:
         what, name, *_ = line.split(" ")
         if what == "topic":
             yield name
-        elif what == "state" and " restored from " not in line:
+        elif what == "state" and " restored from " not in line and not line.endswith(_WITHOUT):
             yield f"{application}-{name}-changelog"
 
 

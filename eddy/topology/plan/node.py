@@ -175,6 +175,8 @@ class Node:
         """The inputs whose records it passes on, changed or not."""
         return self.inputs
 
+    only_by_worker: ClassVar[str] = ""
+    """Why no engine but a worker can compute it; empty if others can."""
     folds = False
     """Whether it combines rows in no certain order by a function of the author's, which is to give equal results."""
 
@@ -234,6 +236,8 @@ class Node:
 
     # States
 
+    store_names: ClassVar[tuple[str, ...]] = ()
+    """The state stores of the topology that it names."""
     keeps: ClassVar[tuple[StateKept, ...]] = ()
     """The states of its operator outside of loops by nested time."""
 

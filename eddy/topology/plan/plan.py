@@ -17,6 +17,7 @@ from eddy.topology.plan.expiring_tables import ExpiringTable
 from eddy.topology.plan.graph import Reachable, TreeTotals
 from eddy.topology.plan.joins import Join, StreamTableJoin, TableJoin
 from eddy.topology.plan.node import Kind, Node
+from eddy.topology.plan.processors import DeclaredStore, Process
 from eddy.topology.plan.recursions import Binding, Block, HeldErrors, Loop, Recursion, Variable
 from eddy.topology.plan.reductions import Aggregate, Count, OneRow, Reduce, TopK, WeightFunction
 from eddy.topology.plan.topic_steps import Constant, Exchange, Sink, Source
@@ -29,6 +30,7 @@ __all__ = [
     "Block",
     "Constant",
     "Count",
+    "DeclaredStore",
     "Exchange",
     "ExpiringTable",
     "HeldErrors",
@@ -41,6 +43,7 @@ __all__ = [
     "Node",
     "OneRow",
     "Plan",
+    "Process",
     "Reachable",
     "Recursion",
     "Reduce",
@@ -67,11 +70,12 @@ class NameTakenError(TopologyError):
 
 @dataclass
 class Plan:
-    """The nodes of one topology, in topological order, and its name."""
+    """The nodes of one topology, in topological order, its state stores, and its name."""
 
     name: str
     nodes: list[Node] = field(default_factory=list)
-    _names: dict[str, Node] = field(default_factory=dict)
+    stores: dict[str, DeclaredStore] = field(default_factory=dict)
+    _names: dict[str, Node | DeclaredStore] = field(default_factory=dict)
 
     def add(self, node: Node) -> Any:
         """Add a node. Raises: NameTakenError."""
@@ -81,8 +85,14 @@ class Plan:
         self.nodes.append(node)
         return node
 
-    def _claim(self, name: str, node: Node) -> None:
-        """Reserve a name for a step or one of its states. Raises: NameTakenError if another step has it."""
+    def declare(self, store: DeclaredStore) -> DeclaredStore:
+        """Add a state store. Raises: NameTakenError."""
+        self._claim(store.name, store)
+        self.stores[store.name] = store
+        return store
+
+    def _claim(self, name: str, node: Node | DeclaredStore) -> None:
+        """Reserve a name for a step, one of its states, or a state store. Raises: NameTakenError if another has it."""
         other = self._names.setdefault(name, node)
         if other is node:
             return
@@ -140,12 +150,12 @@ class Plan:
             for suffix in node.derived:
                 if state == f"{node.name}-{suffix}":
                     return sides.get(suffix, node)
-            if state == node.name:
+            if state == node.name or state in node.store_names:
                 return node
         raise KeyError(state)
 
     def rewind(self, length: int) -> None:
         """Remove all nodes except the first `length`."""
         del self.nodes[length:]
-        kept = {id(node) for node in self.nodes}
+        kept = {id(node) for node in (*self.nodes, *self.stores.values())}
         self._names = {name: owner for name, owner in self._names.items() if id(owner) in kept}

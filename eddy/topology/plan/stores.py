@@ -1,7 +1,7 @@
 """The names of the states of each step, from the declarations of nodes; nothing is compiled.
 
 Steps are visited in the order in which a circuit is compiled, since the first join that reads a collection makes the
-state, and others read the same.
+state, and others read the same. So does the first processor that names a state store.
 """
 
 from collections.abc import Mapping
@@ -29,6 +29,7 @@ class _Stores:
         self._scopes, self._placements = Scopes(plan), placements
         self._tables: set[Node] = set()
         self._read: set[tuple[Node, str]] = set()
+        self._shared: set[str] = set()
         self.found: dict[str, list[str]] = {}
         for node in plan.nodes:
             if node not in self._scopes.around:
@@ -44,6 +45,8 @@ class _Stores:
         else:
             states += self._looked_up(node)
             states += [kept.name_of(node.name) for kept in node.keeps]
+            states += [name for name in node.store_names if name not in self._shared]
+            self._shared.update(node.store_names)
         self._note_table(node)
 
     def _visit_loop(self, loop: Loop, states: list[str], nested: bool) -> None:

@@ -1,0 +1,1 @@
+"""Processors: the author's objects that take records one by one, with stores and punctuators."""

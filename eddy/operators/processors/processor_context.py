@@ -1,0 +1,180 @@
+"""The context of a processor: its stores, its schedules, the way on for its records, and the clocks."""
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from threading import get_ident
+from typing import Any, Literal, Protocol, get_args
+
+from eddy.errors import ProcessorError
+from eddy.operators.processors.record import Record, RecordMetadata
+from eddy.operators.processors.running_call import RunningCall
+from eddy.operators.processors.state_store import StateStore
+
+__all__ = ["Clock", "Cycle", "ProcessorContext", "Schedule"]
+
+Clock = Literal["event time", "wall clock"]
+_MILLISECOND, _LONGEST = timedelta(milliseconds=1), timedelta(days=36_500)
+
+
+class Cycle:
+    """The moments of a punctuation, the multiples of `every_ms` since 1970, and the function that is called there.
+
+    `number` tells apart the ones of a processor with the same clock and length, in the order of their making.
+    """
+
+    def __init__(self, every_ms: int, by: Clock, number: int, function: Callable[[int], object]) -> None:
+        self.every_ms, self.by, self.function = every_ms, by, function
+        self.name = f"{by}/{every_ms}/{number}"
+
+    def after(self, time: int) -> int:
+        """The first moment after a time."""
+        return (time // self.every_ms + 1) * self.every_ms
+
+
+class Schedule:
+    """A schedule of punctuations, to be cancelled. It stays cancelled: also after a restart, and at another worker."""
+
+    def __init__(self, context: "ProcessorContext", cycle: Cycle) -> None:
+        self._context, self._cycle = context, cycle
+
+    def cancel(self) -> None:
+        """Call the function no more. An epoch that is undone takes this back."""
+        self._context._call.check("cancel() is called")
+        self._context._task.cancel(self._cycle)
+
+
+class _RunningStep(Protocol):
+    """The step that is running."""
+
+    def emit(self, task: Any, record: Record[Any, Any]) -> None:
+        """Pass a record of a task on."""
+
+
+class _Task(Protocol):
+    """The part of the engine that a context speaks to."""
+
+    @property
+    def stores(self) -> Mapping[str, StateStore[Any, Any]]:
+        """The stores by name."""
+
+    @property
+    def no_event_time(self) -> str:
+        """Why there is no event time; empty if there is."""
+
+    @property
+    def run(self) -> "_RunningStep":
+        """The step that is running."""
+
+    def add(self, every_ms: int, by: Clock, function: Callable[[int], object]) -> Cycle:
+        """Add a schedule."""
+
+    def cancel(self, cycle: Cycle) -> None:
+        """End a schedule."""
+
+    def place(self) -> RecordMetadata | None:
+        """The place of the current record."""
+
+    def event_time(self) -> int | None:
+        """The event time of the current record or punctuation."""
+
+    def tick(self) -> int:
+        """The tick of the epoch."""
+
+
+class ProcessorContext:
+    """The surroundings of one processor, which has the records of one partition.
+
+    It is used within `init`, `process` and punctuations only. `application` and `name` are those of the topology and
+    the step, `partition` is the processor's.
+    """
+
+    def __init__(self, application: str, name: str, partition: int, task: _Task, call: RunningCall) -> None:
+        self.application, self.name, self.partition = application, name, partition
+        self._task, self._call = task, call
+        self._initializes = False
+
+    def store(self, name: str) -> StateStore[Any, Any]:
+        """A store that the step names in `stores=`. Raises: ProcessorError for any other name."""
+        found = self._task.stores.get(name)
+        if found is None:
+            known = ", ".join(f"'{one}'" for one in self._task.stores) or "none"
+            raise ProcessorError(
+                f"process '{self.name}': store {name!r} is not one of its stores, which are {known}; a store that the "
+                f"step names is needed. Declare it, topology.store('…', …), and name it: stores=['…']"
+            )
+        return found
+
+    def forward(self, record: Record[Any, Any], child: None = None) -> None:
+        """Pass a record on to the steps that read the result.
+
+        Raises: DataError for a record that is none, or whose key `process_values` may not have; ProcessorError outside
+        of a call, and for `child`.
+        """
+        if self._call.thread != get_ident():
+            self._call.check("forward() is called")
+        if child is not None:
+            raise ProcessorError(
+                f"process '{self.name}': forward(child={child!r}); all records have one way on, and named children do "
+                "not exist. Split the result: .split(name=lambda key, value: …)"
+            )
+        if self._initializes:
+            raise ProcessorError(
+                f"process '{self.name}': forward() is called in init, which is called again after each restart and "
+                "abort; records are forwarded in process and in punctuations"
+            )
+        self._task.run.emit(self._task, record)
+
+    def schedule(self, every: timedelta, by: Clock, function: Callable[[int], object]) -> Schedule:
+        """Call `function(time_ms)` whenever a clock has reached a multiple of `every` since 1970, once for all passed.
+
+        By `event time`: before the first record of the processor's source partition whose timestamp reaches the moment,
+        so the calls are a function of the input; `time_ms` is that timestamp. By `wall clock`: before the records of
+        the first epoch that begins at the moment or later; `time_ms` is the epoch's tick.
+
+        Only in `init`. Raises: ProcessorError.
+        """
+        where = f"process '{self.name}': schedule"
+        self._call.check("schedule() is called")
+        if not self._initializes:
+            raise ProcessorError(
+                f"{where} is called outside of init; a schedule made later would be lost where the processor is made "
+                "anew. Make it in init, keep in a store whether it is wanted, and ask the store in the function"
+            )
+        if not isinstance(every, timedelta) or not _MILLISECOND <= every <= _LONGEST:
+            raise ProcessorError(
+                f"{where}: every={every!r}; a timedelta from a millisecond to 100 years is needed, such as "
+                "timedelta(seconds=10)"
+            )
+        if every % _MILLISECOND:
+            raise ProcessorError(f"{where}: every={every!r}; whole milliseconds are needed")
+        if by not in get_args(Clock):
+            raise ProcessorError(f"{where}: by={by!r}; one of 'event time' and 'wall clock' is needed")
+        if not callable(function):
+            raise ProcessorError(f"{where}: {function!r} is no function; a callable of a time is needed")
+        if by == "event time" and self._task.no_event_time:
+            raise ProcessorError(f"{where}: by='event time': {self._task.no_event_time}")
+        return Schedule(self, self._task.add(every // _MILLISECOND, by, function))
+
+    @property
+    def record_metadata(self) -> RecordMetadata | None:
+        """The place of the current record in its source topic.
+
+        None in init and in punctuations, for changes of tables, and for rows that went through an exchange.
+        """
+        self._call.check("record_metadata is read")
+        return self._task.place()
+
+    @property
+    def event_time_ms(self) -> int | None:
+        """The greatest timestamp of the source partition up to the current record or punctuation.
+
+        None before the first record, and where no source's clock decides: see `schedule`.
+        """
+        self._call.check("event_time_ms is read")
+        return self._task.event_time()
+
+    @property
+    def wall_clock_ms(self) -> int:
+        """The wall clock of the epoch, in milliseconds since 1970: the tick that is committed with it."""
+        self._call.check("wall_clock_ms is read")
+        return self._task.tick()

@@ -1,0 +1,92 @@
+"""A state store in the hands of a processor: the rows of the processor's partition."""
+
+from collections.abc import Iterator
+from threading import get_ident
+from typing import Any, Generic, TypeVar
+
+from eddy.errors import DataError
+from eddy.operators.processors.running_call import RunningCall
+from eddy.state.partitioned_map import MapPartition
+
+__all__ = ["StateStore"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class StateStore(Generic[K, V]):
+    """Keys to values, of one partition. All changes are part of the epoch: committed with it, or undone.
+
+    Iterators yield keys in the order of their bytes, as they are at the call, and end with the call of the processor.
+    """
+
+    def __init__(self, name: str, rows: MapPartition[K, V], call: RunningCall) -> None:
+        self.name, self._rows, self._call = name, rows, call
+
+    def get(self, key: K) -> V | None:
+        """The value of a key, or None. Raises: DataError for a key that the serde refuses."""
+        if self._call.thread != get_ident():
+            self._call.check(f"store '{self.name}' is read")
+        return self._rows.value(key)
+
+    def put(self, key: K, value: V | None) -> None:
+        """Set the value of a key; None deletes it. Raises: DataError for what a serde refuses."""
+        if self._call.thread != get_ident():
+            self._call.check(f"store '{self.name}' is written")
+        self._rows.put(key, value)
+
+    def delete(self, key: K) -> V | None:
+        """Delete a key; return the value that it had."""
+        old = self.get(key)
+        if old is not None:
+            self._rows.put(key, None)
+        return old
+
+    def all(self) -> Iterator[tuple[K, V]]:
+        """All rows."""
+        return self._between(b"", None)
+
+    def range(self, first: K | None = None, last: K | None = None) -> Iterator[tuple[K, V]]:
+        """The rows from `first` to `last`, both included; None is no bound.
+
+        Raises: DataError where the bytes of `first` are after those of `last`, as those of a negative `Int64` are after
+        those of all others.
+        """
+        low = b"" if first is None else self._rows.key_bytes(first)
+        high = None if last is None else self._rows.key_bytes(last)
+        if high is not None and low > high:
+            raise DataError(
+                f"store '{self.name}': the bytes of {first!r} are after those of {last!r}; keys are in the order of "
+                "their bytes, and the first of a range is needed first. Swap them, or filter the rows of all()"
+            )
+        return self._between(low, None if high is None else high + b"\x00")
+
+    def prefix_scan(self, prefix: K) -> Iterator[tuple[K, V]]:
+        """The rows whose keys begin with `prefix`. Raises: DataError unless keys are strings or bytes."""
+        spec = self._rows.spec
+        if spec.key.type not in {str, bytes}:
+            raise DataError(
+                f"store '{self.name}': prefix_scan of keys by serde {spec.key.name}; keys by eddy.String or eddy.Bytes "
+                "are needed, whose bytes begin as they do. Write range(first, last)"
+            )
+        low = self._rows.key_bytes(prefix)
+        kept = low.rstrip(b"\xff")
+        return self._between(low, kept[:-1] + bytes([kept[-1] + 1]) if kept else None)
+
+    def approximate_count(self) -> int:
+        """The number of rows; here it is exact. Cost: the first call reads all rows of the partition."""
+        self._call.check(f"store '{self.name}' is read")
+        return self._rows.count()
+
+    def _between(self, start: bytes, stop: bytes | None) -> Iterator[tuple[K, V]]:
+        self._call.check(f"store '{self.name}' is read")
+        return self._within_call(self._rows.between(start, stop), self._call.number)
+
+    def _within_call(self, rows: Iterator[tuple[Any, Any]], number: int) -> Iterator[tuple[K, V]]:
+        what, end = f"an iterator of store '{self.name}' is read", object()
+        while True:
+            self._call.check(what, number)
+            row: Any = next(rows, end)
+            if row is end:
+                return
+            yield row

@@ -1,0 +1,69 @@
+"""State stores without a changelog: their rows count only where they are of the last committed epoch.
+
+    number of an epoch    more than all numbers noted on the owned partitions, noted on each of them with its position
+    mark of partition p   the number of the epoch of which the store has p's rows, written with them
+
+Every epoch of the owner of p raises the number that is noted on p. So equal numbers say that no epoch of any worker is
+missing in the rows; where they differ, the rows are deleted, and the store begins empty there.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+
+from eddy.operators.operator import State
+from eddy.runtime.positions import EpochEntry, Positions
+from eddy.state.offsets import decode_offset, encode_offset, mark_key
+from eddy.state.partitioned_map import PartitionedMap
+from eddy.state.store import Store
+
+__all__ = ["UnloggedStores"]
+
+
+class UnloggedStores:
+    """The unlogged ones among the states of a worker, whose rows on disk are in `store`."""
+
+    def __init__(self, states: Iterable[State], store: Store, positions: Positions) -> None:
+        self._store, self._positions = store, positions
+        self._states = [state for state in states if isinstance(state, PartitionedMap) and not state.spec.changelog]
+        self._owned: Mapping[int, Collection[int]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._states)
+
+    def begin(self, owned: Mapping[int, Collection[int]]) -> None:
+        """Partitions were taken over, by number of partitions: delete rows that are not of the last epoch."""
+        self._owned = owned
+        for state in self._states:
+            spec, store = state.spec, state.own or self._store
+            keys = [mark_key(spec.name, partition) for partition in range(spec.partitions)]
+            marks = [-1 if data is None else decode_offset(data) for data in store.get_many(keys)]
+            for partition, (key, mark) in enumerate(zip(keys, marks, strict=True)):
+                mine = partition in owned.get(spec.partitions, range(spec.partitions))
+                if not mine or mark != self._number(self._positions.entry, spec.partitions, partition):
+                    store.write([(key, None)])  # first: half a deletion is no state
+                    store.delete_prefix(spec.prefix(partition))
+
+    def marks(self, entry: EpochEntry, memory: bool) -> list[tuple[bytes, bytes | None]]:
+        """The marks after an epoch, of the stores in memory or of those on disk."""
+        return [
+            (mark_key(state.spec.name, partition), encode_offset(number))
+            for state in self._states
+            if state.spec.memory is memory
+            for partition in self._owned.get(state.spec.partitions, range(state.spec.partitions))
+            if (number := self._number(entry, state.spec.partitions, partition)) >= 0
+        ]
+
+    def commit(self) -> None:
+        """The epoch is in the stores in memory: mark them."""
+        for state in self._states:
+            if state.own is not None:
+                state.own.write(self.marks(self._positions.entry, memory=True))
+
+    def _number(self, entry: EpochEntry, count: int, partition: int) -> int:
+        return max(
+            (
+                counters.epoch
+                for tp, counters in entry.counters.items()
+                if tp.partition == partition and self._positions.partitions_of(tp.topic) == count
+            ),
+            default=-1,
+        )

@@ -1,0 +1,109 @@
+"""Steps of processors: the checks of a factory and of the stores that it is given."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from eddy.errors import TopologyError
+from eddy.operators.processors.task import Factory
+from eddy.serde import Serde
+from eddy.source_lines import describe_exception
+from eddy.topology.arguments import check_flag, check_function, check_serdes, name_or
+from eddy.topology.dsl.builder import Builder
+from eddy.topology.plan import plan
+
+__all__ = ["Stores", "add_processor"]
+
+Stores = Iterable[str | plan.DeclaredStore]
+
+
+def add_processor(
+    builder: Builder,
+    source: plan.Node,
+    factory: Factory,
+    stores: Stores,
+    name: str | None,
+    key: Serde[Any] | None,
+    value: Serde[Any] | None,
+    *,
+    weights: bool,
+    keeps_keys: bool,
+) -> plan.Node:
+    """Add a step of processors, at the owners of its rows' keys. Raises: TopologyError."""
+    verb = "process_values" if keeps_keys else "process"
+    name = name_or(name, f"{source.label}-{verb.replace('_', '-')}")
+    where = f"{verb} '{name}'"
+    if builder.open_loops:
+        raise TopologyError(
+            f"{where}: it lies inside {builder.open_loops[-1]}; a recursion applies its steps to rows again in each "
+            "iteration, in no order, and takes rows back, so that a processor would not be exact. Process the records "
+            "before the recursion, or its result after it"
+        )
+    check_flag(where, weights=weights)
+    check_serdes(where, key=key, value=value)
+    _check_factory(where, factory)
+    named = tuple(_declared(builder, where, store) for store in _listed(where, stores))
+    if len({store.name for store in named}) < len(named):
+        raise TopologyError(f"{where}: stores={[store.name for store in named]} names one twice; each once is needed")
+    facts = builder.by_key(source, name)
+    names = {store.name for store in named}
+    return builder.add(
+        plan.Process,
+        name,
+        kind="stream",
+        inputs=(facts,),
+        key=facts.key if keeps_keys else key,
+        value=value,
+        rekeyed=not keeps_keys,
+        factory=factory,
+        stores=named,
+        keeps_keys=keeps_keys,
+        weights=weights,
+        sharing=tuple(node for node in builder.plan.nodes if not names.isdisjoint(node.store_names)),
+    )
+
+
+def _check_factory(where: str, factory: Any) -> None:
+    """Refuse a factory that makes no processors, or one only. It is called twice."""
+    check_function(where, factory)
+    try:
+        made = [factory(), factory()]
+    except Exception as error:
+        raise TopologyError(
+            f"{where}: the factory raised {describe_exception(error)}; a function that makes a processor is needed, "
+            "such as its class"
+        ) from error
+    for one in made:
+        process = getattr(one, "process", None)
+        if process is None:
+            raise TopologyError(
+                f"{where}: the factory returned {one!r}, which has no process(record); an object with this method is "
+                "needed, and init(context) and close() if wanted"
+            )
+        for method, arguments in (("process", ["record"]), ("init", ["context"]), ("close", [])):
+            if (found := getattr(one, method, None)) is not None:
+                check_function(where, found, *arguments, what=method)
+    if made[0] is made[1]:
+        raise TopologyError(
+            f"{where}: the factory returned the same object twice; a new one for each partition is needed, and for "
+            "each time that one is made anew. Give the class, or lambda: Class(…)"
+        )
+
+
+def _listed(where: str, stores: Any) -> list[Any]:
+    if isinstance(stores, str | bytes) or not isinstance(stores, Iterable):
+        raise TopologyError(f"{where}: stores={stores!r}; a list of names is needed. Write stores=['…']")
+    return list(stores)
+
+
+def _declared(builder: Builder, where: str, store: Any) -> plan.DeclaredStore:
+    """The store with a name, or the store itself."""
+    declared = builder.plan.stores
+    name = getattr(store, "name", store)
+    found = declared.get(name) if isinstance(name, str) else None
+    if found is None or (store is not name and found is not store):
+        known = ", ".join(f"'{one}'" for one in declared) or "none yet"
+        raise TopologyError(
+            f"{where}: stores names {name!r}, which topology '{builder.plan.name}' does not declare; its stores are "
+            f"{known}. Declare it before: topology.store({name!r}, key=…, value=…)"
+        )
+    return found

@@ -1,0 +1,142 @@
+"""Processors: the node, the state stores that it names, and the source whose event time it has."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from eddy.operators.operator import Operator
+from eddy.operators.processors import processing
+from eddy.operators.processors.processing import ProcessorSpec
+from eddy.operators.processors.task import Factory
+from eddy.serde import Int64, Serde, String
+from eddy.topology.plan.compilers import Spark, States
+from eddy.topology.plan.node import Arrival, Node, StateKept
+
+__all__ = ["DeclaredStore", "Process", "clock_of"]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DeclaredStore:
+    """A state store of a topology. `changelog`: whether its rows outlive the disk; `memory`: whether none are on it."""
+
+    name: str
+    key: Serde[Any]
+    value: Serde[Any]
+    changelog: bool = True
+    memory: bool = False
+
+    @property
+    def written(self) -> str:
+        """The author's name."""
+        return self.name
+
+    @property
+    def note(self) -> str:
+        """The store in `describe()`."""
+        notes = [] if self.changelog else ["no changelog: begins empty where its disk is lost"]
+        notes += ["in memory"] if self.memory else []
+        return f"{self.name} ({', '.join(notes)})" if notes else self.name
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Process(Node):
+    """Rows, each taken by the processor of its partition, which forwards facts.
+
+    `sharing` are the earlier steps that name one of its stores: the rows of all have to be where the store's are.
+    """
+
+    linear = False
+    crosses = True
+    only_by_worker = "its calls depend on the order of records, on the worker's clock and on the author's code"
+    keeps = (StateKept("moments", "key-value", "others"),)
+
+    factory: Factory
+    stores: tuple[DeclaredStore, ...] = ()
+    keeps_keys: bool = False
+    weights: bool = False
+    sharing: tuple[Node, ...] = ()
+
+    @property
+    def does(self) -> str:
+        """Its verb."""
+        return "process values" if self.keeps_keys else "process"
+
+    @property
+    def rekeys(self) -> bool:  # type: ignore[override]
+        """Unless it keeps keys."""
+        return not self.keeps_keys
+
+    @property
+    def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
+        """With its input, unless it changes keys; its input with those of the steps that share its stores."""
+        own = [] if self.rekeys else list(super().co_partitioned)
+        return own + [(self.inputs[0], other.inputs[0]) for other in self.sharing]
+
+    @property
+    def store_names(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The state stores that it names."""
+        return tuple(store.name for store in self.stores)
+
+    def headline(self, application: str, stores: Sequence[str]) -> str:
+        """The step with its state stores, and what becomes of these."""
+        others = [name for name in stores if name not in self.store_names]
+        return super().headline(application, [*(store.note for store in self.stores), *others])
+
+    @property
+    def arrival(self) -> Arrival:
+        """All of it: its function may do anything with the order of records."""
+        lost = ", ".join(f"'{store.name}'" for store in self.stores if not store.changelog)
+        told = f"; what it keeps in {lost}, without a changelog, is lost with the disk" if lost else ""
+        return Arrival(f"a processor: {self.only_by_worker}{told}")
+
+    def operator(self, states: States) -> Operator:
+        """The processors, over their stores."""
+        (source,) = self.inputs
+        rows = states.spec(source, f"{self.name}-moments", "key-value", Int64)
+        maps = {store.name: states.state_store(source, store) for store in self.stores}
+        clock, why = clock_of(source)
+        spec = ProcessorSpec(
+            states.application,
+            self.name,
+            self.factory,
+            (clock.user_topic or "") if clock else "",
+            why,
+            self.keeps_keys,
+            self.weights,
+        )
+        moments = states.state_store(source, DeclaredStore(name=rows.name, key=String, value=Int64))
+        count, ownership = rows.partitions, states.ownership
+        return processing.Process(spec, maps, moments, rows, lambda: ownership.of(count))
+
+    def on_spark(self, spark: Spark) -> None:
+        """Nothing: see `arrival`."""
+        spark.by_a_worker(self)
+
+
+def clock_of(facts: Node) -> tuple[Node | None, str]:
+    """The source whose event time rows have, None with the reason where there is none."""
+    left, sources = [facts], list[Node]()
+    while left:
+        node = left.pop()
+        if node.reads and node.kind == "stream":
+            if node not in sources:
+                sources.append(node)
+        elif node.sends or node.rekeys:
+            return None, (
+                f"step '{node.name}' moves records to other partitions, and event time is that of a record's source "
+                "partition; records where their source has them are needed. Process them before, or use 'wall clock'"
+            )
+        elif node.kind != "stream" or not node.keeps_records:
+            return None, (
+                f"step '{node.name}' makes rows that are no records of a source, and event time is that of a source; "
+                "a stream of records is needed. Process the source's stream, or use 'wall clock'"
+            )
+        else:
+            left += node.record_inputs
+    if len(sources) == 1:
+        return sources[0], ""
+    topics = ", ".join(sorted(f"'{source.user_topic}'" for source in sources))
+    return None, (
+        f"the records come from several topics, {topics}, and event time is that of one; one source is needed. Process "
+        "each topic, with one store for both, or use 'wall clock'"
+    )

@@ -1,0 +1,130 @@
+"""The conformance cases of processors."""
+
+from datetime import timedelta
+from typing import Any
+
+import eddy
+from tests.conformance.case import N, Native, S, case, of
+
+__all__ = ["PROCESSED"]
+
+PROCESSED = (
+    "a-processor-counts",
+    "processors-after-an-exchange",
+    "processors-that-share-a-store",
+    "a-processor-tells-by-event-time",
+    "processors-of-a-table",
+)
+"""The names of the cases, which a worker alone computes."""
+
+
+class Counting:
+    """Counts the records of each key in the store `counts`."""
+
+    def init(self, context: eddy.ProcessorContext) -> None:
+        self.context, self.counts = context, context.store("counts")
+
+    def process(self, record: eddy.Record[str, Any]) -> None:
+        count = (self.counts.get(record.key) or 0) + 1
+        self.counts.put(record.key, count)
+        self.context.forward(record.replace(value=count))
+
+
+class Once(Counting):
+    """Passes the first record of each key."""
+
+    def process(self, record: eddy.Record[str, Any]) -> None:
+        if self.counts.get(record.key) is None:
+            self.counts.put(record.key, 1)
+            self.context.forward(record)
+
+
+class Telling(Counting):
+    """Counts; at each ten milliseconds of event time tells the counts, and begins anew."""
+
+    def init(self, context: eddy.ProcessorContext) -> None:
+        super().init(context)
+        context.schedule(timedelta(milliseconds=10), "event time", self.tell)
+
+    def process(self, record: eddy.Record[str, Any]) -> None:
+        self.counts.put(record.key, (self.counts.get(record.key) or 0) + 1)
+
+    def tell(self, time_ms: int) -> None:
+        for key, count in self.counts.all():
+            self.context.forward(eddy.Record(key, count))
+            self.counts.delete(key)
+
+
+class Changes(Counting):
+    """Passes the changes of a table as they are."""
+
+    def process(self, record: eddy.Record[str, Any]) -> None:
+        self.context.forward(record.replace(value=(record.value, record.weight)))
+
+
+@case(
+    [of("in", ("a", "x"), ("b", "x")), of("in", ("a", "y"), ("a", "z"))],
+    counts=[("a", 1), ("b", 1), ("a", 2), ("a", 3)],
+)
+def a_processor_counts(t: eddy.Topology) -> None:
+    t.store("counts", S, N)
+    t.stream("in", S, S).process_values(Counting, ["counts"], "counting", N).to("counts")
+
+
+class Many(Counting):
+    """Counts in the store `many`."""
+
+    def init(self, context: eddy.ProcessorContext) -> None:
+        self.context, self.counts = context, context.store("many")
+
+
+class Seen(Once):
+    """Remembers in the store `seen`."""
+
+    def init(self, context: eddy.ProcessorContext) -> None:
+        self.context, self.counts = context, context.store("seen")
+
+
+@case(
+    [of("in", ("1", "a"), ("2", "b")), of("in", ("3", "a"), ("4", "c")), of("in", ("5", "c"), ("6", "c"))],
+    once=[("a", "a"), ("b", "b"), ("c", "c")],
+    many={"a": 2, "b": 1, "c": 3},
+)
+def processors_after_an_exchange(t: eddy.Topology) -> None:
+    t.store("many", S, N, memory=True)
+    t.store("seen", S, N)
+    by_value = t.stream("in", S, S).select_key(lambda key, value: value, key=S)
+    by_value.process_values(Many, ["many"], "more", N).to_table("last").to("many", S, N)
+    by_value.process(Seen, ["seen"], "first", S, S).to("once")
+
+
+@case(
+    [of("one", ("a", "x"), ("b", "x")) + of("two", ("a", "x")), of("two", ("b", "y")), of("one", ("a", "y"))],
+    counts={"a": 3, "b": 2},
+)
+def processors_that_share_a_store(t: eddy.Topology) -> None:
+    counts = t.store("counts", S, N)
+    one = t.stream("one", S, S).process_values(Counting, [counts], "one-counted", N)
+    two = t.stream("two", S, S).process_values(Counting, [counts], "two-counted", N)
+    one.merge(two).to_table("last").to("counts", S, N)
+
+
+@case(
+    [of("in", *[("a", "x")] * 12), of("in", *[("a", "y")] * 3)],
+    told=[("a", 9)],
+)
+def a_processor_tells_by_event_time(t: eddy.Topology) -> None:
+    t.store("counts", S, N)
+    t.stream("in", S, S).process(Telling, ["counts"], "telling", S, N).to("told")
+
+
+@case(
+    [of("in", ("a", "x"), ("b", "y")), of("in", ("a", "z")), of("in", ("b", None))],
+    facts=[("a", ("x", 1)), ("b", ("y", 1)), ("a", ("z", 1)), ("b", (None, 1))],
+    weighted=[("a", ("x", 1)), ("b", ("y", 1)), ("a", ("x", -1)), ("a", ("z", 1)), ("b", ("y", -1))],
+)
+def processors_of_a_table(t: eddy.Topology) -> None:
+    t.store("counts", S, N)
+    table = t.table("in", S, S)
+    table.process_values(Changes, ["counts"], "facts", Native).to("facts", value=Native)
+    table.process(Changes, ["counts"], "weighted", S, Native, weights=True).to("weighted", value=Native)

@@ -1,0 +1,71 @@
+"""Processors on Spark: a backfill refuses them, a verification names them and compares the rest."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eddy
+from eddy.connectors.log import TopicSpec
+from eddy.connectors.spark.session import ONE_TASK
+from eddy.errors import ConfigurationError
+from tests.spark.rig import Rig
+
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
+
+S, N = eddy.String, eddy.Int64
+
+
+class Counting:
+    """Counts the records of each key."""
+
+    def init(self, context: eddy.ProcessorContext) -> None:
+        self.context, self.counts = context, context.store("counts")
+
+    def process(self, record: eddy.Record[str, str]) -> None:
+        count = (self.counts.get(record.key) or 0) + 1
+        self.counts.put(record.key, count)
+        self.context.forward(record.replace(value=count))
+
+
+def topology() -> eddy.Topology:
+    """Words counted by a processor with an unlogged store, and by eddy's own step."""
+    made = eddy.Topology("words")
+    made.store("counts", S, N, changelog=False)
+    words = made.stream("in", S, S)
+    words.process_values(Counting, ["counts"], "by-processor", N).to_table("last").to("out")
+    words.group_by_key().count("own").to("own")
+    return made
+
+
+@pytest.fixture
+def rig(tmp_path: Path, spark: Any) -> Any:
+    rig = Rig(tmp_path, topology, [TopicSpec(name, 2) for name in ("in", "out", "own")], spark)
+    rig.write("in", [(b"a", b"x"), (b"b", b"x"), (b"a", b"y")])
+    yield rig
+    rig.close()
+
+
+@pytest.mark.parametrize("one_task", [0, ONE_TASK])
+def test_verify_compares_what_no_processor_makes(rig: Rig, one_task: int) -> None:
+    rig.one_task = one_task
+    rig.work()
+    verdict = rig.verify()
+    assert verdict.status == 2, list(verdict.lines())
+    assert {(part.what, part.name) for part in verdict.compared} == {("sink", "own"), ("store", "own")}
+    assert verdict.undetermined.keys() == {
+        "step 'by-processor'",
+        "step 'last'",
+        "sink 'out'",
+        "store 'last'",
+        "store 'by-processor-moments'",
+    }
+    assert "what it keeps in 'counts', without a changelog, is lost" in verdict.undetermined["step 'by-processor'"]
+    assert verdict.notes["store 'counts'"] == "not compared: it has no changelog"
+
+
+def test_a_backfill_is_refused_before_anything_is_written(rig: Rig) -> None:
+    topics = set(rig.log.topics())
+    with pytest.raises(ConfigurationError, match="a worker alone computes step 'by-processor': its calls depend"):
+        rig.backfill()
+    assert set(rig.log.topics()) == topics

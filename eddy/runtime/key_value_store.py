@@ -37,7 +37,7 @@ class KeyValueStore(Generic[K, V]):
         return {key: value for key, value in self.all().items() if low <= encode(key) <= high}
 
     def _encode(self, key: K) -> bytes:
-        """The bytes of a key. Raises: DataError where it is none of the store's."""
+        """The bytes of a key. Raises: DataError if the key does not fit the store's serde."""
         spec = self._table.spec
         if key is not None and (why := refusal(spec.key, key)):
             raise DataError(
@@ -53,7 +53,7 @@ class KeyValueStore(Generic[K, V]):
 
 
 def table_store(circuit: Circuit, name: str) -> KeyValueStore[Any, Any]:
-    """The store of a table, by name. Raises: TopologyError where there is none."""
+    """The store of a table, by name. Raises: TopologyError if there is no such table."""
     state = circuit.states.get(name)
     if not isinstance(state, Table):
         tables = sorted(n for n, s in circuit.states.items() if isinstance(s, Table))

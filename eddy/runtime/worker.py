@@ -275,10 +275,7 @@ class Worker:
                 return total
 
     def store(self, name: str) -> KeyValueStore[Any, Any]:
-        """The store of a table, with the rows of the keys that this worker owns, for reads between steps.
-
-        Raises: TopologyError.
-        """
+        """The store of a table: the rows of this worker's keys, for reads between steps. Raises: TopologyError."""
         return table_store(self.circuit, name)
 
     @property
@@ -469,14 +466,11 @@ class Worker:
 
     @property
     def _due(self) -> bool:
-        """Whether the worker's partitions have work without records: constants to send, or an operator whose work is
-        due.
-        """
+        """Whether the worker has work without records: constants to send, or an operator whose work is due."""
         return bool(self.positions.entry.positions) and self._clocks.due()
 
     def _idle(self, records: list[Records]) -> None:
-        """Do the work of a step without input: commit positions that control records have moved, write a cut, purge
-        consumed rows.
+        """Work without input: commit positions that control records have moved, write a cut, purge consumed rows.
 
         Raises: NoFiniteAnswerError if a recursion demands it and the group is quiescent.
         """
